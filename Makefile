@@ -1,0 +1,89 @@
+# Every target sets up what it needs. Only Python 3.11+ is required.
+#
+#   make demo                      compile and explain an example
+#   make test                      everything in `check`, then the tests with branch coverage
+#   make check                     format, lint, layers, types
+#   make bench                     measurements against json.dumps and google-adk
+#   make PYTHON=python3.12 test    use another Python
+#   make UV= test                  use pip even where uv is installed
+
+PYTHON ?= python3
+UV ?= $(shell command -v uv 2>/dev/null)
+JOBS ?= 2
+
+BIN := .venv/bin
+BENCH := .venv-bench
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+
+# An environment whose interpreter no longer runs is made again, whatever its stamps say.
+$(foreach venv,.venv $(BENCH),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
+
+.PHONY: help demo test check bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: .venv/.made-runtime
+	$(BIN)/python examples/weather.py
+
+test: check
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
+
+check: .venv/.made-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	$(BIN)/mypy
+
+bench: $(BENCH)/.made-bench
+	$(BENCH)/bin/python bench/run.py
+
+clean:
+	rm -rf .venv $(BENCH) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Keep a working environment; make a missing or half-made one from the start.
+define make_venv
+	@if $(1)/bin/python -c '$(RECENT)' 2>/dev/null \
+	    && { [ -n "$(UV)" ] || $(1)/bin/python -m pip --version >/dev/null 2>&1; }; then :; \
+	else \
+	    $(PYTHON) -c '$(RECENT)' 2>/dev/null || { \
+	        echo "error: Weft needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)" >&2; \
+	        echo "  hint: name another one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+	        exit 1; }; \
+	    rm -rf $(1); \
+	    if [ -n "$(UV)" ]; then "$(UV)" venv --quiet --python "$(PYTHON)" $(1); \
+	    else $(PYTHON) -m venv $(1); fi; \
+	fi
+	@touch $@
+endef
+
+# An old pip may fail on a new package: upgrade it then, and only then.
+define install
+	@echo "installing $(2) into $(1)"
+	@if [ -n "$(UV)" ]; then \
+	    "$(UV)" pip install --quiet --python $(1)/bin/python -c $(3) -e "$(2)"; \
+	else \
+	    pip="$(1)/bin/python -m pip --disable-pip-version-check install --quiet"; \
+	    $$pip -c $(3) -e "$(2)" || { $$pip --upgrade pip && $$pip -c $(3) -e "$(2)"; }; \
+	fi
+	@touch $@
+endef
+
+.venv/.made-venv:
+	$(call make_venv,.venv)
+
+.venv/.made-runtime: .venv/.made-venv pyproject.toml constraints.txt
+	$(call install,.venv,.,constraints.txt)
+
+.venv/.made-dev: .venv/.made-venv pyproject.toml constraints.txt
+	$(call install,.venv,.[dev],constraints.txt)
+	@touch .venv/.made-runtime
+
+$(BENCH)/.made-venv:
+	$(call make_venv,$(BENCH))
+
+$(BENCH)/.made-bench: $(BENCH)/.made-venv pyproject.toml bench/constraints.txt
+	$(call install,$(BENCH),.[bench],bench/constraints.txt)

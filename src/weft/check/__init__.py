@@ -1,0 +1,1 @@
+"""The rules over the whole graph of agents."""

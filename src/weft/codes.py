@@ -1,0 +1,185 @@
+"""The table of diagnostic codes: one place, stable numbers.
+
+1xx variables and state, 2xx visibility, 3xx tools and schemas, 4xx flows and transfers,
+5xx budget, 6xx protect, 7xx lowering, 9xx internal. `weft rule CODE` prints the page.
+"""
+
+from typing import NamedTuple
+
+from weft.diagnostics import Diagnostic, Origin, Severity
+
+
+class Code(NamedTuple):
+    """One code: how bad, what it is called, and the page that explains it."""
+
+    code: str
+    severity: Severity
+    title: str
+    page: str
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+_TABLE = (
+    Code(
+        "WEFT101",
+        _W,
+        "missing variable",
+        """A `{variable}` has no value in state.
+
+Why it matters: the placeholder reaches the model as text.
+
+Flagged:      Agent("greeter", instruction="Greet {user_name}.") without `user_name` in state
+Use instead:  put `user_name` into state, write `{user_name?}` if it may be absent,
+              `{{user_name}}` if the braces are meant literally, or set on_missing="empty".
+""",
+    ),
+    Code(
+        "WEFT102",
+        _W,
+        "instruction provider failed",
+        """A callable instruction raised.
+
+Why it matters: its text is missing from the request; the agent answers without it.
+
+Use instead:  mend the provider, or set on_provider_error="raise" to stop the run.
+""",
+    ),
+    Code(
+        "WEFT201",
+        _W,
+        "call without result",
+        """A tool call in the log has no result, and is not marked long-running.
+
+Why it matters: providers refuse such a request. Weft adds a synthetic result that says so.
+
+Use instead:  append the tool's result, or list the call in `long_running_tool_ids`.
+""",
+    ),
+    Code(
+        "WEFT202",
+        _W,
+        "result without call",
+        """A tool result in the log answers no visible call.
+
+Why it matters: providers refuse such a request. Weft keeps the result as attributed text.
+
+Use instead:  keep call and result in one branch, under one id.
+""",
+    ),
+    Code(
+        "WEFT204",
+        _W,
+        "unsendable text mended",
+        """A text holds a lone surrogate, which no UTF-8 request can carry.
+
+Why it matters: the request could not be sent. Weft puts U+FFFD in its place.
+
+Use instead:  mend the text where it is made; it is often an emoji cut in half.
+""",
+    ),
+    Code(
+        "WEFT301",
+        _W,
+        "tool without description",
+        """A tool has no docstring.
+
+Why it matters: the model has only its name to decide by.
+
+Flagged:      def lookup(q: str) -> str: ...
+Use instead:  give it a docstring, or @tool(description=...).
+""",
+    ),
+    Code(
+        "WEFT501",
+        _I,
+        "dropped for the budget",
+        """Older items were left out so that the request fits the agent's TokenBudget.
+
+Why it matters: the model no longer sees them.
+
+Use instead:  nothing to do, or raise `token_budget`.
+""",
+    ),
+    Code(
+        "WEFT701",
+        _W,
+        "schema keyword lost",
+        """A dialect cannot express a keyword of a schema.
+
+Why it matters: the model is not held to it by the provider. Under strict it is an error.
+
+Use instead:  validate it in the tool, or say it in the description.
+""",
+    ),
+    Code(
+        "WEFT702",
+        _W,
+        "option not supported",
+        """A dialect has no such generation option.
+
+Why it matters: it would be ignored by the provider. Under strict it is an error.
+
+Use instead:  drop the option for this model, or set the provider's own under `extra`.
+""",
+    ),
+    Code(
+        "WEFT703",
+        _W,
+        "media not supported",
+        """A dialect cannot carry this media there.
+
+Why it matters: the model gets a text in its place that names what is missing.
+
+Use instead:  convert the media, or send it in a user message.
+""",
+    ),
+    Code(
+        "WEFT704",
+        _I,
+        "foreign signature dropped",
+        """A thought, signature or opaque part belongs to another provider.
+
+Why it matters: the provider would refuse it; its own reasoning starts afresh.
+
+Use instead:  nothing to do; it happens when a session changes its model.
+""",
+    ),
+    Code(
+        "WEFT705",
+        _I,
+        "code shown as text",
+        """A dialect has no part for executed code; it is sent as text.
+
+Why it matters: the model sees the code and its output, but not as its own tool's.
+
+Use instead:  nothing to do.
+""",
+    ),
+    Code(
+        "WEFT706",
+        _I,
+        "unknown model",
+        """The model's name is in no table, so safe defaults are used.
+
+Why it matters: its dialect, window and abilities are guesses.
+
+Use instead:  write `provider/model`, or pass the dialect: weft compile --dialect.
+""",
+    ),
+)
+
+CODES: dict[str, Code] = {code.code: code for code in _TABLE}
+
+
+def report(
+    code: str, origin: Origin, message: str, hint: str = "", *, severity: Severity | None = None
+) -> Diagnostic:
+    """A diagnostic under its code, as bad as the table says unless told otherwise."""
+    return Diagnostic(
+        code=code,
+        severity=severity or CODES[code].severity,
+        message=message,
+        origin=origin,
+        hint=hint,
+    )

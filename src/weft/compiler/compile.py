@@ -1,0 +1,355 @@
+"""The front door: a declaration and a session become a compiled request.
+
+Pure and synchronous: no model, no network. Everything that costs and may not be needed
+(lowering, counting, hashing, the report) is done when it is asked for, once.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, cast, runtime_checkable
+
+import msgspec
+
+from weft import schema
+from weft.codes import report
+from weft.compiler.compiled import Compiled
+from weft.compiler.context import ReadonlyContext
+from weft.compiler.count import Scale
+from weft.compiler.instruction import Scope, resolve_instructions
+from weft.compiler.thread import ThreadKey, facts_of, thread_for
+from weft.compiler.transfer import transfer_targets, transfer_tool
+from weft.content import Content, ContentLike, to_content
+from weft.declare import Agent, RunConfig, tree
+from weft.declare.config import merge
+from weft.declare.template import to_text
+from weft.diagnostics import Diagnostic, Origin
+from weft.dialects import Facts, facts_for
+from weft.errors import CompileError
+from weft.ir import Output, Prompt, ToolDecl
+from weft.passes import ON_REQUEST, Env, run
+from weft.session import Event, Session
+from weft.values import Json, JsonObject, Strand, require_json
+
+SET_RESPONSE = "set_model_response"
+
+
+@runtime_checkable
+class ModelLike(Protocol):
+    """A model object: all the compiler needs is its name and the dialect it speaks."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def dialect(self) -> str:
+        """The dialect it speaks."""
+        ...
+
+
+class Target(NamedTuple):
+    """The model a request is for."""
+
+    model: str
+    facts: Facts
+
+    @property
+    def dialect(self) -> str:
+        """The dialect it is spoken to in."""
+        return self.facts.dialect
+
+
+def compile(
+    root: Agent,
+    /,
+    *,
+    state: Mapping[str, Json] | None = None,
+    message: ContentLike | None = None,
+    session: Session | None = None,
+    agent: str | None = None,
+    config: RunConfig | None = None,
+    branch: str | None = None,
+    artifacts: Mapping[str, str] | None = None,
+    recorded: Mapping[str, str] | None = None,
+) -> Compiled:
+    """Compile one request for `root`, or for the agent of its tree named by `agent`.
+
+    `state` is laid over the session's, `message` is what the user says now, `branch` where in a
+    parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
+    instruction providers said before, so that a request can be rebuilt without asking them.
+    """
+    path = _path(root, agent)
+    asked = path[-1]
+    config = config if config is not None else RunConfig()
+    session = session if session is not None else Session()
+    events = _with_message(session.events, message)
+    invocation = events[-1].invocation_id if len(events) else ""
+    target = _target(path, config)
+    output = _output(path, target)
+    facts = facts_of(session.events)
+    instructions = resolve_instructions(
+        path,
+        output,
+        Scope(
+            ReadonlyContext(
+                agent_name=asked.name,
+                state=_state(session, state),
+                events=events,
+                invocation_id=invocation,
+                user_content=_user_content(events, invocation),
+                artifacts=artifacts,
+            ),
+            on_missing="error" if config.strict else config.on_missing or asked.on_missing,
+            on_provider_error=config.on_provider_error or asked.on_provider_error,
+            volatile=facts.frozen_volatile,
+            recorded=recorded or {},
+        ),
+    )
+    carried = {k: v for k, v in instructions.carried.items() if k in facts.produced}
+    env = Env(
+        agent=asked.name,
+        branch=branch or "",
+        invocation=invocation,
+        policy=asked.policy,
+        carried=carried,
+        budget=asked.context_compressor,
+    )
+    key = ThreadKey(
+        asked.name,
+        env.branch,
+        asked.policy,
+        _start(events, asked, invocation),
+        tuple(sorted((k, to_text(v)) for k, v in carried.items())),
+        facts.reaches_back,
+    )
+    thread = thread_for(session.events, key)
+    woven = thread.weave(events, env)
+    generate, origins = _config(asked, config)
+    prompt = Prompt(
+        model=target.model,
+        agent=asked.name,
+        system=tuple(part.block for part in instructions.parts),
+        items=woven.items,
+        tools=_tools(path, output),
+        config=generate,
+        config_origins=origins,
+        output=output,
+        features=woven.features,
+        diagnostics=(
+            *_declared(asked, target),
+            *instructions.diagnostics,
+            *woven.diagnostics,
+        ),
+    )
+    if env.budget is not None:
+        scale = Scale(target.dialect, target.model)
+        env = msgspec.structs.replace(env, measure=lambda p: scale.measure(p, thread))
+    prompt, steps = run(prompt, env, ON_REQUEST)
+    return Compiled(
+        prompt,
+        dialect=target.dialect,
+        strict=config.strict,
+        woven=woven,
+        steps=steps,
+        provided=instructions.provided,
+        thread=thread,
+        allow=asked.allow,
+        previous=lambda: _previous(root, asked.name, session, config, branch, artifacts),
+    )
+
+
+def _previous(
+    root: Agent,
+    asked: str,
+    session: Session,
+    config: RunConfig,
+    branch: str | None,
+    artifacts: Mapping[str, str] | None,
+) -> Compiled | None:
+    """The request that led to this agent's last answer, rebuilt from the log."""
+    for index in range(len(session.events) - 1, -1, -1):
+        event = session.events[index]
+        spoke = event.content is not None and event.content.role != "user"
+        if event.author == asked and spoke and (event.branch or "") == (branch or ""):
+            earlier = session.before(index)
+            return compile(
+                root,
+                session=earlier,
+                agent=asked,
+                config=config,
+                branch=branch,
+                artifacts=artifacts,
+                recorded=_recorded(event),
+            )
+    return None
+
+
+def _recorded(event: Event) -> dict[str, str]:
+    """What instruction providers said for the request that led to this event."""
+    held = (event.custom_metadata or {}).get("weft")
+    texts = held.get("instructions") if isinstance(held, dict) else None
+    return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
+
+
+def _path(root: Agent, name: str | None) -> tuple[Agent, ...]:
+    if not isinstance(cast("object", root), Agent):
+        raise CompileError(
+            f"a {type(root).__name__} is not an agent",
+            where="compile",
+            hint="pass a weft.Agent",
+        )
+    path = tree.find(root, name) if name is not None else (root,)
+    if not path:
+        known = ", ".join(found.name for found, _ in tree.walk(root))
+        raise CompileError(
+            f"there is no agent `{name}` below `{root.name}`",
+            where="compile",
+            hint=f"the tree has: {known}",
+        )
+    return path
+
+
+def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[Event]:
+    if message is None:
+        return events
+    said = Event(
+        author="user",
+        content=to_content(message),
+        invocation_id=f"message@{len(events)}",
+        id="message",
+        timestamp=0.0,
+    )
+    return events.with_tail([said])
+
+
+def _state(session: Session, state: Mapping[str, Json] | None) -> JsonObject:
+    if state is None:
+        return session.state
+    require_json(dict(state), where="state")
+    return {**session.state, **state}
+
+
+def _user_content(events: Strand[Event], invocation: str) -> Content | None:
+    """What the user said to start the invocation."""
+    found: Content | None = None
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.invocation_id != invocation:
+            break
+        if event.author == "user" and not event.results:
+            found = event.content
+            if not invocation:
+                break
+    return found
+
+
+def _start(events: Strand[Event], agent: Agent, invocation: str) -> int:
+    """The log index an agent's view begins at: the current turn, for one that sees no more."""
+    if agent.policy.view == "default":
+        return 0
+    index = len(events)
+    while index > 0:
+        event = events[index - 1]
+        if event.invocation_id != invocation:
+            break
+        index -= 1
+        if not invocation and event.author == "user":
+            break
+    return index
+
+
+def _target(path: tuple[Agent, ...], config: RunConfig) -> Target:
+    chosen: object = config.model
+    for agent in reversed(path):
+        chosen = chosen if chosen is not None else agent.model
+    if chosen is None:
+        chosen = os.environ.get("WEFT_MODEL") or "local"
+    if isinstance(chosen, str):
+        facts = facts_for(chosen)
+        return Target(chosen, facts)
+    if isinstance(chosen, ModelLike):
+        return Target(chosen.name, facts_for(chosen.name)._replace(dialect=chosen.dialect, known=True))
+    raise CompileError(
+        f"{chosen!r} is not a model",
+        where=f"{path[-1].name}.model",
+        hint='pass a name such as "gemini-flash-latest", or an object with `name` and `dialect`',
+    )
+
+
+def output_for(path: tuple[Agent, ...]) -> Output | None:
+    """How the agent's output schema is asked for, by what its model can do."""
+    return _output(path, _target(path, RunConfig()))
+
+
+def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
+    agent = path[-1]
+    if agent.output_schema is None:
+        return None
+    declared = schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
+    wrapped = declared.get("type") != "object"
+    if wrapped:
+        declared = {
+            "type": "object",
+            "properties": {"result": declared},
+            "required": ["result"],
+        }
+    facts = target.facts
+    has_tools = bool(agent.tools) or bool(transfer_targets(path))
+    if facts.native_schema and (facts.schema_with_tools or not has_tools):
+        how = "native"
+    else:
+        how = "tool" if facts.tools else "text"
+    name = getattr(agent.output_schema, "__name__", None) or f"{agent.name}_output"
+    return Output(
+        schema=declared,
+        how=how,
+        name=str(name),
+        origin=Origin("field", "output_schema", agent.name),
+        wrapped=wrapped,
+    )
+
+
+def _tools(path: tuple[Agent, ...], output: Output | None) -> tuple[ToolDecl, ...]:
+    agent = path[-1]
+    tools = [
+        ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
+        for t in agent.tools
+    ]
+    targets = transfer_targets(path)
+    if targets:
+        tools.append(transfer_tool(agent, targets))
+    if output is not None and output.how == "tool":
+        about = "Give the final answer. Call this once, when you are done, instead of replying."
+        tools.append(ToolDecl(SET_RESPONSE, about, output.schema, output.origin))
+    return tuple(tools)
+
+
+def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Origin]]:
+    origins = {name: Origin("field", "generate_config", agent.name) for name in agent.generate_config}
+    origins.update({name: Origin("config", name) for name in config.generate_config})
+    return merge(agent.generate_config, config.generate_config), origins
+
+
+def _declared(agent: Agent, target: Target) -> list[Diagnostic]:
+    """What there is to say about the declaration itself."""
+    found = [
+        report(
+            "WEFT301",
+            Origin("tool", tool.name, agent.name),
+            "the tool has no description, so the model has only its name to decide by",
+            "give the function a docstring, or @tool(description=...)",
+        )
+        for tool in agent.tools
+        if not tool.documented
+    ]
+    if not target.facts.known:
+        found.append(
+            report(
+                "WEFT706",
+                Origin("field", "model", agent.name),
+                f"the model `{target.model}` is unknown; it is spoken to in {target.facts.dialect}",
+                "write provider/model, such as openrouter/NAME",
+            )
+        )
+    return found

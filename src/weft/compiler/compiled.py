@@ -1,0 +1,185 @@
+"""A compiled request: everything there is to know about it, worked out when asked for."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from weft.compiler.count import Scale
+from weft.compiler.prefix import Prefix, PrefixBreak, Shared, compare
+from weft.compiler.sourcemap import SourceMap
+from weft.compiler.thread import Thread, Woven
+from weft.diagnostics import Diagnostic, Origin
+from weft.dialects import Lowered, Track, dialect_named
+from weft.ir import Prompt, Stability
+from weft.passes import Step
+from weft.values import JsonObject, canonical
+
+if TYPE_CHECKING:
+    from weft.compiler.diff import Diff
+    from weft.compiler.explain import Report
+
+
+class Compiled:
+    """One request: its prompt, its wire, its cost, and where everything came from."""
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        *,
+        dialect: str,
+        strict: bool,
+        woven: Woven,
+        steps: list[Step],
+        provided: Mapping[str, str],
+        thread: Thread,
+        allow: tuple[str, ...],
+        previous: "Callable[[], Compiled | None]",
+    ) -> None:
+        self.prompt = prompt
+        self.dialect = dialect
+        self.provided = provided
+        """What instruction providers said; give it to `compile(recorded=)` to rebuild this."""
+        self.woven = woven
+        self.steps = steps
+        self._strict = strict
+        self._thread = thread
+        self._allow = allow
+        self._find_previous = previous
+        self._lowered: dict[str, Lowered] = {}
+
+    @property
+    def system(self) -> str:
+        """The system instruction, one string."""
+        return self.prompt.system_text
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools, in the order they are sent."""
+        return [tool.name for tool in self.prompt.tools]
+
+    @property
+    def wire(self) -> JsonObject:
+        """The provider's JSON for the agent's model."""
+        return self.lowered().wire
+
+    def lower(self, dialect: str) -> JsonObject:
+        """The request in any dialect."""
+        return self.lowered(dialect).wire
+
+    def lowered(self, dialect: str | None = None) -> Lowered:
+        """The request in a dialect with its source map's material and diagnostics."""
+        name = dialect if dialect is not None else self.dialect
+        held = self._lowered.get(name)
+        if held is None:
+            target = dialect_named(name)
+            held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
+            self._lowered[name] = held
+        return held
+
+    @cached_property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What the compiler has to say, without what the agent allows."""
+        found = (*self.prompt.diagnostics, *self.lowered().diagnostics)
+        unique = dict.fromkeys(str(d) for d in found)
+        by_text = {str(d): d for d in reversed(found)}
+        return tuple(by_text[text] for text in unique if by_text[text].code not in self._allow)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The counter for this request's model."""
+        return Scale(self.dialect, self.prompt.model)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens of the whole request."""
+        return self.scale.prompt(self.prompt, self._thread)
+
+    @cached_property
+    def hash(self) -> str:
+        """A content hash: equal inputs give an equal hash, in every process."""
+        lowered = self.lowered()
+        turns = lowered.wire[lowered.turns]
+        assert isinstance(turns, list)
+        lead = len(lowered.lead)
+        track = self._track(self.dialect)
+        done, hasher = 0, Track().hasher
+        if track is not None and track.items == self.prompt.items.settled:
+            done, hasher = track.settled_hash()
+        for wire in turns[lead + done :]:
+            hasher.update(canonical(wire))
+        head = {key: value for key, value in lowered.wire.items() if key != lowered.turns}
+        hasher.update(canonical([self.dialect, self.prompt.model, head, turns[:lead]]))
+        return hasher.hexdigest()
+
+    def explain(self) -> "Report":
+        """The report: a row a pass, a row a block, and why anything was left out."""
+        from weft.compiler.explain import explain
+
+        return explain(self)
+
+    def origin(self, pointer: str, offset: int = 0, *, dialect: str | None = None) -> Origin:
+        """Where a place of the request came from: a JSON pointer, and an offset in a string."""
+        return self.source_map(dialect).origin(pointer, offset)
+
+    def source_map(self, dialect: str | None = None) -> SourceMap:
+        """The map from places of the request to origins."""
+        return SourceMap(self.lowered(dialect))
+
+    @cached_property
+    def previous(self) -> "Compiled | None":
+        """The request that led to this agent's last answer, if there was one."""
+        return self._find_previous()
+
+    @property
+    def stable_prefix(self) -> Prefix:
+        """What this request shares with the previous one of the session."""
+        static = [b.text for b in self.prompt.system if b.stability is Stability.STATIC]
+        text = "\n\n".join(static)
+        shared = self._shared
+        if shared is None:
+            return Prefix(0, 0, 0, text)
+        return Prefix(self._shared_tokens(shared), shared.bytes, shared.turns, text)
+
+    @property
+    def prefix_break(self) -> PrefixBreak | None:
+        """What broke the prefix, or None."""
+        shared, before = self._shared, self.previous
+        if shared is None or before is None or shared.broken is None:
+            return None
+        pointer, origin, reason, line = shared.broken
+        lost = max(0, before.tokens - self._shared_tokens(shared))
+        return PrefixBreak(pointer, origin, reason, line, lost)
+
+    def diff(self, other: "Compiled") -> "Diff":
+        """What changed from this compilation to another, in words and tokens."""
+        from weft.compiler.diff import diff
+
+        return diff(self, other)
+
+    @cached_property
+    def _shared(self) -> Shared | None:
+        before = self.previous
+        if before is None:
+            return None
+        return compare(before.lowered(self.dialect), self.lowered())
+
+    def _shared_tokens(self, shared: Shared) -> int:
+        if not shared.tools:
+            return 0
+        tokens = self.scale.overheads.request + self.scale.tools(self.prompt)
+        if not shared.system:
+            return tokens
+        tokens = self.scale.fixed(self.prompt)
+        entries = self.lowered().entries.first(shared.turns)
+        blocks = [block for entry in entries for _, block in entry.blocks]
+        turns = shared.turns * self.scale.overheads.turn
+        return tokens + turns + sum(self.scale.block(block) for block in blocks)
+
+    def _track(self, dialect: str) -> Track | None:
+        """Turns lowered before, where this request's items are the thread's."""
+        if self.prompt.items.memo is not self._thread.settled.memo or self._strict:
+            return None
+        return self._thread.tracks.setdefault(dialect, Track())
+
+    def __repr__(self) -> str:
+        return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"

@@ -1,0 +1,400 @@
+"""Explain: what a compilation did, as a report whose rows add up to the request.
+
+Nothing is recomputed: passes left notes, blocks know their origin, the lowering knows where
+each block stands. Here they are read together.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from weft.compiler.report import (
+    Action,
+    LeftOutRow,
+    OptionRow,
+    PassRow,
+    Piece,
+    PrefixRow,
+    Report,
+    SentRow,
+    Source,
+)
+from weft.diagnostics import Origin
+from weft.dialects import DIALECTS, Lowered
+from weft.errors import CompileError
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Item,
+    MediaBlock,
+    Note,
+    OpaqueBlock,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.passes import ON_FRESH
+from weft.values import compact
+
+if TYPE_CHECKING:
+    from weft.compiler.compiled import Compiled
+
+__all__ = ["Report", "block_text", "explain"]
+
+_MOVER = "pair_results"
+"""The pass whose notes without an `after` mean that a result went to its call."""
+
+_ASKED = {
+    "native": "by the provider's own schema option",
+    "tool": "through a tool that takes it",
+    "text": "in the system text",
+}
+
+
+def explain(compiled: "Compiled") -> Report:
+    """The report of one request: a row a pass, a row a block, and why anything was left out."""
+    counter = compiled.scale.counter
+    prefix = _prefix(compiled)
+    sent = tuple(_sent(compiled, prefix))
+    left_out = [_left_out(compiled, note) for note in _notes(compiled)]
+    left_out += _unsaid(compiled, sent)
+    return Report(
+        agent=compiled.prompt.agent,
+        model=compiled.prompt.model,
+        dialect=compiled.dialect,
+        tokens=compiled.tokens,
+        counter=counter.name,
+        exact=counter.exact,
+        margin=counter.margin,
+        hash=compiled.hash,
+        prefix=prefix,
+        passes=tuple(_passes(compiled, left_out)),
+        sent=sent,
+        left_out=tuple(left_out),
+        options=tuple(_options(compiled)),
+        diagnostics=compiled.diagnostics,
+        inferred=tuple(_inferred(compiled)),
+    )
+
+
+def block_text(block: Block) -> str:
+    """What a block says, as text a person can read."""
+    match block:
+        case TextBlock() | ThoughtBlock():
+            return block.text
+        case CallBlock():
+            return f"{block.name}({compact(block.args)})"
+        case ResultBlock():
+            media = f" [+{len(block.media)} media]" if block.media else ""
+            return f"{block.name} -> {compact(block.response)}{media}"
+        case MediaBlock():
+            held = block.uri if block.uri is not None else f"{len(block.data or ''):,} base64 chars"
+            return f"{block.mime_type} {held}"
+        case CodeBlock():
+            return block.code
+        case CodeResultBlock():
+            return f"{block.outcome}: {block.output}"
+        case OpaqueBlock():
+            return compact(block.payload)
+        case _:
+            assert_never(block)
+
+
+def block_kind(block: Block) -> str:
+    """The kind of a block in one word."""
+    match block:
+        case TextBlock():
+            return "text"
+        case ThoughtBlock():
+            return "thought"
+        case CallBlock():
+            return "call"
+        case ResultBlock():
+            return "made-up" if block.synthetic else "result"
+        case MediaBlock():
+            return "media"
+        case CodeBlock():
+            return "code"
+        case CodeResultBlock():
+            return "output"
+        case OpaqueBlock():
+            return "opaque"
+        case _:
+            assert_never(block)
+
+
+# --- what is sent
+
+
+def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+    """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
+    head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
+    turns = list(_turns(compiled, prefix))
+    fixed = list(_fixed(compiled))
+    rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
+    if rest:
+        fixed.append(_overhead(compiled, rest, f"roles and limits of {_turn_count(compiled)} turns"))
+    return iter((*head, *turns, *fixed))
+
+
+def _fixed(compiled: "Compiled") -> Iterator[SentRow]:
+    """What the provider adds to every request, to any tools, and to thinking."""
+    scale, prompt = compiled.scale, compiled.prompt
+    if scale.overheads.request:
+        yield _overhead(compiled, scale.overheads.request, "the request itself")
+    once = scale.tools(prompt) - sum(scale.tool(tool) for tool in prompt.tools)
+    if once:
+        yield _overhead(compiled, once, "the provider's preamble for tools")
+    if prompt.config.get("thinking") and scale.overheads.thinking:
+        yield _overhead(compiled, scale.overheads.thinking, "thinking switched on")
+
+
+def _overhead(compiled: "Compiled", tokens: int, text: str) -> SentRow:
+    origin = Origin("dialect", compiled.dialect)
+    return SentRow("overhead", "overhead", "", tokens, origin, "", "", text)
+
+
+def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+    prompt, scale, lowered = compiled.prompt, compiled.scale, compiled.lowered()
+    shared = prefix.tokens > 0
+    places = [p.pointer for p in lowered.placed if p.pointer.startswith("/tools/")]
+    for index, tool in enumerate(prompt.tools):
+        pointer = places[index] if len(places) == len(prompt.tools) else ""
+        text = f"{tool.name}: {tool.description}\n{compact(tool.parameters)}"
+        yield SentRow(
+            "tools", "tool", "", scale.tool(tool), tool.origin, "static", pointer, text, shared
+        )
+    output = prompt.output
+    if output is not None and output.how == "native":
+        places = [p.pointer for p in lowered.placed if p.source == output.origin]
+        yield SentRow(
+            "schema",
+            "schema",
+            "",
+            scale.schema(prompt),
+            output.origin,
+            "static",
+            places[-1] if places else "",
+            f"{output.name}: {compact(output.schema)}",
+            shared,
+        )
+
+
+def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+    """The system parts; each costs what it adds to the text before it, so that they add up."""
+    prompt, scale = compiled.prompt, compiled.scale
+    shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(prompt)
+    pointer = _system_pointer(compiled.lowered())
+    text, counted = "", 0
+    for block in prompt.system:
+        text = f"{text}\n\n{block.text}" if text else block.text
+        total = scale.counter.count(text)
+        yield SentRow(
+            "system",
+            "text",
+            "system",
+            total - counted,
+            block.origin,
+            block.stability.name.lower(),
+            pointer,
+            block.text,
+            shared,
+            pieces=tuple(Piece(span.end, span.origin) for span in block.spans),
+        )
+        counted = total
+
+
+def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+    places = _places(compiled.lowered())
+    settled = compiled.prompt.items.settled
+    for index, item in enumerate(compiled.prompt.items):
+        for block in item.blocks:
+            turn, pointer = places.get(id(block), (-1, ""))
+            yield SentRow(
+                _source(item, block),
+                block_kind(block),
+                block.role,
+                compiled.scale.block(block),
+                block.origin,
+                block.stability.name.lower(),
+                pointer,
+                block_text(block),
+                0 <= turn < prefix.turns,
+                index < settled,
+            )
+
+
+def _places(lowered: Lowered) -> dict[int, tuple[int, str]]:
+    """By block: the turn it stands in and its pointer. Blocks are the prompt's own objects."""
+    lead = len(lowered.lead)
+    return {
+        id(block): (turn, f"/{lowered.turns}/{turn + lead}{suffix}")
+        for turn, entry in enumerate(lowered.entries)
+        for suffix, block in entry.blocks
+    }
+
+
+def _system_pointer(lowered: Lowered) -> str:
+    found = [p.pointer for p in lowered.placed if not isinstance(p.source, Origin)]
+    return found[0] if found else ""
+
+
+def _source(item: Item, block: Block) -> Source:
+    if isinstance(block, ResultBlock):
+        return "results"
+    if item.kind == "foreign":
+        return "foreign"
+    if item.kind == "summary":
+        return "summary"
+    return "model" if block.role == "model" else "user"
+
+
+def _turn_count(compiled: "Compiled") -> int:
+    turns = compiled.lowered().wire[compiled.lowered().turns]
+    return len(turns) if isinstance(turns, list) else 0
+
+
+# --- what is not
+
+
+def _notes(compiled: "Compiled") -> Iterator[Note]:
+    yield from compiled.woven.notes
+    for step in compiled.steps:
+        yield from step.notes
+
+
+def _left_out(compiled: "Compiled", note: Note) -> LeftOutRow:
+    before, after = _weight(compiled, note.before), _weight(compiled, note.after)
+    action: Action = "dropped"
+    shown = note.before
+    if note.after is not None and _made_up(note.after):
+        action, shown, before = "added", note.after, 0
+    elif note.after is not None:
+        action = "changed"
+    elif note.step == _MOVER:
+        action, after = "moved", before
+    return LeftOutRow(
+        note.step, action, note.reason, _origin(shown), before, after, _item_text(shown)
+    )
+
+
+def _unsaid(compiled: "Compiled", sent: Iterable[SentRow]) -> list[LeftOutRow]:
+    """Blocks of the prompt that the dialect has no place for."""
+    return [
+        LeftOutRow(
+            "lower",
+            "dropped",
+            f"{compiled.dialect} does not take it back",
+            row.origin,
+            row.tokens,
+            row.tokens,
+            row.text,
+        )
+        for row in sent
+        if row.role in ("user", "model") and not row.pointer
+    ]
+
+
+def _weight(compiled: "Compiled", item: Item | None) -> int:
+    return compiled.scale.item(item) if item is not None and item.blocks else 0
+
+
+def _made_up(item: Item) -> bool:
+    return bool(item.blocks) and item.blocks[0].origin.kind == "pass"
+
+
+def _origin(item: Item) -> Origin:
+    return item.blocks[0].origin if item.blocks else Origin("event", item.event, item.author)
+
+
+def _item_text(item: Item) -> str:
+    return "\n".join(block_text(block) for block in item.blocks)
+
+
+# --- what the passes did
+
+
+def _passes(compiled: "Compiled", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
+    for one in ON_FRESH:
+        yield _pass_row(one.__name__, "fresh", rows, changed=False)
+    for step in compiled.steps:
+        yield _pass_row(step.name, "request", rows, changed=step.changed)
+
+
+def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool) -> PassRow:
+    own = [row for row in rows if row.step == name]
+    counts = {
+        action: sum(row.action == action for row in own)
+        for action in ("dropped", "changed", "added", "moved")
+    }
+    return PassRow(
+        name,
+        "fresh" if when == "fresh" else "request",
+        **counts,
+        before=sum(row.before for row in own),
+        after=sum(row.after for row in own),
+        remark="put the system parts in another order" if changed and not own else "",
+    )
+
+
+# --- everything else
+
+
+def _prefix(compiled: "Compiled") -> PrefixRow:
+    """What is shared with the request before; that one may be impossible to rebuild."""
+    try:
+        if compiled.previous is None:
+            return PrefixRow()
+        shared, broken = compiled.stable_prefix, compiled.prefix_break
+    except CompileError as error:
+        return PrefixRow(first=False, problem=error.message)
+    row = PrefixRow(False, shared.tokens, shared.bytes, shared.turns)
+    if broken is None:
+        return row
+    line = f", line {broken.line}" if broken.line else ""
+    return PrefixRow(
+        False,
+        shared.tokens,
+        shared.bytes,
+        shared.turns,
+        broken.reason,
+        f"{broken.pointer}{line}",
+        broken.origin,
+        broken.lost_tokens,
+    )
+
+
+def _options(compiled: "Compiled") -> Iterator[OptionRow]:
+    prompt = compiled.prompt
+    places = DIALECTS[compiled.dialect].options
+    for name, value in prompt.config.items():
+        place = places.get(name)
+        sent = place is not None
+        if name == "extra":
+            sent = isinstance(value, dict) and compiled.dialect in value
+        yield OptionRow(
+            name,
+            value,
+            prompt.config_origins.get(name, Origin("config", name)),
+            sent,
+            "/" + place.replace(".", "/") if isinstance(place, str) else "",
+        )
+
+
+def _inferred(compiled: "Compiled") -> Iterator[str]:
+    """What nobody wrote down and the compiler worked out."""
+    prompt, counter = compiled.prompt, compiled.scale.counter
+    yield f"the model `{prompt.model}` is spoken to in {compiled.dialect}"
+    if not counter.exact:
+        yield (
+            f"tokens are estimated with {counter.name};"
+            f" count on at most {round(counter.margin * 100)}% more"
+        )
+    if prompt.output is not None:
+        wrapped = ", under `result`" if prompt.output.wrapped else ""
+        yield f"the answer's schema is asked for {_ASKED[prompt.output.how]}{wrapped}"
+    volatile = [block for block in prompt.system if block.stability.name == "TURN"]
+    if volatile:
+        names = ", ".join(dict.fromkeys(str(block.origin) for block in volatile))
+        yield f"the system text may change every turn: {names}"

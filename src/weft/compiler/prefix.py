@@ -1,0 +1,141 @@
+"""The prefix a request shares with the one before it, and who broke it.
+
+Providers sell bytes they have seen at a tenth of the price, up to the first one that
+differs. Requests are compared in the order providers read them: tools, system, turns.
+"""
+
+from typing import NamedTuple
+
+from weft.compiler.sourcemap import SourceMap
+from weft.diagnostics import Origin
+from weft.dialects import Lowered
+from weft.values import Json, compact
+
+
+class Prefix(NamedTuple):
+    """What a request shares with the previous one: tokens, bytes and whole turns.
+
+    `text` is the system text that no variable or provider can change.
+    """
+
+    tokens: int
+    bytes: int
+    turns: int
+    text: str
+
+
+class PrefixBreak(NamedTuple):
+    """Where a request first differs from the previous one, who did it, and what it costs."""
+
+    pointer: str
+    origin: Origin
+    reason: str
+    line: int
+    lost_tokens: int
+
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line else ""
+        return (
+            f"{self.pointer}{line}: {self.reason} ({self.origin});"
+            f" {self.lost_tokens} tokens must be read again"
+        )
+
+
+class Shared(NamedTuple):
+    """How far two requests agree."""
+
+    tools: bool
+    system: bool
+    turns: int
+    bytes: int
+    broken: "tuple[str, Origin, str, int] | None"
+
+
+def compare(before: Lowered, after: Lowered) -> Shared:
+    """How far `after` repeats `before`, and the first place where it does not."""
+    size = 0
+    old_head, new_head = _head(before), _head(after)
+    origins = SourceMap(after)
+    for (pointer, old), (new_pointer, new) in zip(old_head, new_head, strict=False):
+        common = _common(old, new)
+        size += len(new[:common].encode(errors="surrogatepass"))
+        if pointer != new_pointer or old != new:
+            at = pointer == "tools"
+            line = new.count("\n", 0, common) + 1
+            where = _tools_pointer(after) if at else _system_pointer(after)
+            origin = origins.origin(where, 0 if at else min(common, max(0, len(new) - 1)))
+            what = "the tools changed" if at else "the system text changed"
+            return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
+    old_turns, new_turns = _turns(before), _turns(after)
+    for index, old_turn in enumerate(old_turns):
+        if index >= len(new_turns):
+            where = f"/{before.turns}/{index + len(before.lead)}"
+            origin = SourceMap(before).origin(where)
+            return Shared(True, True, index, size, (where, origin, "a turn was taken back", 0))
+        new_turn = new_turns[index]
+        if old_turn is not new_turn and old_turn != new_turn:
+            where = f"/{after.turns}/{index + len(after.lead)}"
+            size += _common(compact(old_turn), compact(new_turn))
+            pointer, origin, what = _blame(old_turn, new_turn, where, origins)
+            return Shared(True, True, index, size, (pointer, origin, what, 0))
+        size += len(compact(new_turn).encode(errors="surrogatepass"))
+    return Shared(True, True, len(old_turns), size, None)
+
+
+def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, Origin, str]:
+    """The first part of a turn that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in new.items():
+            held = old.get(key)
+            if isinstance(held, list) and isinstance(value, list):
+                for index, (one, other) in enumerate(zip(held, value, strict=False)):
+                    if one != other:
+                        place = f"{where}/{key}/{index}"
+                        return place, origins.origin(place, 0), "this part changed"
+                if len(value) > len(held):
+                    place = f"{where}/{key}/{len(held)}"
+                    return place, origins.origin(place, 0), "this turn was extended"
+                if len(value) < len(held):
+                    return where, origins.origin(where, 0), "this turn was shortened"
+            elif held != value:
+                place = f"{where}/{key}"
+                return place, origins.origin(place, 0), "this turn changed"
+    return where, origins.origin(where, 0), "this turn changed"
+
+
+def _head(lowered: Lowered) -> list[tuple[str, str]]:
+    wire = lowered.wire
+    tools = compact(wire["tools"]) if "tools" in wire else ""
+    system = next((p for p in lowered.placed if not isinstance(p.source, Origin)), None)
+    blocks = () if system is None or isinstance(system.source, Origin) else system.source
+    return [("tools", tools), ("system", "\n\n".join(block.text for block in blocks))]
+
+
+def _turns(lowered: Lowered) -> list[Json]:
+    turns = lowered.wire[lowered.turns]
+    assert isinstance(turns, list)
+    return turns[len(lowered.lead) :]
+
+
+def _tools_pointer(lowered: Lowered) -> str:
+    return "/tools" if "tools" in lowered.wire else ""
+
+
+def _system_pointer(lowered: Lowered) -> str:
+    found = [p.pointer for p in lowered.placed if not isinstance(p.source, Origin)]
+    return found[0] if found else ""
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with in common, by halving."""
+    if one == other:
+        return len(one)
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+

@@ -1,0 +1,207 @@
+"""A report as plain aligned text: no colours, at most 100 columns, safe to print."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from weft.compiler.report import LeftOutRow, PassRow, PrefixRow, Report, SentRow
+from weft.diagnostics import Origin
+from weft.values import compact
+
+WIDTH = 100
+"""Columns a report may take."""
+
+HISTORY = 24
+"""How many rows of settled history, and of anything else that can be long, are shown."""
+
+
+def report_text(report: Report, *, everything: bool = False) -> str:
+    """The whole report, section by section; empty sections are left out."""
+    limit = None if everything else HISTORY
+    lines = [*_header(report), "", *_passes(report.passes), "", *_sent(report, limit)]
+    if report.left_out:
+        lines += ["", *_left_out(report.left_out, limit)]
+    if report.options:
+        lines += ["", "options"]
+        lines += [option_line(row.name, row.value, str(row.origin)) for row in report.options]
+    if report.inferred:
+        lines += ["", "inferred", *(clip(f"  {fact}", WIDTH) for fact in report.inferred)]
+    if report.diagnostics:
+        shown = report.diagnostics[:limit]
+        lines += ["", "diagnostics"]
+        lines += [f"  {line}" for one in shown for line in safe(str(one)).splitlines()]
+        lines += _more(len(report.diagnostics) - len(shown))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def header_lines(report: Report) -> list[str]:
+    """The header without its first line: tokens, hash, prefix."""
+    sources = " · ".join(f"{name} {tokens:,}" for name, tokens in report.by_source.items())
+    return [
+        f"  tokens   {report.tokens:,}, {counter_words(report)}",
+        f"           {sources}",
+        f"  hash     {report.hash}",
+        *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
+    ]
+
+
+def counter_words(report: Report) -> str:
+    """How the tokens were counted."""
+    if report.exact:
+        return f"counted with {report.counter}"
+    return f"estimated with {report.counter}, at most {round(report.margin * 100)}% more"
+
+
+def prefix_lines(prefix: PrefixRow, tokens: int) -> list[str]:
+    """What the request shares with the one before it, and what broke that."""
+    if prefix.first:
+        return ["prefix   first request of this agent in the session"]
+    if prefix.problem:
+        return [clip(f"prefix   unknown, the request before cannot be rebuilt: {prefix.problem}", 96)]
+    share = round(100 * prefix.tokens / tokens) if tokens else 0
+    lines = [
+        f"prefix   {prefix.tokens:,} tokens ({share}%, {prefix.turns:,} turns,"
+        f" {prefix.bytes:,} bytes) as in the request before"
+    ]
+    if prefix.broken:
+        lines.append(clip(f"         broken at {prefix.broken_at}: {prefix.broken}", 96))
+        lines.append(
+            clip(f"         by {prefix.broken_by}; {prefix.lost_tokens:,} tokens read again", 96)
+        )
+    return lines
+
+
+def option_line(name: str, value: object, origin: str) -> str:
+    """One option, its value, and who set it."""
+    return clip(f"  {name} = {clip(safe(compact(value)), 50)}   ({origin})", WIDTH)
+
+
+def sent_cells(row: SentRow) -> tuple[str, str, str, str, str]:
+    """A sent row as tokens, what, stability, origin, place."""
+    what = f"{row.role} {row.kind}" if row.role else row.kind
+    mark = "=" if row.shared else ""
+    return f"{row.tokens:,}{mark or ' '}", what, row.stability, place_of(row.origin), row.pointer
+
+
+def place_of(origin: Origin) -> str:
+    """An origin as it fits a column: of a long event id, the beginning."""
+    if origin.kind == "event" and len(origin.name) > 14:
+        origin = msgspec.structs.replace(origin, name=f"{origin.name[:8]}…")
+    return safe(str(origin))
+
+
+def preview(text: str) -> str:
+    """The text on one line."""
+    return safe(" ".join(text[:400].split()))
+
+
+def safe(text: str) -> str:
+    """The text without characters that steer a terminal; lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
+    )
+
+
+def clip(text: str, width: int, *, keep: str = "start") -> str:
+    """The text cut to so many columns, with an ellipsis where something is missing."""
+    if len(text) <= width and text.isascii():
+        return text
+    if columns(text) <= width:
+        return text
+    characters = text if keep == "start" else text[::-1]
+    taken: list[str] = []
+    used = 1
+    for char in characters:
+        used += columns(char)
+        if used > width:
+            break
+        taken.append(char)
+    return "".join([*taken, "…"]) if keep == "start" else "".join([*taken, "…"])[::-1]
+
+
+def columns(text: str) -> int:
+    """How many columns the text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _escaped(char: str) -> str:
+    if unicodedata.category(char) in ("Zs", "Zl", "Zp"):
+        return " "
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def _header(report: Report) -> Iterator[str]:
+    yield clip(f"{report.agent} -> {safe(report.model)} ({report.dialect})", WIDTH)
+    yield from header_lines(report)
+
+
+def _passes(rows: Sequence[PassRow]) -> Iterator[str]:
+    yield "passes               dropped  changed    added    moved   tokens of what it touched"
+    for row in rows:
+        counts = (row.dropped, row.changed, row.added, row.moved)
+        cells = "".join(f"{count or '-':>9}" for count in counts)
+        touched = f"{row.before:,} -> {row.after:,}" if row.acted and not row.remark else row.remark
+        yield f"  {row.name:<17}{cells}   {touched}"
+
+
+def _sent(report: Report, limit: int | None) -> Iterator[str]:
+    """Head rows and overheads always; of the history, the newest."""
+    rows = list(report.sent)
+    history = [index for index, row in enumerate(rows) if row.history]
+    hidden = set(history[:-limit]) if limit is not None and len(history) > limit else set[int]()
+    shown = [row for index, row in enumerate(rows) if index not in hidden]
+    cells = [sent_cells(row) for row in shown]
+    widths = [
+        min(most, max((columns(cell[at]) for cell in cells), default=0))
+        for at, most in ((0, 12), (1, 14), (2, 9), (3, 26), (4, 24))
+    ]
+    mark = "   (= shared with the request before)" if any(row.shared for row in shown) else ""
+    yield f"sent, {report.tokens:,} tokens in {len(rows):,} rows{mark}"
+    first = min(hidden) if hidden else -1
+    for index, row in enumerate(rows):
+        if index == first:
+            tokens = sum(rows[at].tokens for at in hidden)
+            yield f"  ...and {len(hidden):,} more of the history, {tokens:,} tokens (--all shows them)"
+        if index not in hidden:
+            yield _sent_line(row, widths)
+
+
+def _sent_line(row: SentRow, widths: Sequence[int]) -> str:
+    tokens, what, stability, origin, pointer = sent_cells(row)
+    line = (
+        f"  {tokens:>{widths[0]}} {what:<{widths[1]}} {stability:<{widths[2]}}"
+        f" {_pad(clip(origin, widths[3]), widths[3])}"
+        f" {_pad(clip(pointer, widths[4], keep='end'), widths[4])} "
+    )
+    return line + clip(preview(row.text), max(8, WIDTH - columns(line)))
+
+
+def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
+    saved = sum(row.before - row.after for row in rows)
+    yield f"left out or rewritten, {abs(saved):,} tokens {'fewer' if saved >= 0 else 'more'}"
+    shown = rows if limit is None else rows[-limit:]
+    yield from _more(len(rows) - len(shown))
+    for row in shown:
+        line = f"  {row.step} {row.action} {place_of(row.origin)}: {safe(row.reason)}"
+        cost = f"  {row.before:,} -> {row.after:,}"
+        yield clip(line, WIDTH - len(cost)) + cost
+
+
+def _more(count: int) -> list[str]:
+    return [f"  ...and {count:,} more (--all shows them)"] if count > 0 else []

@@ -1,0 +1,123 @@
+"""Options: one canonical name each, merged deeply, unknown ones refused where they are written."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Literal, cast
+
+import msgspec
+
+from weft.errors import DeclarationError
+from weft.values import Json, JsonObject, require_json
+
+OnMissing = Literal["keep", "error", "empty"]
+OnProviderError = Literal["log", "raise"]
+
+_NUMBER = (int, float)
+OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
+    "temperature": (_NUMBER, "a number"),
+    "top_p": (_NUMBER, "a number"),
+    "top_k": ((int,), "a whole number"),
+    "max_output_tokens": ((int,), "a whole number"),
+    "stop_sequences": ((list, tuple), "a list of strings"),
+    "seed": ((int,), "a whole number"),
+    "presence_penalty": (_NUMBER, "a number"),
+    "frequency_penalty": (_NUMBER, "a number"),
+    "logprobs": ((bool, int), "True, False or how many"),
+    "thinking": ((dict,), 'a dict such as {"effort": "low"} or {"budget": 2048}'),
+    "tool_choice": ((str, dict), '"auto", "any", "none" or {"name": "tool"}'),
+    "parallel_tool_calls": ((bool,), "True or False"),
+    "service_tier": ((str,), "a string"),
+    "user": ((str,), "a string"),
+    "extra": ((dict,), 'a dict by dialect, such as {"gemini": {"safetySettings": []}}'),
+}
+"""Generation options by canonical name: the types they take, and that in words."""
+
+ALIASES = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "stop": "stop_sequences",
+}
+
+
+def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> JsonObject:
+    """The options under their canonical names, or an error that names the nearest valid one."""
+    checked: JsonObject = {}
+    if config is None:
+        return checked
+    if not isinstance(cast("object", config), Mapping):
+        raise DeclarationError(
+            f"generate_config is a {type(config).__name__}, not a dict",
+            where=where,
+            hint='write generate_config={"temperature": 0.3}',
+        )
+    for name, value in config.items():
+        canonical = ALIASES.get(name, name)
+        if canonical not in OPTIONS:
+            near = difflib.get_close_matches(str(name), [*OPTIONS, *ALIASES], n=1, cutoff=0.5)
+            valid = ", ".join(OPTIONS)
+            raise DeclarationError(
+                f"`{name}` is not a generation option",
+                where=where,
+                hint=f"did you mean `{ALIASES.get(near[0], near[0])}`?"
+                if near
+                else f"valid: {valid}",
+            )
+        if canonical in checked:
+            raise DeclarationError(
+                f"`{canonical}` is given twice, once as `{name}`",
+                where=where,
+                hint=f"keep `{canonical}` only",
+            )
+        types, words = OPTIONS[canonical]
+        wrong_bool = isinstance(value, bool) and bool not in types
+        if value is not None and (wrong_bool or not isinstance(value, types)):
+            raise DeclarationError(
+                f"`{name}` is {value!r}, not {words}", where=where, hint=f"pass {words}"
+            )
+        checked[canonical] = require_json(value, where=f"{where}.{canonical}")
+    return checked
+
+
+def merge(*layers: Mapping[str, Json]) -> JsonObject:
+    """Later layers win, dicts merge key by key, and None takes an option away."""
+    merged: JsonObject = {}
+    for layer in layers:
+        for name, value in layer.items():
+            held = merged.get(name)
+            if value is None:
+                merged.pop(name, None)
+            elif isinstance(value, dict) and isinstance(held, dict):
+                merged[name] = merge(held, value)
+            else:
+                merged[name] = value
+    return merged
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one run overrides. `strict` turns losses and missing variables into errors."""
+
+    generate_config: JsonObject = {}
+    model: str | None = None
+    strict: bool = False
+    on_missing: OnMissing | None = None
+    on_provider_error: OnProviderError | None = None
+    max_llm_calls: int = 500
+
+    def __post_init__(self) -> None:
+        checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
+        msgspec.structs.force_setattr(self, "generate_config", checked)
+        check_choice("on_missing", self.on_missing, OnMissing, where="RunConfig")
+        check_choice("on_provider_error", self.on_provider_error, OnProviderError, where="RunConfig")
+
+
+def check_choice(name: str, value: object, choices: object, *, where: str) -> None:
+    """Refuse a string option that is not one of its choices."""
+    valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
+    if value is not None and value not in valid:
+        near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.4)
+        options = ", ".join(repr(choice) for choice in valid)
+        raise DeclarationError(
+            f"{name}={value!r} is not one of {options}",
+            where=where,
+            hint=f"did you mean {near[0]!r}?" if near else f"pass one of {options}",
+        )

@@ -1,0 +1,170 @@
+"""Templates: `{variables}` in instructions, parsed once, with the place of each kept.
+
+Only a valid name is a placeholder; every other brace is text, so JSON and code pass
+untouched. Doubled braces tight around a placeholder are its escape.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from weft.values import Json, compact, require_json
+
+_NAME = r"[^\W\d]\w*"
+_PLACEHOLDER = (
+    r"(?:artifact\.(?P<artifact>\w[\w.:\-]*)"
+    rf"|(?P<key>(?:(?:app|user|temp):)?{_NAME})(?P<path>(?:\.{_NAME}|\[-?[0-9]{{1,9}}\])*))(?P<optional>\?)?"
+)
+_ESCAPED = re.compile(r"\{\{(?P<inner>[ \t]*" + _PLACEHOLDER + r"[ \t]*)\}\}")
+_VARIABLE = re.compile(r"\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\}")
+_STEP = re.compile(rf"\.({_NAME})|\[(-?[0-9]+)\]")
+
+
+class Variable(NamedTuple):
+    """A placeholder: what it reads, and where it stands."""
+
+    key: str
+    path: tuple[str | int, ...]
+    artifact: str
+    optional: bool
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """The variable as the author wrote it, without braces."""
+        if self.artifact:
+            return f"artifact.{self.artifact}"
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return self.key + "".join(steps)
+
+
+class Literal(NamedTuple):
+    """Text between placeholders, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Template(NamedTuple):
+    """A parsed text: its pieces in order, and the variables among them."""
+
+    source: str
+    pieces: tuple[Literal | Variable, ...]
+    variables: tuple[Variable, ...]
+
+
+class Rendered(NamedTuple):
+    """One piece after substitution; `variable` is None for the author's own text."""
+
+    text: str
+    start: int
+    end: int
+    variable: Variable | None
+    missing: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(source: str) -> Template:
+    """The text's pieces; cached, since a declaration is compiled many times."""
+    if "{" not in source:
+        pieces = (Literal(source, 0, len(source)),) if source else ()
+        return Template(source, pieces, ())
+    found: list[Literal | Variable] = []
+    at = 0
+    searching = 0
+    while (brace := source.find("{", searching)) >= 0:
+        if match := _ESCAPED.match(source, brace):
+            if brace > at:
+                found.append(Literal(source[at:brace], at, brace))
+            found.append(Literal("{" + match["inner"] + "}", brace, match.end()))
+        elif match := _VARIABLE.match(source, brace):
+            if brace > at:
+                found.append(Literal(source[at:brace], at, brace))
+            found.append(_variable(match))
+        else:
+            searching = brace + 1
+            continue
+        at = searching = match.end()
+    if at < len(source):
+        found.append(Literal(source[at:], at, len(source)))
+    return Template(source, tuple(found), tuple(p for p in found if isinstance(p, Variable)))
+
+
+def render(
+    template: Template,
+    state: Mapping[str, Json],
+    artifacts: Mapping[str, str] | None = None,
+    *,
+    drop_missing: bool = False,
+) -> list[Rendered]:
+    """Each piece with its variable replaced; one pass, so inserted braces stay text."""
+    rendered: list[Rendered] = []
+    for piece in template.pieces:
+        if isinstance(piece, Literal):
+            rendered.append(Rendered(piece.text, piece.start, piece.end, None, False))
+            continue
+        value = _lookup(piece, state, artifacts or {})
+        missing = value is None
+        if value is None:
+            keep = not (piece.optional or drop_missing)
+            text = template.source[piece.start : piece.end] if keep else ""
+        else:
+            text = to_text(value, where=f"state.{piece.name}")
+        rendered.append(Rendered(text, piece.start, piece.end, piece, missing))
+    return rendered
+
+
+def to_text(value: Json, *, where: str = "state") -> str:
+    """A value as a template inserts it: text as it is, anything else as compact JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return compact(value)
+    except (TypeError, ValueError, RecursionError):
+        return compact(require_json(value, where=where))
+
+
+def escape(text: str) -> str:
+    """The template that renders to exactly this text, whatever the state."""
+    template = parse(text)
+    pieces = ((piece, text[piece.start : piece.end]) for piece in template.pieces)
+    return "".join(
+        source if isinstance(piece, Literal) and piece.text == source else f"{{{source}}}"
+        for piece, source in pieces
+    )
+
+
+def _variable(match: re.Match[str]) -> Variable:
+    path = tuple(
+        step[1] if step[1] is not None else int(step[2])
+        for step in _STEP.finditer(match["path"] or "")
+    )
+    return Variable(
+        match["key"] or "",
+        cast("tuple[str | int, ...]", path),
+        match["artifact"] or "",
+        match["optional"] is not None,
+        match.start(),
+        match.end(),
+    )
+
+
+def _lookup(
+    variable: Variable, state: Mapping[str, Json], artifacts: Mapping[str, str]
+) -> Json | None:
+    if variable.artifact:
+        return artifacts.get(variable.artifact)
+    value = state.get(variable.key)
+    for step in variable.path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        elif isinstance(value, (list, tuple)) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            value = None
+        if value is None:
+            return None
+    return value

@@ -1,0 +1,61 @@
+"""What the compiler and the checker report: coded, placed, and with a fix.
+
+A diagnostic reads `origin: severity[CODE] message`, lower-case, one sentence; the fix
+stands only in the hint. `Origin` is also what the source map answers with: where a
+token of a request came from.
+"""
+
+import enum
+from typing import Literal
+
+import msgspec
+
+OriginKind = Literal["field", "event", "state", "artifact", "pass", "config", "tool", "dialect", "input"]
+
+
+class Severity(enum.StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Where something came from: a field and span, an event, a state key, an artifact, a pass.
+
+    `name` is the field, event id, state key, artifact, pass or option; `start` and `end`
+    are a span inside it (-1: all of it).
+    """
+
+    kind: OriginKind
+    name: str = ""
+    agent: str = ""
+    start: int = -1
+    end: int = -1
+    part: int = -1
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "field":
+                text = f"{self.agent}.{self.name}" if self.agent else self.name
+                return text if self.start < 0 else f"{text}:{self.start}"
+            case "tool":
+                return f"{self.agent}.tools.{self.name}" if self.agent else f"tool {self.name}"
+            case _:
+                text = f"{self.kind} {self.name}".rstrip()
+                return text if self.part < 0 else f"{text}#{self.part}"
+
+
+class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One finding: what is wrong, where, how bad, and what to type instead."""
+
+    code: str
+    severity: Severity
+    message: str
+    origin: Origin
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.origin}: {self.severity}[{self.code}] {self.message}"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text

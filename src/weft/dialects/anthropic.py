@@ -1,0 +1,247 @@
+"""Anthropic Messages: content blocks in alternating turns, results first in the user's."""
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from weft.dialects.base import (
+    Dialect,
+    Entry,
+    Option,
+    Placed,
+    Sink,
+    Traits,
+    Wire,
+    put,
+    result_text,
+)
+from weft.dialects.facts import facts_for, wire_name
+from weft.dialects.media import IMAGES, PDF, address, mime, missing, text_of
+from weft.dialects.subset import for_anthropic, strict_possible
+from weft.ir import (
+    Block,
+    CallBlock,
+    MediaBlock,
+    Prompt,
+    ResultBlock,
+    Role,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.values import Json, compact, digest
+
+MAX_TOKENS = 8192
+"""How long an answer may be where nobody said; the provider wants a number."""
+
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_SAMPLING = ("temperature", "top_p", "top_k")
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def _thinking(wire: Wire, value: Json) -> list[str]:
+    """A budget or none, an effort, and whether thoughts are shown."""
+    missed: list[str] = []
+    for name, given in value.items() if isinstance(value, dict) else ():
+        if name == "budget" and isinstance(given, int):
+            if given > 0:
+                wire["thinking"] = {"type": "enabled", "budget_tokens": given}
+            else:
+                wire["thinking"] = {"type": "disabled" if given == 0 else "adaptive"}
+        elif name == "effort" and given in _EFFORTS:
+            put(wire, "output_config.effort", given)
+        elif name != "include":
+            missed.append(f"thinking.{name}")
+    if isinstance(value, dict) and "include" in value:
+        thinking = wire.setdefault("thinking", {"type": "adaptive"})
+        if isinstance(thinking, dict) and thinking["type"] != "disabled":
+            thinking["display"] = "summarized" if value["include"] else "omitted"
+    return missed
+
+
+def _adaptive_thinking(wire: Wire, value: Json) -> list[str]:
+    """For models that set their own budget: they only take how hard to try."""
+    missed = _thinking(wire, value)
+    thinking = wire.get("thinking")
+    if isinstance(thinking, dict) and thinking.pop("budget_tokens", None) is not None:
+        thinking["type"] = "adaptive"
+        missed.append("thinking.budget")
+    return missed
+
+
+def _tool_choice(wire: Wire, value: Json) -> None:
+    if isinstance(value, dict):
+        wire["tool_choice"] = {"type": "tool", "name": value.get("name")}
+    else:
+        names = {"any": "any", "required": "any", "none": "none"}
+        wire["tool_choice"] = {"type": names.get(str(value), "auto")}
+
+
+def _parallel(wire: Wire, value: Json) -> None:
+    put(wire, "tool_choice.disable_parallel_tool_use", not value)
+
+
+class Anthropic(Dialect):
+    """System is a field, thinking goes back signed, an answer's length must be given."""
+
+    traits = Traits(name="anthropic", turns="messages", merges_turns=True, model_role="assistant")
+    options: ClassVar = {
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "max_output_tokens": "max_tokens",
+        "stop_sequences": "stop_sequences",
+        "thinking": _thinking,
+        "tool_choice": _tool_choice,
+        "parallel_tool_calls": _parallel,
+        "service_tier": "service_tier",
+        "user": "metadata.user_id",
+    }
+
+    def option(self, name: str, prompt: Prompt) -> "Option | None":
+        """The newer models refuse sampling options and thinking budgets."""
+        if not facts_for(prompt.model).sampling:
+            if name in _SAMPLING:
+                return None
+            if name == "thinking":
+                return _adaptive_thinking
+        return super().option(name, prompt)
+
+    def own(self, provider: str) -> bool:
+        """A signature counts only if it says whose it is: the log's own are another's."""
+        return provider == self.traits.name
+
+    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+        """Options, then what the provider hashes in its order: tools, system, turns."""
+        wire: Wire = {"model": wire_name(prompt.model), "max_tokens": MAX_TOKENS}
+        placed: list[Placed] = []
+        self.place_options(prompt, wire, placed, sink)
+        _settle(wire, given="max_output_tokens" in prompt.config)
+        system = prompt.system
+        if prompt.output is not None and prompt.output.how == "native":
+            output = prompt.output
+            schema, losses = for_anthropic(output.schema, strict=True)
+            sink.schema_losses(losses, output.origin)
+            if strict_possible(output.schema, "anthropic"):
+                put(wire, "output_config.format", {"type": "json_schema", "schema": schema})
+                placed.append(Placed("/output_config/format", output.origin))
+            else:
+                text = f"Reply with valid JSON matching this schema: {compact(output.schema)}"
+                system = (*system, TextBlock(role="system", origin=output.origin, text=text))
+        if prompt.tools:
+            tools: list[Json] = []
+            for tool in prompt.tools:
+                schema, losses = for_anthropic(tool.parameters, strict=False)
+                sink.schema_losses(losses, tool.origin)
+                tools.append(
+                    {"name": tool.name, "description": tool.description, "input_schema": schema}
+                )
+            self.put_tools(wire, tools)
+            placed += self.tools_placed(prompt, "/tools")
+        if system:
+            wire["system"] = "\n\n".join(block.text for block in system)
+            placed.append(Placed("/system", system))
+        return wire, tuple(placed)
+
+    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+        """One message; results come first, and blank text not at all."""
+        if role == "user":
+            blocks = sorted(blocks, key=lambda block: not isinstance(block, ResultBlock))
+        content: list[Json] = []
+        sources: list[tuple[str, Block]] = []
+        for block in blocks:
+            if isinstance(block, TextBlock) and not block.text.strip():
+                continue
+            part = self.part(block, sink)
+            if part is not None:
+                sources.append((f"/content/{len(content)}", block))
+                content.append(part)
+        if not content:
+            return []
+        name = self.traits.model_role if role == "model" else "user"
+        return [Entry({"role": name, "content": content}, name, tuple(sources))]
+
+    def merge(self, first: Entry, second: Entry) -> Entry:
+        """One message with the content of both."""
+        before, after = first.wire["content"], second.wire["content"]
+        assert isinstance(before, list)
+        assert isinstance(after, list)
+        moved = tuple(
+            (f"/content/{len(before) + int(pointer.split('/')[2])}", block)
+            for pointer, block in second.blocks
+        )
+        wire: Wire = {"role": first.role, "content": before + after}
+        return Entry(wire, first.role, first.blocks + moved)
+
+    def text(self, block: TextBlock, sink: Sink) -> Wire:
+        """A text block."""
+        self.drop_signature(block, sink)
+        return {"type": "text", "text": block.text}
+
+    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+        """Only a thought of its own, with the signature that proves it."""
+        self.drop_signature(block, sink)
+        if not block.signature or not self.own(block.provider):
+            return None
+        return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+
+    def call(self, block: CallBlock, sink: Sink) -> Wire:
+        """A tool_use block."""
+        self.drop_signature(block, sink)
+        call_id = legal_id(block.id)
+        return {"type": "tool_use", "id": call_id, "name": block.name, "input": block.args}
+
+    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+        """A tool_result block: text, or text and media."""
+        wire: Wire = {"type": "tool_result", "tool_use_id": legal_id(block.call_id)}
+        text = result_text(block)
+        if block.media:
+            said: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
+            wire["content"] = said + [self.media(media, sink) for media in block.media]
+        else:
+            wire["content"] = text
+        if block.is_error:
+            wire["is_error"] = True
+        return wire
+
+    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+        """An image or a document; the model's own turn takes text only."""
+        kind, url = mime(block), address(block)
+        text = text_of(block)
+        if block.role == "model":
+            return {"type": "text", "text": text or missing(block, sink)}
+        if text is not None:
+            source: Wire = {"type": "text", "media_type": "text/plain", "data": text}
+            return _document(source, block.name)
+        source = {"type": "url", "url": url}
+        if block.data is not None:
+            source = {"type": "base64", "media_type": kind, "data": block.data}
+        if kind == PDF and (block.data or url):
+            return _document(source, block.name)
+        if (kind in IMAGES and block.data) or (kind.startswith("image/") and url):
+            return {"type": "image", "source": source}
+        return {"type": "text", "text": missing(block, sink)}
+
+
+def _document(source: Wire, name: str) -> Wire:
+    wire: Wire = {"type": "document", "source": source}
+    return {**wire, "title": name} if name else wire
+
+
+def _settle(wire: Wire, *, given: bool) -> None:
+    """What options ask of one another: a choice has a type, an answer outlasts its thinking."""
+    choice = wire.get("tool_choice")
+    if isinstance(choice, dict):
+        choice.setdefault("type", "auto")
+        if choice["type"] == "none":
+            choice.pop("disable_parallel_tool_use", None)
+    thinking = wire.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if isinstance(budget, int) and not given:
+        wire["max_tokens"] = MAX_TOKENS + budget
+
+
+def legal_id(call_id: str) -> str:
+    """The id itself where the provider takes it, else one made of it that nobody else has."""
+    if _LEGAL_ID.fullmatch(call_id):
+        return call_id
+    return f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)}_{digest(call_id.encode())[:8]}"

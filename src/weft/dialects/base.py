@@ -1,0 +1,420 @@
+"""What all dialects share: the match over blocks, turns, the source map's raw material.
+
+A dialect is mostly data: traits, a table of options, and one short method for each kind of
+block. The base class owns the loop, so that a new kind of block is a type error here and
+nowhere else.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, NamedTuple, TypeAlias, assert_never
+
+from weft.codes import report
+from weft.dialects.subset import Loss
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.errors import LoweringError
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Item,
+    MediaBlock,
+    OpaqueBlock,
+    Prompt,
+    ResultBlock,
+    Role,
+    TextBlock,
+    ThoughtBlock,
+    ToolDecl,
+)
+from weft.values import Json, JsonObject, Strand, canonical, compact
+
+Wire: TypeAlias = JsonObject
+Option: TypeAlias = "str | Callable[[Wire, Json], Sequence[str] | None]"
+"""Where an option goes: a dotted path in the request, or a function that puts it there.
+
+The function gets an empty request, and gives back the names of what it could not put.
+"""
+
+_ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
+
+
+class Traits(NamedTuple):
+    """A provider's facts: where things stand in its request, and what it does with turns."""
+
+    name: str
+    turns: str
+    merges_turns: bool
+    model_role: str
+
+
+class Entry(NamedTuple):
+    """One element of the request's turns, and which block each part of it came from."""
+
+    wire: Wire
+    role: str
+    blocks: tuple[tuple[str, Block], ...]
+
+
+class Placed(NamedTuple):
+    """A place in the request and what stands there: blocks joined by a blank line, or an origin."""
+
+    pointer: str
+    source: "tuple[TextBlock, ...] | Origin"
+
+
+class Sink:
+    """Where a lowering says what it could not express; under strict it stops there."""
+
+    def __init__(self, *, dialect: str, strict: bool) -> None:
+        self.dialect = dialect
+        self.strict = strict
+        self.diagnostics: list[Diagnostic] = []
+
+    def lost(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
+        """Report a loss, or refuse it under strict."""
+        if self.strict:
+            raise LoweringError(f"{message} [{code}]", where=str(origin), hint=hint)
+        self.diagnostics.append(report(code, origin, message, hint))
+
+    def said(
+        self,
+        code: str,
+        origin: Origin,
+        message: str,
+        hint: str = "",
+        *,
+        severity: Severity | None = None,
+    ) -> None:
+        """Report something that loses nothing the author asked for."""
+        self.diagnostics.append(report(code, origin, message, hint, severity=severity))
+
+    def schema_losses(self, losses: Sequence[Loss], origin: Origin) -> None:
+        """Report what a schema had to give up."""
+        for loss in losses:
+            self.lost(
+                "WEFT701",
+                origin,
+                f"{self.dialect} cannot express `{loss.keyword}` at"
+                f" {loss.pointer or 'the root'}: {loss.message}",
+                "validate it in the tool, or say it in the description",
+            )
+
+
+class Lowered(NamedTuple):
+    """A request in one dialect, with what is needed to say where each piece came from."""
+
+    dialect: str
+    wire: Wire
+    lead: tuple[Entry, ...]
+    entries: Strand[Entry]
+    placed: tuple[Placed, ...]
+    turns: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Track:
+    """Turns already lowered for the items that will not change any more.
+
+    The last turn is kept apart: the next item may still be merged into it.
+    """
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.entries: Strand[Entry] = Strand()
+        self.wires: list[Wire] = []
+        self.open: Entry | None = None
+        self.diagnostics: list[Diagnostic] = []
+        self.hashed = 0
+        self.hasher = hashlib.blake2b(digest_size=16)
+
+    def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
+        """How many turns are final, and a hash over them, continued each time."""
+        for wire in self.wires[self.hashed :]:
+            self.hasher.update(canonical(wire))
+        self.hashed = len(self.wires)
+        return self.hashed, self.hasher.copy()
+
+
+class Dialect:
+    """How a provider spells a prompt."""
+
+    traits: ClassVar[Traits]
+    options: ClassVar[Mapping[str, Option]]
+
+    def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
+        """The request for this prompt; `track` keeps what earlier requests lowered already."""
+        sink = Sink(dialect=self.traits.name, strict=strict)
+        head, placed = self.head(prompt, sink)
+        entries, wires = self._turns(prompt, sink, track)
+        lead = tuple(self.lead(prompt))
+        if lead:
+            wires = [*(entry.wire for entry in lead), *wires]
+        wire: Wire = {**head, self.traits.turns: wires}  # type: ignore[dict-item]
+        return Lowered(
+            self.traits.name, wire, lead, entries, placed, self.traits.turns, tuple(sink.diagnostics)
+        )
+
+    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+        """Everything but the turns: model, system, tools, schema and options."""
+        raise NotImplementedError
+
+    def lead(self, prompt: Prompt) -> list[Entry]:
+        """Elements before the turns, for a dialect where the system text is one of them."""
+        return []
+
+    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+        """The elements for blocks of one role that stand together."""
+        raise NotImplementedError
+
+    def merge(self, first: Entry, second: Entry) -> Entry:
+        """Two elements of one role as one."""
+        raise NotImplementedError
+
+    def _turns(
+        self, prompt: Prompt, sink: Sink, track: Track | None
+    ) -> tuple[Strand[Entry], list[Wire]]:
+        items = prompt.items
+        if track is None or track.items > items.settled:
+            track = Track()
+        if track.items < items.settled:
+            fresh = items.since(track.items)[: items.settled - track.items]
+            ready, track.open = self._extend(track.open, fresh, track.diagnostics, sink)
+            track.entries = track.entries.extend(ready)
+            track.wires += [entry.wire for entry in ready]
+            track.items = items.settled
+        sink.diagnostics += track.diagnostics
+        rest, last = self._extend(
+            track.open, items.since(items.settled), sink.diagnostics, sink
+        )
+        if last is not None:
+            rest.append(last)
+        return track.entries.with_tail(rest), track.wires + [entry.wire for entry in rest]
+
+    def _extend(
+        self, last: Entry | None, items: Sequence[Item], said: list[Diagnostic], sink: Sink
+    ) -> tuple[list[Entry], Entry | None]:
+        """The turns that are final once these items follow `last`, and the new last one."""
+        own = Sink(dialect=sink.dialect, strict=sink.strict)
+        ready: list[Entry] = []
+        merging = self.traits.merges_turns
+        for item in items:
+            for entry in self._item(item, own):
+                if last is None:
+                    last = entry
+                elif merging and entry.role == last.role:
+                    last = self.merge(last, entry)
+                else:
+                    ready.append(last)
+                    last = entry
+        said += own.diagnostics
+        return ready, last
+
+    def _item(self, item: Item, sink: Sink) -> list[Entry]:
+        blocks = item.blocks
+        if len(blocks) == 1:
+            return self.turn(blocks[0].role, blocks, sink)
+        entries: list[Entry] = []
+        start = 0
+        for index in range(1, len(blocks) + 1):
+            if index == len(blocks) or blocks[index].role != blocks[start].role:
+                entries += self.turn(blocks[start].role, blocks[start:index], sink)
+                start = index
+        return entries
+
+    def part(self, block: Block, sink: Sink) -> Wire | None:
+        """One block as a part of a turn, or None where there is nothing to say."""
+        match block:
+            case TextBlock():
+                return self.text(block, sink)
+            case ThoughtBlock():
+                return self.thought(block, sink)
+            case CallBlock():
+                return self.call(block, sink)
+            case ResultBlock():
+                return self.result(block, sink)
+            case MediaBlock():
+                return self.media(block, sink)
+            case CodeBlock():
+                return self.code(block, sink)
+            case CodeResultBlock():
+                return self.code_result(block, sink)
+            case OpaqueBlock():
+                return self.opaque(block, sink)
+            case _:
+                assert_never(block)
+
+    def text(self, block: TextBlock, sink: Sink) -> Wire:
+        """Text."""
+        raise NotImplementedError
+
+    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+        """A thought the provider takes back."""
+        raise NotImplementedError
+
+    def call(self, block: CallBlock, sink: Sink) -> Wire:
+        """A tool call."""
+        raise NotImplementedError
+
+    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+        """A tool result."""
+        raise NotImplementedError
+
+    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+        """Media, or a text that says what could not be carried."""
+        raise NotImplementedError
+
+    def code(self, block: CodeBlock, sink: Sink) -> Wire:
+        """Executed code; as text unless the provider has a part for it."""
+        return self.text(_as_text(block, f"[code]\n{block.code}", sink), sink)
+
+    def code_result(self, block: CodeResultBlock, sink: Sink) -> Wire:
+        """What code gave; as text unless the provider has a part for it."""
+        text = f"[code gave {block.outcome}]\n{block.output}"
+        return self.text(_as_text(block, text, sink), sink)
+
+    def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
+        """A provider's own part: back to it unchanged, to nobody else."""
+        if block.provider == self.traits.name:
+            return block.payload
+        self.drop_foreign(block, block.provider, sink)
+        return None
+
+    def drop_foreign(
+        self, block: Block, provider: str, sink: Sink, *, what: str = "part"
+    ) -> None:
+        """Say that something of another provider's was left out."""
+        sink.said(
+            "WEFT704",
+            block.origin,
+            f"a {what} of {provider or 'an unknown provider'} cannot go to {sink.dialect}",
+        )
+
+    def own(self, provider: str) -> bool:
+        """Whether a signature is this provider's, as far as is known."""
+        return provider in ("", self.traits.name)
+
+    def place_options(
+        self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink
+    ) -> None:
+        """Put every option where the provider wants it, and report the ones it does not know."""
+        for name, value in prompt.config.items():
+            origin = prompt.config_origins.get(name, Origin("config", name))
+            if name == "extra":
+                extra = value.get(self.traits.name) if isinstance(value, dict) else None
+                if isinstance(extra, dict):
+                    deep_update(wire, extra)
+                    placed += [Placed(f"/{escape(key)}", origin) for key in extra]
+                continue
+            if name in _ABOUT_TOOLS and not prompt.tools:
+                sink.said(
+                    "WEFT702",
+                    origin,
+                    f"`{name}` is left out: the request has no tools",
+                    severity=Severity.INFO,
+                )
+                continue
+            option = self.option(name, prompt)
+            if option is None:
+                self._refuse(name, origin, sink)
+            elif isinstance(option, str):
+                put(wire, option, value)
+                placed.append(Placed("/" + option.replace(".", "/"), origin))
+            else:
+                own: Wire = {}
+                for missed in option(own, value) or ():
+                    self._refuse(missed, origin, sink)
+                deep_update(wire, own)
+                placed += [Placed(pointer, origin) for pointer in leaves(own)]
+
+    def option(self, name: str, prompt: Prompt) -> "Option | None":
+        """Where an option goes, for this model."""
+        return self.options.get(name)
+
+    def _refuse(self, name: str, origin: Origin, sink: Sink) -> None:
+        sink.lost(
+            "WEFT702",
+            origin,
+            f"{sink.dialect} has no option `{name}`",
+            "drop it for this model, or set the provider's own under `extra`",
+        )
+
+    def drop_signature(self, block: TextBlock | ThoughtBlock | CallBlock, sink: Sink) -> None:
+        """Say that a signature another provider gave is left out."""
+        if block.signature and not self.own(block.provider):
+            self.drop_foreign(block, block.provider, sink, what="signature")
+
+    def put_tools(self, wire: Wire, tools: list[Json]) -> None:
+        """The tools, followed by those of the provider's own that `extra` asked for."""
+        held = wire.get("tools")
+        wire["tools"] = [*tools, *held] if isinstance(held, list) else tools
+
+    def tools_placed(self, prompt: Prompt, prefix: str) -> list[Placed]:
+        """Where each tool stands, in the order it is sent."""
+        return [
+            Placed(f"{prefix}/{index}", tool.origin) for index, tool in enumerate(prompt.tools)
+        ]
+
+
+def _as_text(block: CodeBlock | CodeResultBlock, text: str, sink: Sink) -> TextBlock:
+    sink.said("WEFT705", block.origin, f"{sink.dialect} gets executed code as text")
+    return TextBlock(role=block.role, origin=block.origin, text=text)
+
+
+def result_text(block: ResultBlock) -> str:
+    """A result as text: its one value where it has only one, else compact JSON."""
+    response = block.response
+    if len(response) == 1:
+        for key in ("result", "output", "error"):
+            if isinstance(value := response.get(key), str):
+                return value
+    return compact(response)
+
+
+def put(wire: Wire, path: str, value: Json) -> None:
+    """Set a value at a dotted path, making the objects on the way."""
+    *above, last = path.split(".")
+    for key in above:
+        held = wire.setdefault(key, {})
+        assert isinstance(held, dict)
+        wire = held
+    wire[last] = value
+
+
+def deep_update(wire: Wire, extra: Mapping[str, Json]) -> None:
+    """Merge the provider's own fields into the request."""
+    for key, value in extra.items():
+        if isinstance(value, dict):
+            held = wire.get(key)
+            below: Wire = dict(held) if isinstance(held, dict) else {}
+            deep_update(below, value)
+            wire[key] = below
+        else:
+            wire[key] = value
+
+
+def leaves(wire: Wire, above: str = "") -> list[str]:
+    """Pointers to everything in the request that is not an object."""
+    pointers: list[str] = []
+    for key, value in wire.items():
+        pointer = f"{above}/{escape(key)}"
+        pointers += leaves(value, pointer) if isinstance(value, dict) else [pointer]
+    return pointers
+
+
+def escape(key: str) -> str:
+    """A key as a step of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def system_placed(prompt: Prompt, pointer: str) -> Placed:
+    """The system text's place."""
+    return Placed(pointer, prompt.system)
+
+
+def forced_tool(prompt: Prompt) -> ToolDecl | None:
+    """The tool that stands for the output schema, when it is asked for that way."""
+    if prompt.output is None or prompt.output.how != "tool":
+        return None
+    return prompt.tools[-1]

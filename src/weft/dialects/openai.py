@@ -1,0 +1,74 @@
+"""What both of OpenAI's request formats share: schemas, efforts, ids of models."""
+
+import re
+from collections.abc import Sequence
+
+from weft.diagnostics import Origin
+from weft.dialects.base import Dialect, Sink, Wire
+from weft.dialects.facts import wire_name
+from weft.dialects.subset import for_openai, strict_possible
+from weft.ir import Block, Output, Span, TextBlock, ToolDecl
+from weft.values import Json
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+GAP = "\n\n"
+_BLANK = Origin("dialect", "blank line")
+
+
+class OpenAI(Dialect):
+    """What both formats do alike."""
+
+    def own(self, provider: str) -> bool:
+        """A signature counts only if it says whose it is: the log's own are another's."""
+        return provider == self.traits.name
+
+
+def is_openai(model: str) -> bool:
+    """Whether the name is one of OpenAI's own, and not a server's that speaks its format."""
+    pattern = r"(gpt-(?!oss)|chatgpt-|o\d|codex-|ft:(gpt-|o\d))"
+    return re.match(pattern, wire_name(model)) is not None
+
+
+def reasons(model: str) -> bool:
+    """Whether the model thinks before it answers, and so gives reasoning to take along."""
+    name = wire_name(model)
+    return re.match(r"(o\d|codex-|gpt-([5-9]|\d\d))", name) is not None and "chat" not in name
+
+
+def choice(value: Json) -> str:
+    """A tool choice by the provider's name."""
+    return {"any": "required", "required": "required", "none": "none"}.get(str(value), "auto")
+
+
+def output_format(output: Output, sink: Sink) -> Wire:
+    """The answer's schema, strict where all of it can be said so."""
+    strict = strict_possible(output.schema, "openai")
+    schema, losses = for_openai(output.schema, strict=strict)
+    sink.schema_losses(losses, output.origin)
+    name = re.sub("[^a-zA-Z0-9_-]", "_", output.name)[:64] or "answer"
+    return {"name": name, "schema": schema, "strict": strict}
+
+
+def parameters(tool: ToolDecl, sink: Sink) -> Wire:
+    """A tool's parameters; not strict, which would make every one of them required."""
+    schema, losses = for_openai(tool.parameters, strict=False)
+    sink.schema_losses(losses, tool.origin)
+    return schema
+
+
+def joined(pieces: Sequence[tuple[str, Block]]) -> TextBlock:
+    """Several texts as one, a blank line between two, that knows where each came from."""
+    text = ""
+    spans: list[Span] = []
+    for said, block in pieces:
+        if text:
+            text += GAP
+            spans.append(Span(len(text), _BLANK))
+        held = block.spans if isinstance(block, TextBlock) else ()
+        spans += [Span(len(text) + span.end, span.origin) for span in held]
+        text += said
+        if not held:
+            spans.append(Span(len(text), block.origin))
+    first = pieces[0][1]
+    return TextBlock(role=first.role, origin=first.origin, text=text, spans=tuple(spans))

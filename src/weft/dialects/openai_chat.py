@@ -1,0 +1,225 @@
+"""OpenAI Chat Completions, and every server that speaks it: system is a turn, results a role."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from weft.diagnostics import Severity
+from weft.dialects.base import Entry, Option, Placed, Sink, Traits, Wire, result_text, system_placed
+from weft.dialects.facts import wire_name
+from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
+from weft.dialects.openai import (
+    EFFORTS,
+    OpenAI,
+    choice,
+    is_openai,
+    joined,
+    output_format,
+    parameters,
+)
+from weft.ir import (
+    Block,
+    CallBlock,
+    MediaBlock,
+    OpaqueBlock,
+    Prompt,
+    ResultBlock,
+    Role,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.values import Json, compact
+
+_AUDIO = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+
+
+def _thinking(wire: Wire, value: Json) -> list[str]:
+    missed: list[str] = []
+    for name, given in value.items() if isinstance(value, dict) else ():
+        if name == "effort" and given in EFFORTS:
+            wire["reasoning_effort"] = given
+        else:
+            missed.append(f"thinking.{name}")
+    return missed
+
+
+def _tool_choice(wire: Wire, value: Json) -> None:
+    if isinstance(value, dict):
+        wire["tool_choice"] = {"type": "function", "function": {"name": value.get("name")}}
+    else:
+        wire["tool_choice"] = choice(value)
+
+
+def _logprobs(wire: Wire, value: Json) -> None:
+    wire["logprobs"] = value if isinstance(value, bool) else True
+    if not isinstance(value, bool):
+        wire["top_logprobs"] = value
+
+
+class OpenAIChat(OpenAI):
+    """System is a turn, tool results have their own role and are text."""
+
+    traits = Traits(
+        name="openai-chat", turns="messages", merges_turns=False, model_role="assistant"
+    )
+    options: ClassVar = {
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_output_tokens": "max_tokens",
+        "stop_sequences": "stop",
+        "seed": "seed",
+        "presence_penalty": "presence_penalty",
+        "frequency_penalty": "frequency_penalty",
+        "logprobs": _logprobs,
+        "thinking": _thinking,
+        "tool_choice": _tool_choice,
+        "parallel_tool_calls": "parallel_tool_calls",
+        "service_tier": "service_tier",
+        "user": "user",
+    }
+
+    def option(self, name: str, prompt: Prompt) -> "Option | None":
+        """OpenAI renamed the limit; the servers that speak its format did not."""
+        if name == "max_output_tokens" and is_openai(prompt.model):
+            return "max_completion_tokens"
+        return super().option(name, prompt)
+
+    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+        """Model, options, answer format and tools."""
+        wire: Wire = {"model": wire_name(prompt.model)}
+        placed: list[Placed] = []
+        self.place_options(prompt, wire, placed, sink)
+        if prompt.output is not None and prompt.output.how == "native":
+            held = output_format(prompt.output, sink)
+            wire["response_format"] = {"type": "json_schema", "json_schema": held}
+            placed.append(Placed("/response_format", prompt.output.origin))
+        if prompt.tools:
+            tools: list[Json] = []
+            for tool in prompt.tools:
+                function: Wire = {"name": tool.name, "description": tool.description}
+                function["parameters"] = parameters(tool, sink)
+                tools.append({"type": "function", "function": function})
+            self.put_tools(wire, tools)
+            placed += self.tools_placed(prompt, "/tools")
+        if prompt.system:
+            placed.append(system_placed(prompt, "/messages/0/content"))
+        return wire, tuple(placed)
+
+    def lead(self, prompt: Prompt) -> list[Entry]:
+        """The system text as the first turn."""
+        if not prompt.system:
+            return []
+        return [Entry({"role": "system", "content": prompt.system_text}, "system", ())]
+
+    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+        """One message of the model's; of the user's, results first and then one message."""
+        if role == "model":
+            return self._model_turn(blocks, sink)
+        results = [block for block in blocks if isinstance(block, ResultBlock)]
+        entries = [Entry(self.result(block, sink), "tool", (("", block),)) for block in results]
+        said: list[tuple[Wire, Block]] = []
+        for result in results:
+            said += self._shown(result, sink)
+        for block in blocks:
+            if not isinstance(block, ResultBlock):
+                part = self.part(block, sink)
+                if part is not None:
+                    said.append((part, block))
+        if said:
+            entries.append(_message("user", said))
+        return entries
+
+    def _model_turn(self, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+        said: list[tuple[Wire, Block]] = []
+        calls: list[Json] = []
+        own: Wire = {}
+        sources: list[tuple[str, Block]] = []
+        for block in blocks:
+            part = self.part(block, sink)
+            if part is None:
+                continue
+            if isinstance(block, CallBlock):
+                sources.append((f"/tool_calls/{len(calls)}", block))
+                calls.append(part)
+            elif isinstance(block, OpaqueBlock):
+                sources += [(f"/{key}", block) for key in part]
+                own.update(part)
+            else:
+                said.append((part, block))
+        if not said and not sources:
+            return []
+        wire: Wire = {"role": "assistant", "content": None}
+        if said:
+            text = _message("assistant", said)
+            wire["content"] = text.wire["content"]
+            sources = [*text.blocks, *sources]
+        if calls:
+            wire["tool_calls"] = calls
+        return [Entry({**own, **wire}, "assistant", tuple(sources))]
+
+    def _shown(self, result: ResultBlock, sink: Sink) -> list[tuple[Wire, Block]]:
+        """What a result shows, after a line that says whose it is."""
+        if not result.media:
+            return []
+        sink.said(
+            "WEFT703",
+            result.origin,
+            f"the media of {result.name} follows its result in a user message",
+            severity=Severity.INFO,
+        )
+        label: Wire = {"type": "text", "text": f"[shown by {result.name}]:"}
+        return [(label, result), *((self.media(media, sink), media) for media in result.media)]
+
+    def text(self, block: TextBlock, sink: Sink) -> Wire:
+        """A text part."""
+        self.drop_signature(block, sink)
+        return {"type": "text", "text": block.text}
+
+    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+        """No thought goes back."""
+        self.drop_signature(block, sink)
+        return None
+
+    def call(self, block: CallBlock, sink: Sink) -> Wire:
+        """An element of tool_calls; its arguments are text."""
+        self.drop_signature(block, sink)
+        function: Wire = {"name": block.name, "arguments": compact(block.args)}
+        return {"id": block.id, "type": "function", "function": function}
+
+    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+        """A turn of role tool."""
+        return {"role": "tool", "tool_call_id": block.call_id, "content": result_text(block)}
+
+    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+        """An image, a sound or a PDF; the model's own turn takes text only."""
+        kind, url = mime(block), address(block)
+        if (text := text_of(block)) is not None:
+            return {"type": "text", "text": text}
+        if block.role == "user" and kind.startswith("image/") and url:
+            return {"type": "image_url", "image_url": {"url": url}}
+        if block.role == "user" and block.data:
+            if kind in IMAGES:
+                return {"type": "image_url", "image_url": {"url": data_url(block)}}
+            if kind in _AUDIO:
+                sound: Wire = {"data": block.data, "format": _AUDIO[kind]}
+                return {"type": "input_audio", "input_audio": sound}
+            if kind == PDF:
+                file: Wire = {"filename": block.name or "document.pdf"}
+                return {"type": "file", "file": {**file, "file_data": data_url(block)}}
+        return {"type": "text", "text": missing(block, sink)}
+
+
+def _message(role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
+    """A message: one text where it is only text, which every server takes, else parts."""
+    texts = [(str(part["text"]), block) for part, block in said if part.get("type") == "text"]
+    if len(texts) == len(said):
+        block = said[0][1] if len(said) == 1 else joined(texts)
+        text = texts[0][0] if len(said) == 1 else joined(texts).text
+        return Entry({"role": role, "content": text}, role, (("/content", block),))
+    sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
+    return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)

@@ -1,0 +1,66 @@
+"""Every exception Weft raises on purpose.
+
+    WeftError
+    ├── DeclarationError      an Agent, tool, schema or option that cannot be right
+    ├── CompileError          a declaration and a log that give no legal request
+    │   ├── MissingVariable   a template variable nobody wrote, under on_missing="error"
+    │   ├── BudgetExceeded    what must stay is larger than the budget
+    │   ├── LoweringError     a dialect cannot express the prompt, under strict
+    │   └── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
+    ├── SessionError          a session or an event that cannot be read
+    ├── SchemaError           a value that does not fit its schema
+    └── UsageError            a command, path or name the user typed wrong
+
+An error says what is wrong, where, and what to type instead: `message` is one
+sentence without the fix, `where` the place, `hint` the fix.
+"""
+
+
+class WeftError(Exception):
+    """Base of everything raised on purpose."""
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        self.message = message
+        self.where = where
+        self.hint = hint
+        super().__init__(message, where, hint)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class DeclarationError(WeftError):
+    """An Agent, tool, schema or option that cannot be right."""
+
+
+class CompileError(WeftError):
+    """A declaration and a log that give no legal request."""
+
+
+class MissingVariable(CompileError):
+    """A template variable nobody wrote, under `on_missing="error"`."""
+
+
+class BudgetExceeded(CompileError):
+    """What must stay is larger than the budget."""
+
+
+class LoweringError(CompileError):
+    """A dialect cannot express the prompt, under strict."""
+
+
+class InvalidPrompt(CompileError):
+    """A pass broke a law of the IR."""
+
+
+class SessionError(WeftError):
+    """A session or an event that cannot be read."""
+
+
+class SchemaError(WeftError):
+    """A value that does not fit its schema."""
+
+
+class UsageError(WeftError):
+    """A command, path or name the user typed wrong."""

@@ -1,0 +1,88 @@
+"""The system instruction on its own: four functions over an agent and an environment.
+
+The environment is what a run would know: a mapping (the state), a session, or a
+ReadonlyContext; None is an empty one.
+"""
+
+from collections.abc import Mapping
+
+from weft.compiler.compile import output_for
+from weft.compiler.context import ReadonlyContext
+from weft.compiler.instruction import Instructions, Scope, resolve_instructions
+from weft.compiler.providers import provide
+from weft.declare import Agent, tree
+from weft.declare.template import parse, render
+from weft.diagnostics import Origin
+from weft.errors import CompileError
+from weft.ir import Stability
+from weft.session import Session
+from weft.values import Json
+
+Environment = Mapping[str, Json] | Session | ReadonlyContext | None
+
+_STATIC = ("global", "identity", "transfer")
+
+__all__ = ["compile", "compile_split", "resolve_provider", "substitute_vars"]
+
+
+def substitute_vars(text: str, mapping: Mapping[str, Json]) -> str:
+    """The text with its variables replaced; missing ones are left as they are.
+
+    >>> substitute_vars("Hello {name}!", {"name": "World"})
+    'Hello World!'
+    >>> substitute_vars("Hello {name}!", {})
+    'Hello {name}!'
+    >>> substitute_vars("No vars here", {})
+    'No vars here'
+    """
+    return "".join(piece.text for piece in render(parse(text), mapping))
+
+
+def resolve_provider(provider: object, env: Environment = None) -> str:
+    """The provider's text before templating; one that raises is logged and gives ""."""
+    return provide(provider, _context(env, ""), Origin("field", "instruction")).text
+
+
+def compile(agent: Agent, env: Environment = None, *, root: Agent | None = None) -> str:
+    """The whole system instruction, its parts in the order they are written."""
+    resolved = _resolve(agent, env, root)
+    return "\n\n".join(part.block.text for part in resolved.parts)
+
+
+def compile_split(
+    agent: Agent, env: Environment = None, *, root: Agent | None = None
+) -> tuple[str, str]:
+    """The instruction as (static, dynamic): what a cache may keep, and what may change.
+
+    Static are the global, identity and transfer parts; one that contains variables is dynamic.
+    """
+    static: list[str] = []
+    dynamic: list[str] = []
+    for part in _resolve(agent, env, root).parts:
+        stays = part.name in _STATIC and part.block.stability is Stability.STATIC
+        (static if stays else dynamic).append(part.block.text)
+    return "\n\n".join(static), "\n\n".join(dynamic)
+
+
+def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions:
+    path = tree.find(root, agent.name) if root is not None else (agent,)
+    if not path:
+        raise CompileError(
+            f"`{agent.name}` is not an agent of that root's tree",
+            where="instructions.compile",
+            hint="pass the root that has it among its sub_agents",
+        )
+    scope = Scope(
+        _context(env, agent.name),
+        on_missing=agent.on_missing,
+        on_provider_error=agent.on_provider_error,
+    )
+    return resolve_instructions(path, output_for(path), scope)
+
+
+def _context(env: Environment, name: str) -> ReadonlyContext:
+    if isinstance(env, ReadonlyContext):
+        return env
+    if isinstance(env, Session):
+        return ReadonlyContext(agent_name=name, state=env.state, events=env.events)
+    return ReadonlyContext(agent_name=name, state=env)

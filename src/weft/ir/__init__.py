@@ -1,0 +1,42 @@
+"""The IR: one request as a frozen value, made of blocks that know where they came from."""
+
+from weft.ir.block import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    MediaBlock,
+    OpaqueBlock,
+    ResultBlock,
+    Role,
+    Span,
+    Stability,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.ir.item import Item, ItemKind, Note
+from weft.ir.prompt import Feature, Output, Prompt, ToolDecl
+from weft.ir.verify import verify
+
+__all__ = [
+    "Block",
+    "CallBlock",
+    "CodeBlock",
+    "CodeResultBlock",
+    "Feature",
+    "Item",
+    "ItemKind",
+    "MediaBlock",
+    "Note",
+    "OpaqueBlock",
+    "Output",
+    "Prompt",
+    "ResultBlock",
+    "Role",
+    "Span",
+    "Stability",
+    "TextBlock",
+    "ThoughtBlock",
+    "ToolDecl",
+    "verify",
+]

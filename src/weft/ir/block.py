@@ -1,0 +1,135 @@
+"""Blocks: the nodes of a prompt, a closed union.
+
+Every block says where it came from, how often that changes, who survives a budget, and
+what may not leave. `match` over Block ends with `assert_never`: a new kind that a dialect
+does not know fails type checking.
+"""
+
+import enum
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from weft.diagnostics import Origin
+from weft.values import JsonObject
+
+Role = Literal["system", "user", "model"]
+
+
+class Stability(enum.IntEnum):
+    """How often a block changes; the order in which a request wants them."""
+
+    STATIC = 0
+    SESSION = 1
+    TURN = 2
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """A stretch of a block's text, up to `end`, and where it came from."""
+
+    end: int
+    origin: Origin
+
+
+class _Base(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What every block carries."""
+
+    role: Role
+    origin: Origin
+    stability: Stability = Stability.TURN
+    priority: int = 2
+    labels: tuple[str, ...] = ()
+
+
+class TextBlock(_Base, frozen=True, gc=False, tag="text"):
+    """Text; `spans` where it was put together from several places."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+    signature: str | None = None
+    provider: str = ""
+
+
+class ThoughtBlock(_Base, frozen=True, gc=False, tag="thought"):
+    """What the model thought, with the signature that lets it go back."""
+
+    text: str
+    signature: str | None = None
+    provider: str = ""
+
+
+class CallBlock(_Base, frozen=True, gc=False, tag="call"):
+    """A tool call; `id` is never empty, `given` says whether the provider gave it."""
+
+    id: str
+    name: str
+    args: JsonObject
+    given: bool = True
+    signature: str | None = None
+    provider: str = ""
+
+
+class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
+    """What a call returned; `synthetic` when Weft had to make it up to keep the pair whole."""
+
+    call_id: str
+    name: str
+    response: JsonObject
+    given: bool = True
+    media: "tuple[MediaBlock, ...]" = ()
+    synthetic: bool = False
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool failed."""
+        return len(self.response) == 1 and "error" in self.response
+
+
+class MediaBlock(_Base, frozen=True, gc=False, tag="media"):
+    """An image, audio, video or document: base64 `data`, or `uri`."""
+
+    mime_type: str
+    data: str | None = None
+    uri: str | None = None
+    name: str = ""
+    signature: str | None = None
+
+
+class CodeBlock(_Base, frozen=True, gc=False, tag="code"):
+    """Code the model wrote to be run."""
+
+    code: str
+    language: str = "PYTHON"
+    signature: str | None = None
+    id: str | None = None
+
+
+class CodeResultBlock(_Base, frozen=True, gc=False, tag="code_result"):
+    """What running the code gave."""
+
+    outcome: str
+    output: str
+    signature: str | None = None
+    id: str | None = None
+
+
+class OpaqueBlock(_Base, frozen=True, gc=False, tag="opaque"):
+    """A provider's own JSON that goes back to it unchanged, and to nobody else.
+
+    An empty `provider` is the one whose format the log itself has.
+    """
+
+    provider: str
+    payload: JsonObject
+
+
+Block: TypeAlias = (
+    TextBlock
+    | ThoughtBlock
+    | CallBlock
+    | ResultBlock
+    | MediaBlock
+    | CodeBlock
+    | CodeResultBlock
+    | OpaqueBlock
+)

@@ -1,0 +1,89 @@
+"""A prompt: one request as a frozen value, before it is spelled for a provider."""
+
+import enum
+from typing import Literal
+
+import msgspec
+
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir.block import Block, TextBlock
+from weft.ir.item import Item, Note
+from weft.values import JsonObject, Strand
+
+
+class Feature(enum.IntFlag):
+    """What occurs in a stretch of the log, so that a pass can see at once it is not needed."""
+
+    NONE = 0
+    HIDDEN = 1
+    BRANCHED = 2
+    FOREIGN = 4
+    CALLS = 8
+    WROTE = 16
+    REWOUND = 32
+    COMPACTED = 64
+
+
+class ToolDecl(msgspec.Struct, frozen=True):
+    """A tool as the model is told of it."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    origin: Origin
+
+
+class Output(msgspec.Struct, frozen=True):
+    """The answer's schema, and the one way it is asked for."""
+
+    schema: JsonObject
+    how: Literal["native", "tool", "text"]
+    name: str
+    origin: Origin
+    wrapped: bool = False
+    """Whether the answer stands under `result`, because providers want an object."""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """Model, options, tools, system blocks and the items of the conversation."""
+
+    model: str
+    agent: str
+    system: tuple[TextBlock, ...] = ()
+    items: Strand[Item] = msgspec.field(default_factory=Strand[Item])
+    tools: tuple[ToolDecl, ...] = ()
+    config: JsonObject = {}
+    config_origins: dict[str, Origin] = {}
+    output: Output | None = None
+    features: Feature = Feature.NONE
+    notes: tuple[Note, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks in the order they are sent."""
+        return (*self.system, *(block for item in self.items for block in item.blocks))
+
+    @property
+    def system_text(self) -> str:
+        """The system instruction as one string."""
+        return "\n\n".join(block.text for block in self.system)
+
+    def with_items(
+        self,
+        items: list[Item],
+        notes: list[Note] | tuple[Note, ...] = (),
+        diagnostics: list[Diagnostic] | tuple[Diagnostic, ...] = (),
+    ) -> "Prompt":
+        """A copy with these items, and what there is to say about the change."""
+        return msgspec.structs.replace(
+            self,
+            items=Strand(items),
+            notes=(*self.notes, *notes),
+            diagnostics=(*self.diagnostics, *diagnostics),
+        )
+
+    def __str__(self) -> str:
+        from weft.ir.show import show
+
+        return show(self)

@@ -1,0 +1,1 @@
+"""Models carry a wire to a provider and lift the answer back to events."""

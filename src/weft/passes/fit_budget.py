@@ -1,0 +1,63 @@
+"""Keep the whole request within its token budget."""
+
+from bisect import bisect_left
+from itertools import accumulate
+
+from weft.codes import report
+from weft.diagnostics import Origin
+from weft.errors import BudgetExceeded
+from weft.ir import Item, Note, Prompt
+from weft.passes.env import Env
+
+
+def fit_budget(prompt: Prompt, env: Env) -> Prompt:
+    """Drop the oldest items until system, tools, schema and history fit the budget.
+
+    The cut moves in strides of a quarter of the budget, so that the requests between two cuts
+    extend each other; and it stops before a user turn, so that no answer stands without its
+    question. What the user said last and the last `keep_recent` items stay.
+
+    Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
+    After:   user "two" | model "2" | user "three"
+    """
+    if env.budget is None or env.measure is None:
+        return prompt
+    total, sizes = env.measure(prompt)
+    limit = env.budget.token_budget
+    if total <= limit:
+        return prompt
+    items = list(prompt.items)
+    keep = len(items) - env.budget.keep_recent if env.budget.keep_recent else len(items)
+    spoken = [index for index, item in enumerate(items) if item.kind == "user"]
+    pinned = {*range(keep, len(items)), *spoken[-1:]}
+    pinned |= {index for index in spoken if items[index].invocation == env.invocation}
+    loose = [0 if index in pinned else size for index, size in enumerate(sizes)]
+    gone = list(accumulate(loose))
+    excess = total - limit
+    least = total - (gone[-1] if gone else 0)
+    if least > limit:
+        raise BudgetExceeded(
+            f"what must stay takes {least} tokens, {least - limit} more than the budget of {limit}",
+            where=f"{env.agent}.context_compressor",
+            hint=f"raise token_budget to at least {least}, lower keep_recent, or shorten the"
+            " instruction and tools",
+        )
+    stride = max(1, limit // 4)
+    wanted = min(-(-excess // stride) * stride, gone[-1])
+    cut = bisect_left(gone, wanted) + 1
+    while cut < len(items) and not _may_begin(items[cut]):
+        cut += 1
+    kept = [item for index, item in enumerate(items) if index >= cut or index in pinned]
+    dropped = [item for index, item in enumerate(items) if index < cut and index not in pinned]
+    notes = [Note("fit_budget", f"the request exceeded {limit} tokens", item) for item in dropped]
+    diagnostic = report(
+        "WEFT501",
+        Origin("field", "context_compressor", env.agent),
+        f"{len(dropped)} older items were left out to fit {limit} tokens ({total} without)",
+        "raise token_budget to keep them",
+    )
+    return prompt.with_items(kept, notes, [diagnostic])
+
+
+def _may_begin(item: Item) -> bool:
+    return item.kind in ("user", "foreign")

@@ -1,0 +1,193 @@
+"""Put every result next to its call."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from weft.codes import report
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import Block, CallBlock, Feature, Item, Note, Prompt, ResultBlock, TextBlock
+from weft.passes.env import Env
+from weft.values import compact
+
+_PENDING = {"status": "pending: this call is still running"}
+_LOST = {"error": "no result was recorded for this call"}
+
+
+class _Exchange:
+    """A model item with calls, and the results found for them so far."""
+
+    def __init__(self, item: Item, calls: list[CallBlock], long_running: bool) -> None:
+        self.item = item
+        self.calls = calls
+        self.results: dict[str, ResultBlock] = {}
+        self.last = item.last
+        self.long_running = long_running
+
+    def waits_for(self, result: ResultBlock) -> CallBlock | None:
+        """The call this result answers, by id, or by name where it has none."""
+        for call in self.calls:
+            if result.call_id:
+                if call.id == result.call_id:
+                    return call
+            elif call.name == result.name and call.id not in self.results:
+                return call
+        return None
+
+
+def pair_results(prompt: Prompt, env: Env) -> Prompt:
+    """Make a call and its results one item: adjacent, in call order, none missing.
+
+    A late result moves to its call and the placeholder it replaces goes; nothing in between is
+    lost. A call without a result gets a synthetic one that says so, a result without a call
+    becomes text, each with a diagnostic; a long-running call is answered as pending.
+
+    Before:  model calls a, b | results b | user "and?" | results a
+    After:   model calls a, b + results a, b | user "and?"
+    """
+    if not prompt.features & Feature.CALLS:
+        return prompt
+    out: list[Item | _Exchange] = []
+    waiting: list[_Exchange] = []
+    notes: list[Note] = []
+    diagnostics: list[Diagnostic] = []
+    seen: set[str] = set()
+    for item in prompt.items:
+        if item.kind == "model":
+            calls = [block for block in item.blocks if isinstance(block, CallBlock)]
+            if not calls:
+                out.append(item)
+                continue
+            renamed = _renamed(item, calls, seen, env)
+            exchange = _Exchange(
+                renamed, [b for b in renamed.blocks if isinstance(b, CallBlock)], item.open
+            )
+            # a result names the id as it stands in the log, so the newest call of that id wins
+            out.append(exchange)
+            waiting.append(exchange)
+        elif item.kind == "results":
+            rest = _attach(item, waiting, out, notes)
+            if rest:
+                out.append(_orphans(item, rest, diagnostics))
+        else:
+            out.append(item)
+    items = [
+        _closed(entry, diagnostics) if isinstance(entry, _Exchange) else entry for entry in out
+    ]
+    return prompt.with_items(items, notes, diagnostics)
+
+
+def _renamed(item: Item, calls: list[CallBlock], seen: set[str], env: Env) -> Item:
+    """The item with call ids that no other call of the request has."""
+    clash = False
+    fresh: dict[int, str] = {}
+    for index, call in enumerate(calls):
+        if call.id in seen or call.id in env.used_ids:
+            clash = True
+            fresh[index] = f"{call.id}_{item.position}_{index}"
+        seen.add(fresh.get(index, call.id))
+    if not clash:
+        return item
+    blocks: list[Block] = []
+    index = 0
+    for block in item.blocks:
+        if isinstance(block, CallBlock):
+            if index in fresh:
+                block = msgspec.structs.replace(block, id=fresh[index], given=False)
+            index += 1
+        blocks.append(block)
+    return msgspec.structs.replace(item, blocks=tuple(blocks))
+
+
+def _attach(
+    item: Item,
+    waiting: list[_Exchange],
+    out: Sequence[Item | _Exchange],
+    notes: list[Note],
+) -> list[Block]:
+    """Give each result to its call; return what is left over."""
+    rest: list[Block] = []
+    for block in item.blocks:
+        found = _find(block, waiting) if isinstance(block, ResultBlock) else None
+        if found is None or not isinstance(block, ResultBlock):
+            rest.append(block)
+            continue
+        exchange, call = found
+        if call.id in exchange.results:
+            notes.append(Note("pair_results", "a later result replaced its placeholder", item))
+        elif out[-1] is not exchange:
+            notes.append(Note("pair_results", "a late result moved to its call", item))
+        exchange.results[call.id] = msgspec.structs.replace(
+            block, call_id=call.id, name=block.name or call.name, given=call.given
+        )
+        exchange.last = max(exchange.last, item.last)
+    return rest
+
+
+def _find(block: ResultBlock, waiting: list[_Exchange]) -> tuple[_Exchange, CallBlock] | None:
+    """The newest exchange with a call for this result, unanswered ones first."""
+    answered: tuple[_Exchange, CallBlock] | None = None
+    for exchange in reversed(waiting):
+        call = exchange.waits_for(block)
+        if call is None:
+            renamed = [c for c in exchange.calls if c.id.startswith(f"{block.call_id}_")]
+            call = renamed[0] if block.call_id and renamed else None
+        if call is not None:
+            if call.id not in exchange.results:
+                return exchange, call
+            answered = answered or (exchange, call)
+    return answered
+
+
+def _orphans(item: Item, rest: list[Block], diagnostics: list[Diagnostic]) -> Item:
+    """What belongs to no call, as the user-side text it can legally be."""
+    blocks: list[Block] = []
+    for block in rest:
+        if not isinstance(block, ResultBlock):
+            blocks.append(block)
+            continue
+        diagnostics.append(
+            report(
+                "WEFT202",
+                block.origin,
+                f"the result of `{block.name}` answers no visible call",
+                "keep call and result in one branch, under one id",
+            )
+        )
+        text = f"[{block.name} returned] {compact(block.response)}"
+        blocks.append(TextBlock(role="user", origin=block.origin, text=text))
+        blocks.extend(block.media)
+    return msgspec.structs.replace(item, kind="user", blocks=tuple(blocks))
+
+
+def _closed(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
+    """The exchange as one item, with a result for every call."""
+    item = exchange.item
+    results: list[Block] = []
+    waits = False
+    for call in exchange.calls:
+        result = exchange.results.get(call.id)
+        if result is None:
+            waits = True
+            result = ResultBlock(
+                role="user",
+                origin=Origin("pass", "pair_results"),
+                call_id=call.id,
+                name=call.name,
+                response=dict(_PENDING if exchange.long_running else _LOST),
+                given=call.given,
+                synthetic=True,
+            )
+            if not exchange.long_running:
+                diagnostics.append(
+                    report(
+                        "WEFT201",
+                        call.origin,
+                        f"the call {call.id} of `{call.name}` has no result",
+                        "append its result, or mark the call long-running",
+                    )
+                )
+        results.append(result)
+    return msgspec.structs.replace(
+        item, kind="exchange", blocks=(*item.blocks, *results), last=exchange.last, open=waits
+    )

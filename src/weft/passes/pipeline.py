@@ -1,0 +1,60 @@
+"""The pipeline: which passes, in which order; the only place that calls them.
+
+`ON_FRESH` sees the items that are new since the last compilation, so a step costs what it
+added; what those passes decide is final. `ON_REQUEST` sees the whole request and touches
+only its edges, or says what it costs.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from weft.ir import Note, Prompt, verify
+from weft.passes.attribute_foreign import attribute_foreign
+from weft.passes.close_turn import close_turn
+from weft.passes.dedupe_state import dedupe_state
+from weft.passes.drop_hidden import drop_hidden
+from weft.passes.env import Env
+from weft.passes.fit_budget import fit_budget
+from weft.passes.open_turn import open_turn
+from weft.passes.order_system import order_system
+from weft.passes.pair_results import pair_results
+from weft.passes.select_branch import select_branch
+from weft.passes.select_view import select_view
+
+Pass = Callable[[Prompt, Env], Prompt]
+
+ON_FRESH: tuple[Pass, ...] = (
+    select_branch,
+    drop_hidden,
+    select_view,
+    pair_results,
+    attribute_foreign,
+    dedupe_state,
+    open_turn,
+)
+ON_REQUEST: tuple[Pass, ...] = (
+    order_system,
+    close_turn,
+    fit_budget,
+)
+
+
+class Step(NamedTuple):
+    """What one pass did: a note for each item it dropped, moved or rewrote."""
+
+    name: str
+    notes: tuple[Note, ...]
+    changed: bool
+
+
+def run(prompt: Prompt, env: Env, passes: tuple[Pass, ...]) -> tuple[Prompt, list[Step]]:
+    """Run the passes in order, verify after each that changed anything, record a step each."""
+    steps: list[Step] = []
+    for one in passes:
+        after = one(prompt, env)
+        name = one.__name__
+        if after is not prompt:
+            verify(after, step=name)
+        steps.append(Step(name, after.notes[len(prompt.notes) :], after is not prompt))
+        prompt = after
+    return prompt, steps

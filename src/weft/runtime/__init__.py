@@ -1,0 +1,1 @@
+"""The runtime runs the loop and appends to the log."""

@@ -1,0 +1,291 @@
+"""Python signature or type -> JSON Schema; validation of arguments and answers.
+
+A tool, an answer type and a hand-written JSON Schema all end as one tidy schema. A value
+that does not fit is answered with every problem at once, in words a model can act on.
+"""
+
+import contextlib
+import difflib
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias, cast, get_args, get_origin
+
+import msgspec
+from msgspec.structs import replace
+
+from weft.docstrings import read
+from weft.errors import DeclarationError, SchemaError
+from weft.jsonschema import (
+    MAX_DEPTH,
+    deeper_than,
+    expected,
+    hoist,
+    plain,
+    tidy,
+    validator,
+    without_nulls,
+)
+from weft.shapes import convert, generate, is_pydantic, is_union, path_of, problems_of
+from weft.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    import pydantic
+
+Function: TypeAlias = Callable[..., object]
+
+
+class Param(msgspec.Struct, frozen=True):
+    """One argument a model may give; `default` only where the function does not know its own."""
+
+    name: str
+    type: object
+    schema: JsonObject
+    required: bool
+    default: object = msgspec.UNSET
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What a model is told about a function, and what is needed to call it.
+
+    `reserved` are names a model can never set, even through `**kwargs`: the context
+    parameter and what a `functools.partial` has bound.
+    """
+
+    name: str
+    description: str
+    parameters: JsonObject
+    params: tuple[Param, ...] = ()
+    context_parameter: str | None = None
+    is_async: bool = False
+    has_docstring: bool = False
+    takes_any: bool = False
+    reserved: frozenset[str] = frozenset()
+
+
+def of_function(
+    function: Function, *, context_type: type | None, name: str | None = None, where: str = ""
+) -> Signature:
+    """The signature of a tool: schema from the type hints, texts from the docstring."""
+    core, inner, bound = _unwrap(function)
+    name = name or str(getattr(core, "__name__", type(core).__name__))
+    where = where or name
+    if name == "<lambda>":
+        raise DeclarationError("a lambda has no name", where=where, hint='name it: name="..."')
+    try:
+        signature = inspect.signature(function)
+        bound |= inspect.signature(core).parameters.keys() - signature.parameters.keys()
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(
+            f"`{name}` has no signature to read", where=where, hint="wrap it in a def"
+        ) from error
+    docs = read(core.__doc__ if isinstance(core, type) else inner.__doc__ or core.__doc__)
+    hints = _hints(inner, context_type)
+    params: list[Param] = []
+    context: str | None = None
+    takes_any = False
+    for each in signature.parameters.values():
+        place = f"{where}({each.name})"
+        annotation = hints.get(each.name, inspect.Parameter.empty)
+        if _is_context(annotation, context_type):
+            if context:
+                raise DeclarationError(
+                    f"`{context}` already takes the context", where=place, hint="remove one"
+                )
+            context = each.name
+        elif each.kind is inspect.Parameter.VAR_KEYWORD:
+            takes_any = True
+        elif each.name not in bound:
+            _refuse_kind(each, place, inner)
+            params.append(_param(each, annotation, docs.parameters.get(each.name, ""), place))
+    parameters: JsonObject = {
+        "type": "object",
+        "properties": {param.name: param.schema for param in params},
+    }
+    required: list[Json] = [param.name for param in params if param.required]
+    if required:
+        parameters["required"] = required
+    if takes_any:
+        parameters["additionalProperties"] = True
+    return Signature(
+        name=name,
+        description=docs.description,
+        parameters=tidy(hoist(parameters)),
+        params=tuple(replace(each, schema=tidy(each.schema, name=each.name)) for each in params),
+        context_parameter=context,
+        is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner),
+        has_docstring=bool(docs.description or docs.parameters),
+        takes_any=takes_any,
+        reserved=bound | ({context} if context else frozenset[str]()),
+    )
+
+
+def of_type(tp: object, *, where: str) -> JsonObject:
+    """The JSON Schema of a type, or a hand-written one once it is known to be a schema."""
+    if not isinstance(tp, Mapping):
+        return tidy(generate(tp, where), name=getattr(tp, "__name__", ""))
+    schema = plain(cast("Mapping[object, object]", tp), where=where)
+    try:
+        validator(schema)
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise DeclarationError(
+            f"this is not a JSON Schema: {reason}", where=where, hint="see json-schema.org"
+        ) from error
+    return tidy(schema)
+
+
+def validate_arguments(signature: Signature | Function, args: JsonObject) -> dict[str, object]:
+    """The arguments as the function wants them, or a `SchemaError` that names each problem.
+
+    `null` for an argument that has a default and takes no null means the default:
+    strict provider schemas leave a model no other way to say it.
+    """
+    if not isinstance(signature, Signature):
+        signature = of_function(signature, context_type=None)
+    _refuse_depth(args, where=signature.name)
+    args = cast("JsonObject", without_nulls(signature.parameters, args))
+    names = [param.name for param in signature.params]
+    problems: list[str] = []
+    result: dict[str, object] = {}
+    for param in signature.params:
+        if param.name in args:
+            try:
+                result[param.name] = convert(param.type, args[param.name])
+            except SchemaError:
+                problems += problems_of(param.type, args[param.name], param.name)
+        elif param.required:
+            problems.append(f"`{param.name}` is missing, expected {expected(param.schema)}")
+        elif param.default is not msgspec.UNSET:
+            result[param.name] = param.default
+    for name in (name for name in args if name not in names):
+        if signature.takes_any and name not in signature.reserved:
+            result[name] = args[name]
+            continue
+        near = difflib.get_close_matches(name, names, 1)
+        problems.append(f"`{name}` is unknown" + (f", did you mean `{near[0]}`?" if near else ""))
+    if problems:
+        listed = ", ".join(
+            f"{param.name} ({expected(param.schema)}{', required' if param.required else ''})"
+            for param in signature.params
+        )
+        _refuse(problems, where=signature.name, hint=f"arguments: {listed or 'none'}")
+    return result
+
+
+def validate_value(tp: object, value: Json, *, where: str) -> object:
+    """A model's answer as the type asks: an instance, or the JSON itself for a JSON Schema."""
+    _refuse_depth(value, where=where)
+    schema = of_type(tp, where=where)
+    value = without_nulls(schema, value)
+    if isinstance(tp, Mapping):
+        problems = [
+            f"`{path_of(error.instance_path)}`: {error.message}"
+            for error in validator(schema).iter_errors(value)
+        ]
+        if problems:
+            _refuse(problems, where=where)
+        return value
+    try:
+        return convert(tp, value)
+    except SchemaError:
+        _refuse(problems_of(tp, value, ""), where=where, hint=f"expected {expected(schema)}")
+
+
+def _refuse_depth(value: Json, *, where: str) -> None:
+    if deeper_than(value, MAX_DEPTH):
+        _refuse([f"the value nests deeper than {MAX_DEPTH} levels"], where=where)
+
+
+def _refuse(problems: list[str], *, where: str, hint: str = "") -> NoReturn:
+    more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
+    raise SchemaError("; ".join(problems[:8]) + more, where=where, hint=hint)
+
+
+def _unwrap(function: Function) -> tuple[Function, Function, frozenset[str]]:
+    """What is called behind partials, the def behind that, and the names already bound."""
+    bound: set[str] = set()
+    while isinstance(function, functools.partial):
+        bound |= set(function.keywords)
+        function = cast("Function", function.func)
+    inner: object = function
+    if isinstance(function, type):
+        inner = cast("object", function.__init__)  # type: ignore[misc]
+    elif not inspect.isroutine(function):
+        inner = type(function).__call__
+    return function, cast("Function", inner), frozenset(bound)
+
+
+def _hints(function: Function, context_type: type | None) -> dict[str, object]:
+    """Annotations by name; one that cannot be resolved stays a string."""
+    inner = inspect.unwrap(function)
+    scope = dict(getattr(inner, "__globals__", {}))
+    with contextlib.suppress(TypeError, ValueError):
+        scope |= inspect.getclosurevars(inner).nonlocals
+    if context_type is not None:
+        scope.setdefault(context_type.__name__, context_type)
+    found: dict[str, object] = {}
+    for name, annotation in getattr(inner, "__annotations__", {}).items():
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= typing.get_type_hints(holder, scope, scope, include_extras=True)
+        except (NameError, SyntaxError, AttributeError, TypeError):
+            found[name] = annotation
+    return found
+
+
+def _is_context(annotation: object, context_type: type | None) -> bool:
+    if context_type is None:
+        return False
+    if isinstance(annotation, str):
+        return annotation.split("|")[0].strip(" '\"").split(".")[-1] == context_type.__name__
+    arms = [arm for arm in get_args(annotation) if arm is not type(None)]
+    if get_origin(annotation) is Annotated or (is_union(annotation) and len(arms) == 1):
+        return _is_context(arms[0], context_type)
+    return isinstance(annotation, type) and issubclass(annotation, context_type)
+
+
+def _refuse_kind(each: inspect.Parameter, where: str, inner: Function) -> None:
+    if each.kind is inspect.Parameter.VAR_POSITIONAL:
+        problem, hint = "a model cannot give `*args`", f"take a list: {each.name}: list[str]"
+    elif each.kind is inspect.Parameter.POSITIONAL_ONLY:
+        problem, hint = "a model gives arguments by name, this one has none", "remove the `/`"
+    elif each.name in ("self", "cls") and "." in getattr(inner, "__qualname__", ""):
+        problem, hint = "this is an unbound method", "pass the method of an instance"
+    else:
+        return
+    raise DeclarationError(problem, where=where, hint=hint)
+
+
+def _param(each: inspect.Parameter, annotation: object, text: str, where: str) -> Param:
+    """One parameter: its type with everything the default and the docstring add."""
+    tp = typing.Any if annotation is inspect.Parameter.empty else annotation
+    default: object = each.default
+    required = default is inspect.Parameter.empty
+    own: object = msgspec.UNSET
+    if is_pydantic(type(default)):  # a pydantic Field() in place of a default
+        field = cast("pydantic.fields.FieldInfo", default)
+        tp, required = Annotated[tp, field], field.is_required()
+        default = own = msgspec.UNSET if required else field.get_default(call_default_factory=True)
+    elif default is None and tp is not typing.Any:
+        tp = typing.Optional[tp]  # noqa: UP045  a type known only now
+    schema = generate(tp, where)
+    text = _text(tp) or text
+    if text:
+        schema["description"] = text
+    if not required:
+        # A default that is not JSON stays out: the function knows it, the model need not.
+        with contextlib.suppress(TypeError, ValueError, DeclarationError):
+            schema["default"] = plain(msgspec.to_builtins(default), where=where)
+    return Param(each.name, tp, schema, required, own)
+
+
+def _text(tp: object) -> str:
+    """What `Annotated` says of a type: a plain string, a msgspec Meta or a pydantic Field."""
+    if is_union(tp) and type(None) in get_args(tp) and len(get_args(tp)) == 2:
+        return _text(next(arm for arm in get_args(tp) if arm is not type(None)))
+    found = get_args(tp)[1:] if get_origin(tp) is Annotated else ()
+    texts = (item if isinstance(item, str) else getattr(item, "description", "") for item in found)
+    return next((text for text in texts if isinstance(text, str) and text), "")

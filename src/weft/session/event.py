@@ -1,0 +1,138 @@
+"""An event: one fact of the session, with what it changes.
+
+Field for field ADK's event, so that clients of either read the other's JSON. `audience`
+is ours, at the top level where ADK ignores what it does not know; inside `actions`,
+where ADK refuses it, nothing is ours.
+"""
+
+import os
+import time
+from typing import Literal
+
+import msgspec
+
+from weft.content import Content, FunctionCall, FunctionResponse, Value, encode
+from weft.values import Json, JsonObject
+
+
+class Compaction(Value):
+    """A summary that stands for the events between two timestamps."""
+
+    start_timestamp: float
+    end_timestamp: float
+    compacted_content: Content
+
+
+class Actions(Value):
+    """What an event does beside being said."""
+
+    state_delta: JsonObject = {}
+    artifact_delta: dict[str, int] = {}
+    transfer_to_agent: str | None = None
+    transfer_reason: str | None = None
+    escalate: bool | None = None
+    skip_summarization: bool | None = None
+    end_of_agent: bool | None = None
+    agent_state: JsonObject | None = None
+    compaction: Compaction | None = None
+    rewind_before_invocation_id: str | None = None
+    requested_auth_configs: JsonObject = {}
+    requested_tool_confirmations: JsonObject = {}
+    route: Json | None = None
+    render_ui_widgets: Json | None = None
+    set_model_response: Json | None = None
+
+
+class Usage(Value):
+    """Tokens as the provider counted them; cached ones are part of `prompt_token_count`."""
+
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    total_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    thoughts_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    prompt_tokens_details: Json | None = None
+    candidates_tokens_details: Json | None = None
+    cache_tokens_details: Json | None = None
+    tool_use_prompt_tokens_details: Json | None = None
+    traffic_type: str | None = None
+
+
+NO_ACTIONS = Actions()
+
+
+def new_id() -> str:
+    """A fresh random id."""
+    return os.urandom(16).hex()
+
+
+class Event(Value):
+    """One fact of the session: who, when, in which invocation and branch, what, and its effects."""
+
+    author: str = ""
+    content: Content | None = None
+    invocation_id: str = ""
+    id: str = msgspec.field(default_factory=new_id)
+    timestamp: float = msgspec.field(default_factory=time.time)
+    branch: str | None = None
+    partial: bool | None = None
+    turn_complete: bool | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    usage: Usage | None = msgspec.field(default=None, name="usageMetadata")
+    finish_reason: str | None = None
+    long_running_tool_ids: tuple[str, ...] | None = None
+    audience: Literal["user", "internal"] | None = None
+    actions: Actions = NO_ACTIONS
+    model_version: str | None = None
+    custom_metadata: JsonObject | None = None
+    interrupted: bool | None = None
+    output: Json | None = None
+    node_info: JsonObject | None = None
+    isolation_scope: str | None = None
+    grounding_metadata: JsonObject | None = None
+    citation_metadata: JsonObject | None = None
+    cache_metadata: JsonObject | None = None
+    logprobs_result: JsonObject | None = None
+    avg_logprobs: float | None = None
+    input_transcription: JsonObject | None = None
+    output_transcription: JsonObject | None = None
+    turn_complete_reason: str | None = None
+    interaction_id: str | None = None
+    interaction_status: str | None = None
+    environment_id: str | None = None
+    live_session_resumption_update: JsonObject | None = None
+    live_session_id: str | None = None
+    go_away: JsonObject | None = None
+    voice_activity: JsonObject | None = None
+
+    @property
+    def text(self) -> str:
+        """What was said, without thoughts."""
+        return self.content.text if self.content is not None else ""
+
+    @property
+    def calls(self) -> list[FunctionCall]:
+        """The tool calls in this event."""
+        parts = self.content.parts if self.content is not None else None
+        return [p.function_call for p in parts or () if p.function_call is not None]
+
+    @property
+    def results(self) -> list[FunctionResponse]:
+        """The tool results in this event."""
+        parts = self.content.parts if self.content is not None else None
+        return [p.function_response for p in parts or () if p.function_response is not None]
+
+    def is_final_response(self) -> bool:
+        """Whether this event ends its agent's turn, as ADK defines it."""
+        if self.actions.skip_summarization or self.long_running_tool_ids:
+            return True
+        if self.calls or self.results or self.partial:
+            return False
+        parts = self.content.parts if self.content is not None else None
+        return not (parts and parts[-1].code_execution_result is not None)
+
+    def to_json(self) -> bytes:
+        """ADK's JSON for this event."""
+        return encode(self, where=f"event {self.id}")

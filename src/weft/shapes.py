@@ -1,0 +1,278 @@
+"""A Python type as JSON: its schema, and JSON values as its instances.
+
+Two engines do the work and the type decides which: msgspec, unless the type holds something
+of pydantic's, or msgspec refuses it. Nobody above needs to know.
+"""
+
+import dataclasses
+import datetime
+import functools
+import importlib.util
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_args, get_origin
+
+import msgspec
+
+from weft.errors import DeclarationError, SchemaError
+from weft.jsonschema import expected, map_children, plain, shorten, tidy
+from weft.values import Json, JsonObject, compact
+
+if TYPE_CHECKING:
+    import pydantic
+
+T = TypeVar("T")
+
+
+def _once(function: Callable[[object], T]) -> Callable[[object], T]:
+    """Remember the outcome by type; one with unhashable metadata is worked out each time."""
+    cached = functools.lru_cache(maxsize=512)(function)
+
+    @functools.wraps(function)
+    def call(tp: object) -> T:
+        try:
+            hash(tp)
+        except TypeError:
+            return function(tp)
+        return cached(tp)
+
+    return call
+
+
+@_once
+def _uses_pydantic(tp: object) -> bool:
+    """Whether pydantic must read this type: it holds something of its own, or msgspec refuses."""
+    if any(is_pydantic(each) for each in _types(tp)):
+        return True
+    try:
+        _msgspec_schema(tp)
+    except (TypeError, RecursionError):
+        return importlib.util.find_spec("pydantic") is not None
+    return False
+
+
+def generate(tp: object, where: str) -> JsonObject:
+    """A type's schema as its engine writes it."""
+    hint = "use str, numbers, bool, lists, dicts, Literal, Enum, a dataclass or a pydantic model"
+    if isinstance(tp, str):
+        raise DeclarationError(
+            f"the annotation `{tp}` cannot be resolved", where=where, hint="import it in the module"
+        )
+    try:
+        if _uses_pydantic(tp):
+            return _undiscriminated(plain(_adapter(tp).json_schema(), where=where))
+        return plain(_msgspec_schema(tp), where=where)
+    except DeclarationError:
+        raise
+    except Exception as error:  # pydantic's errors share no base
+        reason = "it nests too deep" if isinstance(error, RecursionError) else str(error)
+        name = shorten(getattr(tp, "__name__", "") or str(tp), 60)
+        raise DeclarationError(
+            f"`{name}` has no JSON Schema: {shorten(reason.splitlines()[0], 160)}",
+            where=where,
+            hint=hint,
+        ) from error
+
+
+@_once
+def _adapter(tp: object) -> "pydantic.TypeAdapter[object]":
+    import pydantic
+
+    return pydantic.TypeAdapter(cast("type[object]", tp))
+
+
+def _msgspec_schema(tp: object) -> JsonObject:
+    """What msgspec writes, and what it leaves out: plain-string texts, the format of a datetime."""
+    records = [each for each in _types(tp) if _fields(each)]
+    fields = [(record, field) for record in records for field in _fields(record)]
+    asked = [_spell(tp), *records, *(_spell(field.type) for _, field in fields)]
+    made, parts = msgspec.json.schema_components(asked, schema_hook=_schema_hook)
+    names = [str(each.get("$ref", "")).removeprefix("#/$defs/") for each in made[1:]]
+    for (record, field), schema in zip(fields, made[1 + len(records) :], strict=True):
+        properties = parts.get(names[records.index(record)], {}).get("properties", {})
+        if field.key in properties:
+            old = properties[field.key]
+            default = {"default": old["default"]} if "default" in old else {}
+            properties[field.key] = {**schema, **default}
+    root = made[0]
+    return {**root, "$defs": parts} if parts else root
+
+
+def _undiscriminated(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:
+    """Without the OpenAPI keyword, which JSON Schema does not have and models do not need."""
+    node = map_children(node, _undiscriminated)
+    node.pop("discriminator", None)
+    return node
+
+
+def _schema_hook(tp: type) -> dict[str, object]:
+    if tp is object:
+        return {}
+    raise NotImplementedError
+
+
+def _spell(tp: object) -> object:
+    """The type in words msgspec writes down."""
+    origin, args = get_origin(tp), get_args(tp)
+    if tp is datetime.datetime or tp is datetime.time:
+        form = "date-time" if tp is datetime.datetime else "time"
+        return Annotated[tp, msgspec.Meta(extra_json_schema={"format": form})]
+    if origin is Annotated:
+        said = [msgspec.Meta(description=arg) if isinstance(arg, str) else arg for arg in args[1:]]
+        return Annotated[(_spell(args[0]), *said)]
+    if origin in (typing.Required, typing.NotRequired):
+        return _spell(args[0])
+    if is_union(tp):
+        return typing.Union[tuple(_spell(arg) for arg in args)]  # noqa: UP007
+    if isinstance(origin, type) and args and issubclass(origin, (list, set, dict, tuple, Mapping)):
+        return origin[tuple(_spell(arg) for arg in args)]  # type: ignore[index]
+    return tp
+
+
+class _Field(msgspec.Struct, frozen=True):
+    key: str
+    type: object
+    required: bool
+
+
+@_once
+def _fields(tp: object) -> tuple[_Field, ...]:
+    """The fields of a dataclass, TypedDict or msgspec Struct, as they are spelled in JSON."""
+    if not isinstance(tp, type):
+        return ()
+    record = cast("type[object]", tp)
+    hints = functools.partial(typing.get_type_hints, record, include_extras=True)
+    if issubclass(tp, msgspec.Struct):
+        return tuple(
+            _Field(each.encode_name, each.type, each.required)
+            for each in msgspec.structs.fields(tp)
+        )
+    if dataclasses.is_dataclass(record):
+        missing = dataclasses.MISSING
+        return tuple(
+            _Field(
+                each.name,
+                hints()[each.name],
+                each.default is missing and each.default_factory is missing,
+            )
+            for each in dataclasses.fields(record)
+        )
+    if typing.is_typeddict(record):
+        required = cast("frozenset[str]", getattr(record, "__required_keys__", ()))
+        return tuple(_Field(key, each, key in required) for key, each in hints().items())
+    return ()
+
+
+def _types(tp: object) -> Iterator[object]:
+    """Every type inside a type, and what `Annotated` says of them."""
+    queue, seen = [tp], set[int]()
+    while queue:
+        each = queue.pop()
+        if id(each) in seen or isinstance(each, (str, list)):
+            continue
+        seen.add(id(each))
+        yield each
+        if not is_pydantic(each):
+            queue += [*get_args(each), *(field.type for field in _fields(each))]
+
+
+def is_pydantic(tp: object) -> bool:
+    """Whether a type, or what `Annotated` says of one, is made by pydantic."""
+    owner = tp if isinstance(tp, type) else type(tp)
+    module = owner.__module__.split(".")[0]
+    return module in ("pydantic", "annotated_types") or hasattr(owner, "__pydantic_validator__")
+
+
+def is_union(tp: object) -> bool:
+    """Whether this is `A | B`, in either spelling."""
+    return get_origin(tp) in (typing.Union, types.UnionType)
+
+
+def convert(tp: object, value: Json) -> object:
+    """The value as the type; exact first, then "5" for 5 where nothing else could be meant."""
+    try:
+        if _uses_pydantic(tp):
+            return _adapter(tp).validate_json(compact(value))
+        try:
+            return msgspec.convert(value, tp, dec_hook=_dec_hook)
+        except msgspec.ValidationError:
+            return msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(str(error)) from error
+
+
+def _dec_hook(tp: type, value: object) -> object:
+    if tp is object:
+        return value
+    raise NotImplementedError
+
+
+def problems_of(tp: object, value: Json, path: str) -> list[str]:
+    """Everything wrong with a value, each with its path, what was expected and what was given."""
+    try:
+        return _problems(tp, value, path)
+    except RecursionError:
+        return [f"`{path or 'answer'}`: it nests too deep"]
+
+
+def _problems(tp: object, value: Json, path: str) -> list[str]:
+    if _uses_pydantic(tp):
+        return _pydantic_problems(tp, value, path)
+    arms = [arm for arm in get_args(tp) if arm is not type(None)]
+    if get_origin(tp) is Annotated or (is_union(tp) and len(arms) == 1 and value is not None):
+        found = _problems(arms[0], value, path)
+    elif get_origin(tp) in (list, set, frozenset) and isinstance(value, list):
+        found = [
+            problem
+            for index, item in enumerate(value)
+            for problem in _problems(arms[0], item, f"{path}[{index}]")
+        ]
+    elif isinstance(value, dict) and (fields := _fields(tp)):
+        found = list[str]()
+        for field in fields:
+            inner = f"{path}.{field.key}".lstrip(".")
+            if field.key in value:
+                found += _problems(field.type, value[field.key], inner)
+            elif field.required:
+                found.append(f"`{inner}` is missing, expected {_words(field.type)}")
+    else:
+        found = list[str]()
+    if found:
+        return found
+    try:
+        convert(tp, value)
+    except SchemaError:
+        return [f"`{path or 'answer'}`: expected {_words(tp)}, got {shorten(compact(value), 60)}"]
+    return []
+
+
+def _pydantic_problems(tp: object, value: Json, path: str) -> list[str]:
+    import pydantic
+
+    try:
+        _adapter(tp).validate_json(compact(value))
+    except pydantic.ValidationError as error:
+        return [
+            f"`{path_of([*([path] if path else []), *each['loc']])}`: "
+            + ("missing" if each["type"] == "missing" else _lower(each["msg"]))
+            + ("" if each["type"] == "missing" else f", got {shorten(repr(each['input']), 60)}")
+            for each in error.errors(include_url=False)
+        ]
+    except (ValueError, RecursionError) as error:
+        return [f"`{path or 'answer'}`: {error}"]
+    return []
+
+
+def _words(tp: object) -> str:
+    return expected(tidy(generate(tp, "")))
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def path_of(parts: Sequence[str | int]) -> str:
+    """A path inside a value, as a reader writes it: `items[0].name`."""
+    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in parts)
+    return text.lstrip(".") or "answer"

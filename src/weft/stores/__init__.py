@@ -1,0 +1,1 @@
+"""Stores keep the log."""

@@ -1,0 +1,405 @@
+"""How many tokens a text, a tool, an image and a whole request cost, offline.
+
+A request's size is the sum of its texts, of what the provider renders its tools and
+schemas into, and of fixed costs the API never shows (roles, tool preambles). The texts
+are counted by the model's own tokenizer where one is public, and by a linear model on
+text features where it is not; the fixed costs were fitted to recorded usage. Nothing
+here asks a network, and nothing is loaded before the first count.
+
+    request + turns * turn + sum(overhead(kind) + count(payload) * factor) + tools + schema
+"""
+
+import functools
+import importlib.util
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from weft import _token_tables as tables
+from weft._token_tables import Overheads
+from weft.values import Json, compact
+
+if TYPE_CHECKING:
+    import splintr
+
+__all__ = [
+    "Counter",
+    "Overheads",
+    "counter_for",
+    "image_size",
+    "media_tokens",
+    "overheads_for",
+    "thought_tokens",
+    "tool_text",
+]
+
+CACHED_TEXT = 2_000
+"""Longer texts are not kept in the cache of counts: blocks keep their own."""
+
+
+class Counter(Protocol):
+    """Counts the tokens of a text as one family of models does."""
+
+    @property
+    def name(self) -> str:
+        """The tokenizer, with `~` when it is estimated."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether the model's own tokenizer counts."""
+        ...
+
+    @property
+    def margin(self) -> float:
+        """Relative: `count * (1 + margin)` is a safe upper bound; 0.0 when exact."""
+        ...
+
+    def count(self, text: str) -> int:
+        """How many tokens the text has, special-token spellings read as plain text."""
+        ...
+
+
+class VocabularyCounter(msgspec.Struct, frozen=True):
+    """A real tokenizer; `exact` is false when it stands in for one that is not public."""
+
+    name: str
+    vocabulary: str
+    exact: bool = True
+    margin: float = 0.0
+
+    def count(self, text: str) -> int:
+        """How many tokens the text has."""
+        if len(text) > CACHED_TEXT:
+            return _encode(self.vocabulary, text)
+        return _encode_cached(self.vocabulary, text)
+
+
+class EstimateCounter(msgspec.Struct, frozen=True):
+    """A linear model on text features, with o200k tokens as one of them where available."""
+
+    name: str
+    weights: tuple[float, ...]
+    margin: float
+    vocabulary: str = ""
+    exact: bool = False
+
+    def count(self, text: str) -> int:
+        """How many tokens the text has, estimated; at least one for any text."""
+        if len(text) > CACHED_TEXT:
+            return _estimate(self.weights, self.vocabulary, text)
+        return _estimate_cached(self.weights, self.vocabulary, text)
+
+
+@functools.lru_cache(maxsize=512)
+def counter_for(model: str) -> Counter:
+    """The counter of a model, `provider/model` prefixes understood; never raises.
+
+    Unknown models are counted with a common tokenizer and a margin that says so.
+    """
+    available = importlib.util.find_spec("splintr") is not None
+    if "claude" in model.lower():
+        key = "claude-4.7" if _claude_version(model) >= (4, 7) else "claude-3"
+        return _estimator(key, available=available)
+    name, vocabulary, exact = _vocabulary(model)
+    if not available:
+        return _estimator("gemma3" if vocabulary.startswith("gemma") else "o200k", available=False)
+    if exact:
+        return VocabularyCounter(name, vocabulary)
+    return VocabularyCounter(f"{name}~", vocabulary, exact=False, margin=tables.STAND_IN_MARGIN)
+
+
+def overheads_for(dialect: str, model: str) -> Overheads:
+    """What a request costs beyond its texts, in one dialect and family of models."""
+    return tables.OVERHEADS[_family(dialect, model)]
+
+
+def thought_tokens(overheads: Overheads, text_tokens: int, opaque_chars: int) -> int:
+    """The cost of one replayed thought: its hidden text if the dialect bills that, else its text.
+
+    The opaque part (signature, encrypted content) holds the full reasoning; its length tells
+    how long that is. A summary next to it is not billed.
+    """
+    hidden = max(0.0, opaque_chars - overheads.opaque_free) * overheads.opaque
+    shown = text_tokens * overheads.thought_text
+    return overheads.thought + round(max(hidden, shown))
+
+
+def tool_text(
+    dialect: str, model: str, name: str, description: str, schema: Mapping[str, Json] | None
+) -> str:
+    """A tool declaration as the provider most likely writes it for the model.
+
+    OpenAI shows tools as TypeScript types, Anthropic as JSON lines, Gemini as objects with
+    bare keys; found by matching recorded usage, so this is the payload to count.
+    """
+    schema = schema or {}
+    if dialect == "gemini":
+        plain = _plain(dict(schema), _object(schema.get("$defs")), 0)
+        if _gemini_version(model) < (3, 0):
+            return name + description + compact(plain)
+        declaration: dict[str, Json] = {"name": name}
+        if description:
+            declaration["description"] = description
+        if schema.get("properties"):
+            declaration["parameters"] = plain
+        return re.sub(r'"(\w+)":', r"\1:", json.dumps(declaration, ensure_ascii=False))
+    if dialect == "anthropic":
+        about: dict[str, Json] = {"description": description} if description else {}
+        body = about | {"name": name, "parameters": dict(schema)}
+        return f"<function>{json.dumps(body, ensure_ascii=False)}</function>\n"
+    comment = _comment(description)
+    if not schema.get("properties"):
+        return f"{comment}type {name} = () => any;\n\n"
+    fields = _typescript_fields(schema, _object(schema.get("$defs")), 0)
+    return f"{comment}type {name} = (_: {{\n{fields}}}) => any;\n\n"
+
+
+def media_tokens(
+    dialect: str, model: str, mime_type: str, size_bytes: int, width: int = 0, height: int = 0
+) -> int:
+    """The tokens of an image, document, recording or film by the providers' published formulas.
+
+    Sizes that are not known are assumed to be those of a typical file of that many bytes.
+    """
+    kind = mime_type.partition("/")[0]
+    if kind == "image":
+        if not (width and height):
+            width = height = max(64, min(2048, round((size_bytes * 6) ** 0.5)))
+        return _image_tokens(dialect, model, width, height)
+    if mime_type == "application/pdf":
+        pages = max(1, round(size_bytes / 60_000))
+        newer = dialect == "gemini" and _gemini_version(model) >= (3, 0)
+        return pages * (530 if newer else tables.PDF_PAGE.get(dialect, 1_500))
+    if kind == "audio":
+        return max(1, round(size_bytes / 16_000 * (32 if dialect == "gemini" else 10)))
+    if kind == "video":
+        newer = _gemini_version(model) >= (3, 0)
+        return max(1, round(size_bytes / 250_000 * (102 if newer else 290)))
+    return 5 + size_bytes // 4
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height from the header of a PNG, JPEG, GIF or WebP file, else None."""
+    if data[:8] == b"\x89PNG\r\n\x1a\n" and len(data) >= 24:
+        return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+    if data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
+        return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP" and len(data) >= 30:
+        return _webp_size(data)
+    if data[:2] == b"\xff\xd8":
+        return _jpeg_size(data)
+    return None
+
+
+# --- which tokenizer
+
+
+def _estimator(key: str, *, available: bool) -> Counter:
+    if available and key in tables.WITH_O200K:
+        weights, margin = tables.WITH_O200K[key]
+        return EstimateCounter(f"{key}~", weights, margin, "o200k_base")
+    weights, margin = tables.FEATURES_ONLY[key]
+    return EstimateCounter(f"{key}~", weights, margin)
+
+
+def _vocabulary(model: str) -> tuple[str, str, bool]:
+    lowered = model.lower()
+    for pattern, vocabulary, exact in tables.VOCABULARIES:
+        if re.search(pattern, lowered):
+            return vocabulary.removesuffix("_base"), vocabulary, exact
+    if "gemini" in lowered:
+        version = _gemini_version(lowered)
+        vocabulary = "gemma2" if version < (2, 0) else "gemma3" if version < (3, 1) else "gemma4"
+        return vocabulary, vocabulary, True
+    return "o200k", "o200k_base", False
+
+
+def _claude_version(model: str) -> tuple[int, int]:
+    """The generation of a Claude model; the newest when its name does not say."""
+    lowered = model.lower()
+    found = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
+    return (int(found[1]), int(found[2] or 0)) if found else (99, 0)
+
+
+def _gemini_version(model: str) -> tuple[int, int]:
+    found = re.search(r"gemini-(\d+)(?:\.(\d+))?", model.lower())
+    return (int(found[1]), int(found[2] or 0)) if found else (99, 0)
+
+
+def _reasons(model: str) -> bool:
+    """Whether an OpenAI model renders requests in the format of its reasoning models."""
+    return re.search(r"gpt-(?:[5-9]|\d\d|oss)|(?:^|[/:.])o\d|codex", model.lower()) is not None
+
+
+def _family(dialect: str, model: str) -> str:
+    match dialect:
+        case "anthropic":
+            version = _claude_version(model)
+            if version < (4, 7):
+                return "claude-3" if version < (4, 5) else "claude-4.5"
+            return "claude-4.7"
+        case "gemini":
+            version = _gemini_version(model)
+            if version < (3, 0):
+                return "gemini-2" if version < (2, 5) else "gemini-2.5"
+            return "gemini-3" if version < (3, 1) else "gemini-3.1"
+        case "openai-responses":
+            return "responses-5" if _reasons(model) else "responses-4"
+        case _:
+            return "chat-5" if _reasons(model) else "chat-4"
+
+
+# --- counting
+
+
+@functools.cache
+def _tokenizer(vocabulary: str) -> "splintr.AnyTokenizer":
+    import splintr
+
+    return splintr.Tokenizer.from_pretrained(vocabulary)
+
+
+def _encode(vocabulary: str, text: str) -> int:
+    try:
+        return len(_tokenizer(vocabulary).encode_ordinary(text))
+    except UnicodeEncodeError:  # lone surrogates: no tokenizer takes them, nor does any wire
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        return len(_tokenizer(vocabulary).encode_ordinary(clean))
+
+
+def _estimate(weights: tuple[float, ...], vocabulary: str, text: str) -> int:
+    if not text:
+        return 0
+    total = sum(map(float.__mul__, weights[1:], map(float, tables.features(text))))
+    if vocabulary:
+        total += weights[0] * _encode(vocabulary, text)
+    return max(1, round(total))
+
+
+_encode_cached = functools.lru_cache(maxsize=8192)(_encode)
+_estimate_cached = functools.lru_cache(maxsize=8192)(_estimate)
+
+
+# --- tools as TypeScript
+
+
+def _object(value: Json | None) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _plain(value: Json, definitions: Mapping[str, Json], depth: int) -> Json:
+    """References replaced by what they name, `additionalProperties` dropped, types first."""
+    if isinstance(value, list):
+        return [_plain(item, definitions, depth) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(reference := value.get("$ref"), str):
+        target = definitions.get(reference.rpartition("/")[2], {})
+        return _plain(target, definitions, depth + 1) if depth < 4 else {"type": "object"}
+    order = sorted(value, key=lambda key: tables.SCHEMA_ORDER.get(key, 9))
+    kept = [key for key in order if key not in ("$defs", "additionalProperties", "title")]
+    return {key: _plain(value[key], definitions, depth) for key in kept}
+
+
+def _comment(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    return "".join(
+        f"// {line}\n" if index == 0 else f"{line}\n" for index, line in enumerate(lines) if line
+    )
+
+
+def _typescript_fields(
+    schema: Mapping[str, Json], definitions: Mapping[str, Json], depth: int
+) -> str:
+    required = schema.get("required")
+    names = required if isinstance(required, list) else []
+    lines: list[str] = []
+    for key, value in _object(schema.get("properties")).items():
+        field = _object(value)
+        description = field.get("description")
+        lines.append(_comment(description) if isinstance(description, str) else "")
+        default = f" // default: {compact(field['default'])}" if "default" in field else ""
+        optional = "" if key in names else "?"
+        lines.append(f"{key}{optional}: {_typescript(field, definitions, depth)},{default}\n")
+    return "".join(lines)
+
+
+def _typescript(schema: Mapping[str, Json], definitions: Mapping[str, Json], depth: int) -> str:
+    if depth > 8:
+        return "any"
+    if isinstance(reference := schema.get("$ref"), str):
+        target = _object(definitions.get(reference.rpartition("/")[2]))
+        return _typescript(target, definitions, depth + 1)
+    if isinstance(options := schema.get("enum"), list):
+        return " | ".join(map(compact, options))
+    if "const" in schema:
+        return compact(schema["const"])
+    for key in ("anyOf", "oneOf", "allOf"):
+        if isinstance(branches := schema.get(key), list):
+            return " | ".join(_typescript(_object(one), definitions, depth + 1) for one in branches)
+    match schema.get("type"):
+        case "object" if schema.get("properties"):
+            return "{\n" + _typescript_fields(schema, definitions, depth + 1) + "}"
+        case "array":
+            return _typescript(_object(schema.get("items")), definitions, depth + 1) + "[]"
+        case "integer":
+            return "number"
+        case str(name):
+            return name
+        case list(names):
+            return " | ".join(str(name) for name in names)
+        case _:
+            return "any"
+
+
+# --- images
+
+
+def _image_tokens(dialect: str, model: str, width: int, height: int) -> int:
+    if dialect == "anthropic":
+        late = _claude_version(model) >= (4, 7)
+        edge, most = (2576, 4784) if late else (1568, 1600)
+        scale = min(1.0, edge / max(width, height))
+        return max(1, min(most, round(width * scale * height * scale / 750)))
+    if dialect == "gemini":
+        if _gemini_version(model) >= (3, 0):
+            return 1_100
+        if max(width, height) <= 384:
+            return 258
+        return 258 * -(-width // 768) * -(-height // 768)
+    for pattern, factor in tables.PATCH_FACTORS:
+        if re.search(pattern, model.lower()):
+            patches = -(-width // 32) * -(-height // 32)
+            return round(min(1536, patches) * factor)
+    base, tile = next((b, t) for p, b, t in tables.TILE_COSTS if re.search(p, model.lower()))
+    scale = min(1.0, 2048 / max(width, height))
+    scale = min(scale, 768 / min(width, height))
+    tiles = -(-round(width * scale) // 512) * -(-round(height * scale) // 512)
+    return base + tile * tiles
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    bits = int.from_bytes(data[21:30], "little")
+    match data[12:16]:
+        case b"VP8X":
+            return (bits >> 24 & 0xFFFFFF) + 1, (bits >> 48) + 1
+        case b"VP8L":
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            return bits >> 40 & 0x3FFF, bits >> 56 & 0x3FFF
+        case _:
+            return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while at + 9 < len(data) and data[at] == 0xFF:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+        at += 2 + length
+    return None

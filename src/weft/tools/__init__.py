@@ -1,0 +1,1 @@
+"""Tools that come with Weft: MCP, agent-as-tool, OpenAPI, built-ins."""

@@ -1,0 +1,207 @@
+"""JSON values: the type, canonical text and content hashes.
+
+Everything that is stored, hashed or sent is a JSON value. One encoder makes the text
+that templates insert and hashes are taken over, so equal values give equal bytes in
+every process.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
+
+from weft.errors import SessionError
+
+if TYPE_CHECKING:
+    Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+    JsonObject: TypeAlias = "dict[str, Json]"
+else:  # msgspec reads annotations at run time and takes no recursive alias
+    Json = Any
+    JsonObject = dict[str, Any]
+
+Item = TypeVar("Item")
+
+MAX_DEPTH = 500
+"""How deep a value may nest: deeper than any real payload, shallower than the stack."""
+
+
+def compact(value: object) -> str:
+    """The value as compact JSON, keys in their own order, text unescaped."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def canonical(value: object) -> bytes:
+    """The value as canonical JSON: sorted keys, compact, ASCII, so also lone surrogates encode."""
+    return json.dumps(
+        value, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode("ascii")
+
+
+def digest(data: bytes) -> str:
+    """A short content hash, stable across processes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def require_json(value: object, *, where: str) -> Json:
+    """The value as plain JSON, its dicts and lists copied, or an error that says where it is not.
+
+    The copy is what keeps a session apart from what its maker does with the value later.
+    """
+    try:
+        return _plain(value, 0)
+    except _NotJson as refused:
+        path = "".join(reversed(refused.path))
+        shown = path if len(path) <= 80 else f"{path[:40]}…{path[-20:]}"
+        raise SessionError(refused.message, where=where + shown, hint=refused.hint) from None
+
+
+def require_object(value: object, *, where: str) -> JsonObject:
+    """The mapping as plain JSON, copied, or an error that says what is wrong with it."""
+    if not isinstance(value, Mapping):
+        raise SessionError(
+            f"a {type(value).__name__} is not a mapping", where=where, hint='pass {"key": value}'
+        )
+    return cast("JsonObject", require_json(cast("Mapping[object, object]", value), where=where))
+
+
+class _NotJson(Exception):
+    """Something that is not JSON; the path to it is gathered on the way out."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.message = message
+        self.hint = hint
+        self.path: list[str] = []
+
+
+def _plain(value: object, depth: int) -> Json:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        raise _NotJson(f"{value} is not a JSON number", "use None or a string instead")
+    if depth > MAX_DEPTH:
+        raise _NotJson(
+            f"the value nests deeper than {MAX_DEPTH} levels", "store it as text or as an artifact"
+        )
+    if isinstance(value, Mapping):
+        held: JsonObject = {}
+        for key, item in cast("Mapping[object, object]", value).items():
+            if not isinstance(key, str):
+                raise _NotJson(f"the key {key!r} is not a string", "JSON keys are strings")
+            try:
+                held[key] = _plain(item, depth + 1)
+            except _NotJson as refused:
+                refused.path.append(f".{key}")
+                raise
+        return held
+    if isinstance(value, (list, tuple)):
+        listed: list[Json] = []
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            try:
+                listed.append(_plain(item, depth + 1))
+            except _NotJson as refused:
+                refused.path.append(f"[{index}]")
+                raise
+        return listed
+    raise _NotJson(
+        f"a {type(value).__name__} is not a JSON value",
+        "convert it first: str, number, bool, None, list or dict",
+    )
+
+
+def scrub(text: str) -> str:
+    """The text with lone surrogates, which no UTF-8 body can carry, replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether the text cannot be encoded as UTF-8."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+class Strand(Sequence[Item], Generic[Item]):
+    """An immutable sequence that grows at its tip in constant time.
+
+    Snapshots share one backing list and know their own length, so appending to the newest
+    copies nothing, and appending to an older one copies once. A short `tail` may follow that
+    is this snapshot's own. `memo` is shared by all snapshots of one backing list: what was
+    derived from a prefix is derived once.
+    """
+
+    __slots__ = ("_backing", "_tail", "memo", "settled")
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._backing: list[Item] = list(items)
+        self._tail: list[Item] = []
+        self.settled = len(self._backing)
+        self.memo: dict[object, object] = {}
+
+    def extend(self, items: Sequence[Item]) -> "Strand[Item]":
+        """A strand with the items added; this one stays as it is."""
+        if not items:
+            return self
+        if self._tail or len(self._backing) != self.settled:
+            return Strand([*self, *items])
+        self._backing.extend(items)
+        return self._view(len(self._backing), [])
+
+    def with_tail(self, items: list[Item]) -> "Strand[Item]":
+        """A snapshot followed by items that the next one will not have."""
+        return self._view(self.settled, [*self._tail, *items]) if items else self
+
+    def first(self, length: int) -> "Strand[Item]":
+        """The strand's first items, sharing everything derived so far."""
+        length = max(length, 0)
+        if length > self.settled:
+            return self._view(self.settled, self._tail[: length - self.settled])
+        return self._view(length, [])
+
+    def since(self, start: int) -> list[Item]:
+        """The items from `start` on, as a new list."""
+        if start >= self.settled:
+            return self._tail[start - self.settled :]
+        return self._backing[start : self.settled] + self._tail
+
+    def _view(self, settled: int, tail: list[Item]) -> "Strand[Item]":
+        view: Strand[Item] = Strand.__new__(Strand)
+        view._backing = self._backing
+        view._tail = tail
+        view.settled = settled
+        view.memo = self.memo
+        return view
+
+    def __len__(self) -> int:
+        return self.settled + len(self._tail)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            return self.since(0)[index]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        return self._backing[at] if at < self.settled else self._tail[at - self.settled]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.since(0))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (Strand, list, tuple)):
+            return self.since(0) == list(cast("Sequence[object]", other))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Strand({self.since(0)!r})"

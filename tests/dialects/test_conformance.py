@@ -1,0 +1,329 @@
+"""Every prompt in every dialect fits the provider's own types, and keeps its laws."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+from google.genai import types as genai
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+from pydantic import TypeAdapter, ValidationError
+
+from tests.dialects.prompts import DIALECTS, SCENES, Scene, event, log, scene
+from tests.dialects.shapes import misfits, places
+from weft import Compiled, Session
+from weft.content import call_part, result_part
+from weft.dialects import dialect_named, facts_for
+from weft.values import compact
+
+Wire = dict[str, Any]
+
+BEYOND_THE_TYPES = {"temperature", "top_p", "top_k"}
+"""What Anthropic's API still takes from older models, and its SDK only as `extra_body`."""
+
+GEMINI_BODY = {
+    "contents": list[genai.Content],
+    "systemInstruction": genai.Content,
+    "tools": list[genai.Tool],
+    "toolConfig": genai.ToolConfig,
+    "generationConfig": genai.GenerationConfig,
+    "safetySettings": list[genai.SafetySetting],
+    "cachedContent": str,
+    "serviceTier": genai.ServiceTier,
+    "labels": dict[str, str],
+    "store": bool,
+}
+"""The fields of a generateContent body; the SDK has types for them but none for the whole."""
+
+cases = pytest.mark.parametrize(
+    ("scene", "dialect"),
+    [(one, name) for one in SCENES for name in DIALECTS],
+    ids=[f"{name}: {one.name}" for one in SCENES for name in DIALECTS],
+)
+
+
+def gemini_misfits(wire: Wire) -> list[str]:
+    found = [f"`{key}` is no field of the body" for key in wire if key not in GEMINI_BODY]
+    for key, shape in GEMINI_BODY.items():
+        if key in wire:
+            try:
+                adapter: TypeAdapter[object] = TypeAdapter(shape)
+                adapter.validate_json(json.dumps(wire[key]), by_alias=True, by_name=False)
+            except ValidationError as error:
+                found += [f"{key}/{e['loc']}: {e['msg']}" for e in error.errors()]
+            except UserWarning as warning:
+                found.append(f"{key}: {warning}")
+    return found
+
+
+def anthropic_misfits(wire: Wire) -> list[str]:
+    if facts_for(wire["model"]).sampling:
+        wire = {key: value for key, value in wire.items() if key not in BEYOND_THE_TYPES}
+    return misfits(wire, MessageCreateParamsNonStreaming)
+
+
+MISFITS: dict[str, Callable[[Wire], list[str]]] = {
+    "gemini": gemini_misfits,
+    "anthropic": anthropic_misfits,
+    "openai-chat": lambda wire: misfits(wire, CompletionCreateParamsNonStreaming),
+    "openai-responses": lambda wire: misfits(wire, ResponseCreateParamsNonStreaming),
+}
+
+
+def lowered(scene: Scene, dialect: str) -> tuple[Compiled, Wire]:
+    compiled = scene.compile(dialect)
+    return compiled, cast("Wire", compiled.lower(dialect))
+
+
+@cases
+def test_a_request_fits_the_providers_own_types(scene: Scene, dialect: str) -> None:
+    _, wire = lowered(scene, dialect)
+    assert MISFITS[dialect](wire) == []
+
+
+@cases
+def test_turns_come_last_so_that_requests_extend_each_other(scene: Scene, dialect: str) -> None:
+    _, wire = lowered(scene, dialect)
+    assert list(wire)[-1] == dialect_named(dialect).traits.turns
+
+
+@cases
+def test_the_same_prompt_gives_the_same_bytes(scene: Scene, dialect: str) -> None:
+    compiled, wire = lowered(scene, dialect)
+    again = dialect_named(dialect).lower(compiled.prompt)
+    assert compact(wire) == compact(again.wire)
+    assert compact(wire).encode()
+
+
+@cases
+def test_lowering_changes_nothing_it_reads(scene: Scene, dialect: str) -> None:
+    compiled = scene.compile(dialect)
+    before = copy.deepcopy(
+        (compiled.prompt.config, [tool.parameters for tool in compiled.prompt.tools])
+    )
+    compiled.lower(dialect)
+    compiled.lower(dialect)
+    assert (compiled.prompt.config, [t.parameters for t in compiled.prompt.tools]) == before
+
+
+@cases
+def test_every_piece_of_a_turn_knows_its_block(scene: Scene, dialect: str) -> None:
+    held = scene.compile(dialect).lowered(dialect)
+    for entry in held.entries:
+        assert entry.blocks, entry
+        for pointer, _ in entry.blocks:
+            value: Any = entry.wire
+            for step in pointer.split("/")[1:]:
+                value = value[int(step)] if isinstance(value, list) else value[step]
+
+
+@cases
+def test_every_call_has_its_result_next_to_it(scene: Scene, dialect: str) -> None:
+    _, wire = lowered(scene, dialect)
+    turns = wire[dialect_named(dialect).traits.turns]
+    for asked, answered in PAIRS[dialect](turns):
+        assert asked == answered
+        assert len(set(asked)) == len(asked)
+
+
+def gemini_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
+    for turn, following in zip(turns, [*turns[1:], {"parts": []}], strict=True):
+        calls = [p["functionCall"]["name"] for p in turn["parts"] if "functionCall" in p]
+        parts = following["parts"]
+        results = [p["functionResponse"]["name"] for p in parts if "functionResponse" in p]
+        yield _numbered(calls), _numbered(results)
+
+
+def anthropic_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
+    for turn, following in zip(turns, [*turns[1:], {"content": []}], strict=True):
+        calls = [p["id"] for p in turn["content"] if p["type"] == "tool_use"]
+        kinds = [p["type"] for p in following["content"]]
+        assert kinds == sorted(kinds, key=lambda kind: kind != "tool_result")
+        yield calls, [p["tool_use_id"] for p in following["content"] if p["type"] == "tool_result"]
+
+
+def chat_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
+    index = 0
+    while index < len(turns):
+        calls = [call["id"] for call in turns[index].get("tool_calls", [])]
+        index += 1
+        results: list[str] = []
+        while index < len(turns) and turns[index]["role"] == "tool":
+            results.append(turns[index]["tool_call_id"])
+            index += 1
+        yield calls, results
+
+
+def responses_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
+    kinds = [turn.get("type", "message") for turn in turns]
+    index = 0
+    while index < len(turns):
+        calls: list[str] = []
+        results: list[str] = []
+        while index < len(turns) and kinds[index] == "function_call":
+            calls.append(turns[index]["call_id"])
+            index += 1
+        while index < len(turns) and kinds[index] == "function_call_output":
+            results.append(turns[index]["call_id"])
+            index += 1
+        yield calls, results
+        index += not calls and not results
+
+
+PAIRS: dict[str, Callable[[list[Wire]], Iterator[tuple[list[str], list[str]]]]] = {
+    "gemini": gemini_pairs,
+    "anthropic": anthropic_pairs,
+    "openai-chat": chat_pairs,
+    "openai-responses": responses_pairs,
+}
+
+
+def _numbered(names: list[str]) -> list[str]:
+    return [f"{name} {names[:index].count(name)}" for index, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("dialect", ["gemini", "anthropic"])
+@pytest.mark.parametrize("scene", SCENES, ids=[one.name for one in SCENES])
+def test_roles_alternate_and_the_user_begins_and_ends(scene: Scene, dialect: str) -> None:
+    _, wire = lowered(scene, dialect)
+    roles = [turn["role"] for turn in wire[dialect_named(dialect).traits.turns]]
+    model = dialect_named(dialect).traits.model_role
+    assert roles == ["user", model] * (len(roles) // 2) + ["user"]
+
+
+@cases
+def test_only_lowering_codes_are_reported(scene: Scene, dialect: str) -> None:
+    held = scene.compile(dialect).lowered(dialect)
+    assert {d.code for d in held.diagnostics} <= {f"WEFT70{n}" for n in range(1, 7)}
+
+
+GROWING = log(
+    ("user", "Look up a."),
+    ("bot", "Looking.", call_part("lookup", {"key": "a"}, id="c1"), call_part("ping", {}, id="c2")),
+    ("bot", result_part("lookup", {"result": "1"}, id="c1"), result_part("ping", {}, id="c2")),
+    ("bot", "It is 1."),
+    ("user", "And b?"),
+    ("bot", call_part("lookup", {"key": "b"}, id="c3")),
+    ("bot", result_part("lookup", {"error": "none"}, id="c3")),
+    ("bot", "There is none."),
+    ("user", "Thanks."),
+)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_each_request_of_a_session_begins_with_the_one_before(dialect: str) -> None:
+    bodies = [
+        compact(scene("tool loop")._replace(events=GROWING[:length]).compile(dialect).wire)
+        for length in (1, 3, 5, 7, 9)
+    ]
+    for before, after in zip(bodies, bodies[1:], strict=False):
+        assert after.startswith(before.removesuffix("]}"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_kept_track_gives_what_a_fresh_lowering_gives(dialect: str) -> None:
+    session = Session("s")
+    for index, one in enumerate(GROWING):
+        session = session.append(one)
+        kept = scene("tool loop")._replace(events=tuple(session.events)).compile(dialect)
+        fresh = dialect_named(dialect).lower(kept.prompt)
+        assert compact(kept.wire) == compact(fresh.wire), index
+
+
+def planted(wire: Wire, place: str) -> Wire:
+    """The request with a key nobody knows, at that place."""
+    copied = copy.deepcopy(wire)
+    target: Any = copied
+    for step in place.split("/")[1:]:
+        target = target[int(step)] if isinstance(target, list) else target[step]
+    target["planted"] = 1
+    return copied
+
+
+FREE_FORM = {
+    "gemini": ("/args", "/response", "JsonSchema", "/labels"),
+    "anthropic": ("/input", "/input_schema", "/schema"),
+    "openai-chat": ("/parameters", "/schema", "/metadata"),
+    "openai-responses": ("/parameters", "/schema", "/metadata"),
+}
+"""Where a provider takes any JSON."""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_check_sees_a_key_planted_anywhere(dialect: str) -> None:
+    for one in SCENES:
+        _, wire = lowered(one, dialect)
+        for place in places(wire):
+            if not any(free in f"{place}/" for free in FREE_FORM[dialect]):
+                assert MISFITS[dialect](planted(wire, place)), (one.name, place)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "value"),
+    [
+        ("gemini", "contents/0/parts/0/text", 1),
+        ("gemini", "contents/0/parts/0", {"thought_signature": "eA=="}),
+        ("gemini", "generationConfig", {"topK": "many"}),
+        ("gemini", "toolConfig", {"functionCallingConfig": {"mode": "MAYBE"}}),
+        ("anthropic", "max_tokens", "8192"),
+        ("anthropic", "max_tokens", True),
+        ("anthropic", "messages/0/role", "model"),
+        ("anthropic", "messages/0/content/0/type", "txt"),
+        ("anthropic", "messages/1/content/0/input", "{}"),
+        ("anthropic", "messages/2/content/0/tool_use_id", None),
+        ("anthropic", "tools/0/name", None),
+        ("anthropic", "tool_choice", {"type": "required"}),
+        ("openai-chat", "messages/1/content", 1),
+        ("openai-chat", "messages/2/tool_calls/0/function/arguments", {"key": "a"}),
+        ("openai-chat", "messages/3/role", "function_result"),
+        ("openai-chat", "tool_choice", "any"),
+        ("openai-responses", "input/0/content/0/type", "text"),
+        ("openai-responses", "input/1/arguments", {"key": "a"}),
+        ("openai-responses", "input/2/output", {"result": "1"}),
+        ("openai-responses", "tools/0/strict", "yes"),
+        ("openai-responses", "include", ["everything"]),
+    ],
+)
+def test_the_check_sees_a_wrong_value(dialect: str, path: str, value: object) -> None:
+    _, wire = lowered(scene("tool loop"), dialect)
+    wire = copy.deepcopy(wire)
+    assert MISFITS[dialect](wire) == []
+    *above, last = path.split("/")
+    target: Any = wire
+    for step in above:
+        target = target[int(step)] if isinstance(target, list) else target[step]
+    target[int(last) if isinstance(target, list) else last] = value
+    assert MISFITS[dialect](wire)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path"),
+    [
+        ("anthropic", "max_tokens"),
+        ("anthropic", "messages/2/content/0/tool_use_id"),
+        ("openai-chat", "messages/3/tool_call_id"),
+        ("openai-responses", "input/1/call_id"),
+        ("openai-responses", "tools/0/parameters"),
+    ],
+)
+def test_the_check_sees_a_missing_key(dialect: str, path: str) -> None:
+    _, wire = lowered(scene("tool loop"), dialect)
+    wire = copy.deepcopy(wire)
+    *above, last = path.split("/")
+    target: Any = wire
+    for step in above:
+        target = target[int(step)] if isinstance(target, list) else target[step]
+    del target[last]
+    assert MISFITS[dialect](wire)
+
+
+def test_a_torn_pair_would_be_seen() -> None:
+    """The pairing law can fail: without the results, it does."""
+    for dialect in DIALECTS:
+        _, wire = lowered(scene("tool loop"), dialect)
+        turns = wire[dialect_named(dialect).traits.turns][:-1]
+        assert any(asked != answered for asked, answered in PAIRS[dialect](turns)), dialect
+    assert event(0, "user", "x").author == "user"

@@ -1,0 +1,147 @@
+"""The language of pass fixtures: a line a block, as `print(prompt)` writes it.
+
+    system: text                         a system block; [turn] or [session] says how stable
+    user: text                           an item with one text block
+    model(planner)@fan.left: text        another author, in a branch
+    model[wrote=intent, inv=2]: text     item attributes
+    model call c1: name({"a": 1})        a call; `user result c1: name -> {...}` its result
+    model thought: text                  a thought
+    hidden(it is partial): text          a hidden item and why
+    + model call c2: ...                 one more block of the same item
+"""
+
+import re
+
+import msgspec
+
+from weft.declare import C, Policy, TokenBudget
+from weft.diagnostics import Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    Feature,
+    Item,
+    Prompt,
+    ResultBlock,
+    Stability,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.ir.show import show_block
+from weft.passes import Env
+from weft.values import Strand
+
+_LINE = re.compile(
+    r"(?P<more>\+ )?(?P<role>system|user|model|hidden)(?:\((?P<author>[^)]*)\))?"
+    r"(?:@(?P<branch>[\w.]+))?(?:\[(?P<attributes>[^\]]*)\])?"
+    r"(?: (?P<kind>call|result|thought) ?(?P<id>[\w.]*))?: ?(?P<rest>.*)"
+)
+_CALL = re.compile(r"(?P<name>\w+)\((?P<args>.*)\)$")
+_RESULT = re.compile(r"(?P<name>\w+) -> (?P<response>.*)$")
+
+
+def parse_prompt(text: str, agent: str = "bot") -> Prompt:
+    """The prompt a fixture describes."""
+    system: list[TextBlock] = []
+    items: list[Item] = []
+    for line in text.strip().splitlines():
+        match = _LINE.fullmatch(line)
+        assert match is not None, f"not a line of the fixture language: {line!r}"
+        if match["role"] == "system":
+            stability = Stability[(match["attributes"] or "static").upper()]
+            origin = Origin("field", "instruction", agent)
+            system.append(
+                TextBlock(role="system", origin=origin, text=match["rest"], stability=stability)
+            )
+            continue
+        position = len(items) - 1 if match["more"] else len(items)
+        block = _block(match, position)
+        if match["more"]:
+            held = items[-1]
+            items[-1] = msgspec.structs.replace(held, blocks=(*held.blocks, block))
+        else:
+            items.append(_item(match, block, position, agent))
+    features = Feature.NONE
+    for feature in Feature:
+        features |= feature
+    return Prompt(
+        model="m", agent=agent, system=tuple(system), items=Strand(items), features=features
+    )
+
+
+def _item(match: re.Match[str], block: Block, position: int, agent: str) -> Item:
+    attributes = dict(
+        pair.strip().split("=") for pair in (match["attributes"] or "").split(",") if "=" in pair
+    )
+    hidden = match["role"] == "hidden"
+    author = "user" if match["role"] == "user" and not match["author"] else match["author"] or agent
+    kind = "hidden" if hidden else "results" if match["kind"] == "result" else match["role"]
+    return Item(
+        kind=kind,  # type: ignore[arg-type]
+        blocks=(block,),
+        author=attributes.get("author", agent if hidden or kind == "results" else author),
+        invocation=attributes.get("inv", "1"),
+        position=position,
+        last=position,
+        event=f"e{position}",
+        branch=match["branch"] or "",
+        wrote=tuple(filter(None, [attributes.get("wrote")])),
+        open="open" in attributes,
+        why=match["author"] or "" if hidden else "",
+    )
+
+
+def _block(match: re.Match[str], position: int) -> Block:
+    role = "user" if match["role"] == "user" else "model"
+    origin = Origin("event", f"e{position}")
+    rest = match["rest"]
+    if match["kind"] == "call":
+        call = _CALL.match(rest)
+        assert call is not None, rest
+        args = msgspec.json.decode(call["args"])
+        return CallBlock(role="model", origin=origin, id=match["id"], name=call["name"], args=args)
+    if match["kind"] == "result":
+        result = _RESULT.match(rest)
+        assert result is not None, rest
+        response = msgspec.json.decode(result["response"])
+        return ResultBlock(
+            role="user",
+            origin=origin,
+            call_id=match["id"],
+            name=result["name"],
+            response=response,
+        )
+    if match["kind"] == "thought":
+        return ThoughtBlock(role="model", origin=origin, text=rest)
+    return TextBlock(role=role, origin=origin, text=rest)  # type: ignore[arg-type]
+
+
+def parse_env(text: str) -> Env:
+    """The inputs of a pass: `key = value` lines, JSON values."""
+    values: dict[str, object] = {}
+    for line in text.strip().splitlines():
+        key, _, value = line.partition("=")
+        values[key.strip()] = msgspec.json.decode(value.strip())
+    policy: Policy = getattr(C, str(values.pop("policy", "default")))()
+    if values.pop("keep_duplicates", False):
+        policy = policy.keep_duplicates()
+    size = values.pop("item_tokens", 0)
+    budget = values.pop("budget", None)
+    assert isinstance(size, int)
+    return Env(
+        agent=str(values.pop("agent", "bot")),
+        policy=policy,
+        invocation=str(values.pop("invocation", "1")),
+        budget=msgspec.convert(budget, TokenBudget) if budget is not None else None,
+        measure=lambda p: (size * len(p.items), [size] * len(p.items)),
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def show_prompt(prompt: Prompt) -> str:
+    """A prompt in the fixture language, as far as a pass can change it."""
+    lines = [f"system: {block.text}" for block in prompt.system]
+    for item in prompt.items:
+        for index, block in enumerate(item.blocks):
+            lines.append(("+ " if index else "") + show_block(block))
+    return "\n".join(lines)

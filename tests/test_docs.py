@@ -1,0 +1,253 @@
+"""Every page of the documentation does what it shows.
+
+A page is read from top to bottom, in an empty folder, as a reader would type it:
+
+- a fence with `title="trips.py"` is written to that file first;
+- a `python` fence is executed, and sees the names of the fences above it; where it has `#>`
+  comments, they must be what it prints;
+- in a `console` or `bash` fence each `$ weft ...` line is run, and the lines under it must be its
+  output (a line `...` stands for any lines; no lines, no comparison). It must exit with 0; where
+  the last command of a fence should not, the fence says `exit="1"`.
+
+A fence that cannot run says `test="skip" reason="..."`.
+"""
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pytest_examples import CodeExample, EvalExample
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()
+]
+SETTINGS = {"title", "test", "reason", "exit"}
+OPENING = re.compile(r"^( *)(`{3,}) *([\w-]*)(.*)$")
+CLOSING = re.compile(r"`{3,}")
+SETTING = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One fenced block of a page: `start` and `end` are its offsets in the page's text."""
+
+    page: Path
+    line: int
+    language: str
+    info: str
+    indent: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return dict(SETTING.findall(self.info))
+
+    @property
+    def skipped(self) -> bool:
+        return self.settings.get("test") == "skip"
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.removeprefix(self.indent) for line in self.text.splitlines()]
+
+    @property
+    def source(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)
+
+    @property
+    def example(self) -> CodeExample:
+        return CodeExample.create(
+            self.source,
+            path=self.page,
+            start_line=self.line,
+            start_index=self.start,
+            end_index=self.end,
+            prefix=f"{self.language}{self.info}",
+            indent=len(self.indent),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def fences(page: Path) -> Iterator[Fence]:
+    """The fenced blocks of a page, in order.
+
+    Not `pytest_examples.find_examples`: it loses its way after a fence inside a fence.
+    """
+    opening, line, start, offset = None, 0, 0, 0
+    text = page.read_text("utf-8")
+    for number, current in enumerate(text.splitlines(keepends=True), start=1):
+        end, offset = offset, offset + len(current)
+        if opening is None:
+            opening, line, start = OPENING.match(current.rstrip()), number, offset
+        elif CLOSING.fullmatch(current.strip()) and current.strip().startswith(opening[2]):
+            indent, _, language, info = opening.groups()
+            yield Fence(page, line, language, info, indent, text[start:end], start, end)
+            opening = None
+    if opening is not None:
+        raise ValueError(f"{page}:{line}: the fence is never closed")
+
+
+def commands(fence: Fence) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a console fence, each with the output shown under it."""
+    command, shown, more = "", list[str](), False
+    for line in fence.lines:
+        if more:
+            command, more = f"{command}\n{line}", line.endswith("\\")
+        elif line.startswith("$ "):
+            if command:
+                yield command, shown
+            command, shown, more = line.removeprefix("$ "), [], line.endswith("\\")
+        else:
+            shown.append(line)
+    if command:
+        yield command, shown
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    """Whether the output is what the page shows, `...` lines standing for any lines."""
+    pattern = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line) + r"\n" for line in shown)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+def tidy(lines: list[str]) -> list[str]:
+    """Without trailing spaces and outer blank lines."""
+    return "\n".join(line.rstrip() for line in lines).strip("\n").splitlines()
+
+
+def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command as a reader without keys would, stderr and stdout together."""
+    reader = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith("_API_KEY") and not name.startswith(("WEFT_", "COV_", "COVERAGE_"))
+    }
+    path = os.pathsep.join([str(Path(sys.executable).parent), reader.get("PATH", "")])
+    return subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env={**reader, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+def check_console(fence: Fence, folder: Path) -> None:
+    """Run the `weft` commands of a fence and compare what they print."""
+    pairs = list(commands(fence))
+    for index, (command, shown) in enumerate(pairs):
+        if not command.startswith("weft "):
+            continue
+        done = run_command(command, folder)
+        expected, printed = tidy(shown), tidy(done.stdout.splitlines())
+        if expected and not matches(expected, printed):
+            diff = "\n".join(difflib.ndiff(expected, printed))
+            pytest.fail(f"{fence}: `{command}` prints something else\n{diff}", pytrace=False)
+        code = int(fence.settings.get("exit", "0")) if index == len(pairs) - 1 else 0
+        if done.returncode != code:
+            pytest.fail(
+                f"{fence}: `{command}` exits with {done.returncode}, not {code}\n{done.stdout}",
+                pytrace=False,
+            )
+
+
+def run_python(fence: Fence, run: EvalExample, names: dict[str, object]) -> None:
+    """Execute a fence after those above it, and add its names to theirs."""
+    if "#>" not in fence.source:
+        execute = run.run
+    elif run.update_examples:
+        execute = run.run_print_update
+    else:
+        execute = run.run_print_check
+    try:
+        names |= execute(fence.example, module_globals=names)
+        return
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        line, trace = fence.line, error.__traceback__
+        while trace is not None:
+            line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == str(fence.page) else line
+            trace = trace.tb_next
+    # Outside the handler: pytest cannot print the traceback that pytest-examples makes up.
+    pytest.fail(f"{fence.page.relative_to(ROOT)}:{line}: {problem}", pytrace=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder; modules imported from it are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_shows(page: Path, folder: Path, eval_example: EvalExample) -> None:
+    eval_example.set_config(line_length=100, target_version="py310")
+    names: dict[str, object] = {}
+    for fence in fences(page):
+        if title := fence.settings.get("title"):
+            target = folder / title
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(fence.source, "utf-8")
+        if fence.skipped:
+            continue
+        if fence.language == "python":
+            run_python(fence, eval_example, names)
+        elif fence.language in ("console", "bash"):
+            check_console(fence, folder)
+
+
+def test_no_python_block_hides_behind_another_spelling() -> None:
+    hidden = [
+        str(fence)
+        for page in PAGES
+        for fence in fences(page)
+        if fence.language != "python"
+        and f"{fence.language}{fence.info}".lstrip(" {.").startswith("py")
+    ]
+    assert not hidden, "write ```python, not py, pycon or {.py}"
+
+
+def test_a_block_that_does_not_run_says_why() -> None:
+    silent = [
+        str(fence)
+        for page in PAGES
+        for fence in fences(page)
+        if ("test" in fence.settings or "reason" in fence.settings)
+        and not (fence.skipped and len(fence.settings.get("reason", "").split()) >= 3)
+    ]
+    assert not silent, 'write test="skip" reason="..." with a reason of a few words'
+
+
+def test_a_fence_has_only_settings_that_mean_something() -> None:
+    misspelt = {
+        str(fence): unknown
+        for page in PAGES
+        for fence in fences(page)
+        if (unknown := fence.settings.keys() - SETTINGS)
+    }
+    assert not misspelt
+
+
+def test_the_readme_has_something_to_run() -> None:
+    languages = {fence.language for fence in fences(ROOT / "README.md") if not fence.skipped}
+    assert languages & {"python", "console"}

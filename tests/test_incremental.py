@@ -1,0 +1,162 @@
+"""Compiling step by step gives what compiling at once gives, and extends what was sent."""
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.strategies import logs
+from weft import Agent, C, Compiled, Event, Session, TokenBudget, compile
+from weft.dialects import DIALECTS
+from weft.values import Json
+
+BOT = Agent(
+    "bot",
+    model="gemini-flash-latest",
+    instruction="The intent is {intent?}. You live in {city}.",
+)
+AGENTS = {
+    "default": BOT,
+    "none": BOT.sees(C.none()),
+    "nothing": BOT.sees(C.nothing()),
+    "both": BOT.sees(C.default().keep_duplicates()),
+}
+STATE: dict[str, Json] = {"city": "Oslo"}
+
+
+def turns_of(compiled: Compiled, dialect: str) -> list[Json]:
+    lowered = compiled.lowered(dialect)
+    turns = lowered.wire[lowered.turns]
+    assert isinstance(turns, list)
+    return turns
+
+
+def reasons(compiled: Compiled) -> Counter[str]:
+    return Counter(f"{note.step} {note.reason} {note.before.event}" for note in compiled.woven.notes)
+
+
+@pytest.mark.parametrize("view", AGENTS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(events=logs())
+def test_step_by_step_equals_all_at_once(view: str, events: list[Event]) -> None:
+    agent = AGENTS[view]
+    grown = Session("s", state=STATE)
+    for index, event in enumerate(events):
+        grown = grown.append(event)
+        stepped = compile(agent, session=grown)
+        stepped.tokens  # noqa: B018  counting as a run would, so that what is kept is used
+        complete = [e for e in events[: index + 1] if not e.partial]
+        cold = compile(agent, session=Session("s", state=STATE, events=complete))
+        for dialect in DIALECTS:
+            assert stepped.lower(dialect) == cold.lower(dialect)
+        assert stepped.hash == cold.hash
+        assert stepped.tokens == cold.tokens
+        assert reasons(stepped) == reasons(cold)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=80)
+@given(events=logs())
+def test_each_request_extends_the_one_before_or_says_why_not(
+    dialect: str, events: list[Event]
+) -> None:
+    model = {
+        "gemini": "gemini-flash-latest",
+        "anthropic": "claude-sonnet-4-5",
+        "openai-chat": "openrouter/some-model",
+        "openai-responses": "gpt-5",
+    }[dialect]
+    agent = Agent("bot", model=model, instruction="The intent is {intent?}. Mood: {mood?}")
+    session = Session("s", state=STATE)
+    requests: list[Compiled] = []
+    for event in [*events, None]:
+        spoke = event is not None and event.author == "bot" and not event.partial
+        asked = spoke and event.content is not None and event.content.role == "model"
+        if event is None or (asked and not event.branch):
+            requests.append(compile(agent, session=session))
+        if event is not None:
+            session = session.append(event)
+    for before, after in itertools.pairwise(requests):
+        same_head = before.system == after.system
+        old, new = turns_of(before, dialect), turns_of(after, dialect)
+        extends = same_head and new[: len(old)] == old
+        assert (after.prefix_break is None) == extends
+        if after.prefix_break is not None:
+            assert after.prefix_break.reason
+            assert after.prefix_break.origin.kind
+
+
+def test_the_previous_request_is_rebuilt_from_the_log() -> None:
+    session = Session(
+        "s",
+        events=[
+            Event(author="user", content=to_user("Hi"), invocation_id="1"),
+            Event(author="bot", content=to_model("Hello"), invocation_id="1"),
+            Event(author="user", content=to_user("Oslo?"), invocation_id="2"),
+        ],
+    )
+    bot = Agent("bot", model="gemini-flash-latest", instruction="Be brief.")
+    first = compile(bot, session=session.before(1))
+    second = compile(bot, session=session)
+    assert second.previous is not None
+    assert second.previous.hash == first.hash
+    assert second.prefix_break is None
+    assert second.stable_prefix.turns == 1
+    assert second.stable_prefix.tokens <= first.tokens
+    assert first.stable_prefix.tokens == 0
+    assert first.stable_prefix.text == "You are bot.\n\nBe brief."
+
+
+def test_a_variable_that_changed_is_blamed_by_key_and_line() -> None:
+    from weft import Actions
+
+    bot = Agent("bot", model="gemini-flash-latest", instruction="Be brief.\nThe time: {time}")
+    tick = Actions(state_delta={"time": "13:00"})
+    session = Session(
+        "s",
+        state={"time": "12:00"},
+        events=[
+            Event(author="user", content=to_user("Hi"), invocation_id="1"),
+            Event(author="bot", content=to_model("Hello"), invocation_id="1"),
+            Event(author="clock", invocation_id="2", actions=tick),
+            Event(author="user", content=to_user("Oslo?"), invocation_id="2"),
+        ],
+    )
+    broken = compile(bot, session=session).prefix_break
+    assert broken is not None
+    assert (broken.origin.kind, broken.origin.name) == ("state", "time")
+    assert broken.line == 4
+    assert broken.lost_tokens > 0
+    assert "system text changed" in str(broken)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(events=logs())
+def test_a_budget_is_never_exceeded_and_pairs_stay_whole(events: list[Event]) -> None:
+    from weft.errors import BudgetExceeded
+
+    agent = Agent(
+        "bot",
+        model="gemini-flash-latest",
+        instruction="Be brief.",
+        context_compressor=TokenBudget(token_budget=120, keep_recent=1),
+    )
+    try:
+        compiled = compile(agent, session=Session("s", events=events))
+    except BudgetExceeded as error:
+        assert "more than the budget of 120" in str(error)
+        return
+    assert compiled.tokens <= 120
+
+
+def to_user(text: str):  # noqa: ANN201
+    from weft import Content, Part
+
+    return Content(role="user", parts=(Part(text=text),))
+
+
+def to_model(text: str):  # noqa: ANN201
+    from weft import Content, Part
+
+    return Content(role="model", parts=(Part(text=text),))
