@@ -446,18 +446,20 @@ def measure(path: Path, *, refit: bool, worst: int) -> None:
     for shape in read(path):
         groups[shape.dialect, tokens._family(shape.dialect, shape.model)].append(shape)
     by_dialect: defaultdict[str, list[Shape]] = defaultdict(list)
+    held: defaultdict[str, list[float]] = defaultdict(list)
     print(f"{'dialect / family':34} {'n':>4}  {'ours: median, p90':15}  {'chars/4':15}  held out")
     for (dialect, family), shapes in sorted(groups.items()):
         by_dialect[dialect] += shapes
         costs = tokens.overheads_for(dialect, shapes[0].model)
         out = held_out(shapes, costs) if refit else []
+        held[dialect] += out
         line(f"  {family}", shapes, out)
         if refit:
             print(f"      {fit(shapes, costs)}")
         for one in sorted(shapes, key=lambda s: -abs(estimate(s) / s.reported - 1))[:worst]:
             print(f"      {estimate(one):6.0f} for {one.reported:6} {one.model} {one.id[-60:]}")
     for dialect, shapes in sorted(by_dialect.items()):
-        line(dialect, shapes, [])
+        line(dialect, shapes, held[dialect])
 
 
 def estimate(shape: Shape) -> float:
@@ -515,7 +517,9 @@ def corpus(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         pools["hex"].append(random.randbytes(60).hex())
         numbers = [round(random.random() * 10**5, random.randrange(5)) for _ in range(30)]
         pools["numbers"] += [compact(numbers), str(numbers), str([int(n) % 50 for n in numbers])]
-        pools["emoji"] += [SAMPLES["emoji"], "".join(random.sample(list(SAMPLES["emoji"]), 40))]
+        pools["emoji"] += [SAMPLES["emoji"], " ".join(random.choices(SAMPLES["emoji"], k=40))]
+        quoted = random.sample(SAMPLES["fr"].split(), 12)
+        pools["typographic"].append(f"“{quoted[0]}” — {' → '.join(quoted)}… ‘{quoted[1]}’ • 2×3")  # noqa: RUF001
         record = [
             {"id": f"usr_{n:x}", "at": f"2026-01-{n % 28:02}T10:00:00Z", "ok": True}
             for n in random.sample(range(10**6), 4)

@@ -18,6 +18,7 @@ import pytest
 
 from weft.docstrings import read
 from weft.errors import DeclarationError, SchemaError
+from weft.jsonschema import without_nulls
 from weft.schema import of_function, of_type, validate_arguments, validate_value
 
 
@@ -605,6 +606,39 @@ def test_null_for_what_may_be_left_out_is_left_out() -> None:
     assert validate_arguments(
         signature, {"a": None, "b": None, "c": {"x": 1, "unit": None, "seen": None}}
     ) == {"b": None, "c": Point(1)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "meant"),
+    [
+        ({"properties": {"a": {"type": "string"}}}, {"a": None}, {}),
+        ({"properties": {"a": {"type": ["string", "null"]}}}, {"a": None}, {"a": None}),
+        ({"properties": {"a": {"enum": [1, None]}}}, {"a": None}, {"a": None}),
+        ({"properties": {"a": {}}}, {"a": None}, {"a": None}),
+        ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"a": None}, {"a": None}),
+        (
+            {
+                "anyOf": [
+                    {"properties": {"k": {"const": 1}, "v": {"type": "null"}}, "required": ["k"]},
+                    {"properties": {"k": {"const": 2}, "v": {"type": "string"}}, "required": ["k"]},
+                ]
+            },
+            {"k": 2, "v": None},
+            {"k": 2},
+        ),
+        (
+            {"items": {"allOf": [{"properties": {"a": {"allOf": [{"type": "string"}]}}}]}},
+            [{"a": None}, {"a": "x"}],
+            [{}, {"a": "x"}],
+        ),
+        ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, {"a": None}, {"a": None}),
+        ({"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}]}}}, {"a": None}, {}),
+    ],
+)
+def test_only_a_null_that_can_mean_nothing_else_is_taken_out(
+    schema: typing.Any, given: typing.Any, meant: typing.Any
+) -> None:
+    assert without_nulls(schema, given) == meant
 
 
 def test_every_bad_missing_and_unknown_argument_is_named() -> None:

@@ -33,7 +33,7 @@ class Value(
     """What all values of the log share: frozen, camelCase JSON, nulls left out, nothing unknown."""
 
 
-class FunctionCall(Value):
+class FunctionCall(Value, frozen=True):
     """A tool call the model made."""
 
     name: str | None = None
@@ -43,7 +43,7 @@ class FunctionCall(Value):
     will_continue: bool | None = None
 
 
-class FunctionResponse(Value):
+class FunctionResponse(Value, frozen=True):
     """What a tool call returned; `parts` carries media beside the JSON."""
 
     name: str | None = None
@@ -54,7 +54,7 @@ class FunctionResponse(Value):
     scheduling: str | None = None
 
 
-class Blob(Value):
+class Blob(Value, frozen=True):
     """Media in the message itself; `data` is base64 text."""
 
     mime_type: str | None = None
@@ -62,7 +62,7 @@ class Blob(Value):
     display_name: str | None = None
 
 
-class FileData(Value):
+class FileData(Value, frozen=True):
     """Media behind an address."""
 
     file_uri: str | None = None
@@ -70,7 +70,7 @@ class FileData(Value):
     display_name: str | None = None
 
 
-class ExecutableCode(Value):
+class ExecutableCode(Value, frozen=True):
     """Code the model wrote to be run."""
 
     code: str | None = None
@@ -78,7 +78,7 @@ class ExecutableCode(Value):
     id: str | None = None
 
 
-class CodeExecutionResult(Value):
+class CodeExecutionResult(Value, frozen=True):
     """What running the code gave."""
 
     outcome: str | None = None
@@ -86,7 +86,7 @@ class CodeExecutionResult(Value):
     id: str | None = None
 
 
-class Part(Value):
+class Part(Value, frozen=True):
     """One piece of a content; `kind` says which."""
 
     text: str | None = None
@@ -146,7 +146,7 @@ class Part(Value):
         return provider if isinstance(provider, str) else ""
 
 
-class Content(Value):
+class Content(Value, frozen=True):
     """Who speaks (`user` or `model`), and the parts of what is said."""
 
     parts: tuple[Part, ...] | None = None
@@ -226,26 +226,25 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
 
 
 def require_content(content: Content, *, where: str) -> Content:
-    """Return the content if what it carries is JSON through and through, else say where it is not."""
+    """The content, once what it carries is known to be JSON through and through."""
     for index, part in enumerate(content.parts or ()):
-        place = f"{where}.parts[{index}]"
         if not isinstance(cast("object", part), Part):
             raise SessionError(
-                f"a {type(part).__name__} is not a part", where=place, hint="pass weft.Part values"
+                f"a {type(part).__name__} is not a part",
+                where=f"{where}.parts[{index}]",
+                hint="pass weft.Part values",
             )
-        if (call := part.function_call) is not None and call.args:
-            require_json(call.args, where=f"{place}.functionCall.args")
-        if (result := part.function_response) is not None:
-            require_json(result.response, where=f"{place}.functionResponse.response")
+        call, result = part.function_call, part.function_response
+        if call is not None and call.args:
+            require_json(call.args, where=f"{where}.parts[{index}].functionCall.args")
+        if result is not None:
+            place = f"{where}.parts[{index}].functionResponse"
+            require_json(result.response, where=f"{place}.response")
             for at, raw in enumerate(result.parts or ()):
-                _require_part(raw, where=f"{place}.functionResponse.parts[{at}]")
-        for name, held in (
-            ("partMetadata", part.part_metadata),
-            ("toolCall", part.tool_call),
-            ("toolResponse", part.tool_response),
-        ):
+                _require_part(raw, where=f"{place}.parts[{at}]")
+        for held in (part.part_metadata, part.tool_call, part.tool_response):
             if held is not None:
-                require_json(held, where=f"{place}.{name}")
+                require_json(held, where=f"{where}.parts[{index}]")
     return content
 
 

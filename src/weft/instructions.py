@@ -16,7 +16,7 @@ from weft.diagnostics import Origin
 from weft.errors import CompileError
 from weft.ir import Stability
 from weft.session import Session
-from weft.values import Json
+from weft.values import Json, require_object
 
 Environment = Mapping[str, Json] | Session | ReadonlyContext | None
 
@@ -85,4 +85,5 @@ def _context(env: Environment, name: str) -> ReadonlyContext:
         return env
     if isinstance(env, Session):
         return ReadonlyContext(agent_name=name, state=env.state, events=env.events)
-    return ReadonlyContext(agent_name=name, state=env)
+    state = require_object(env, where="env") if env is not None else None
+    return ReadonlyContext(agent_name=name, state=state)

@@ -287,51 +287,56 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
             node = resolve(schema, ref)
         return node if isinstance(node, dict) else {}
 
-    def takes_null(node: JsonObject) -> bool:
-        arms = [*_list(node.get("anyOf")), *_list(node.get("oneOf"))]
-        if arms and "type" not in node:
-            return any(takes_null(follow(arm)) for arm in arms)
-        if "allOf" in node and not all(takes_null(follow(arm)) for arm in _list(node["allOf"])):
+    def arms(node: JsonObject) -> list[JsonObject]:
+        return [follow(arm) for key in ("anyOf", "oneOf") for arm in _list(node.get(key))]
+
+    def takes_null(node: JsonObject, above: tuple[int, ...] = ()) -> bool:
+        if id(node) in above:  # a union of itself says nothing
+            return False
+        above = (*above, id(node))
+        either, every = arms(node), [follow(part) for part in _list(node.get("allOf"))]
+        if not all(takes_null(part, above) for part in every):
             return False
         if "enum" in node or "const" in node:
             return None in [*_list(node.get("enum")), node.get("const", 0)]
-        kinds = node.get("type", "null")
-        return "null" in (kinds if isinstance(kinds, list) else [kinds])
+        if "type" in node:
+            kinds = node["type"]
+            return "null" in (kinds if isinstance(kinds, list) else [kinds])
+        return not either or any(takes_null(arm, above) for arm in either)
 
     def fits(arm: JsonObject, value: Json) -> bool:
-        return validator({**arm, "$defs": schema.get("$defs", {})}).is_valid(value)
+        try:
+            return validator({**arm, "$defs": schema.get("$defs", {})}).is_valid(value)
+        except ValueError:  # a pointer that makes sense only from the root
+            return False
 
-    def clean(node: JsonObject, value: Json, depth: int) -> Json:
+    def clean(node: JsonObject, value: Json, above: tuple[int, ...] = ()) -> Json:
         node = follow(node)
-        if depth > MAX_DEPTH:
+        if id(node) in above or not isinstance(value, (dict, list)):
             return value
-        either = [*_list(node.get("anyOf")), *_list(node.get("oneOf"))]
-        arms = [arm for arm in map(follow, either) if arm.get("type") != "null"]
-        for part in map(follow, _list(node.get("allOf"))):
-            value = clean(part, value, depth + 1)
-        if len(arms) == 1 and "properties" not in node:
-            node = arms[0]
-        elif (
-            arms
-            and "properties" not in node
-            and isinstance(value, (dict, list))
-            and "null" in compact(value)
-        ):
-            tries = ((arm, clean(arm, value, depth + 1)) for arm in arms)
-            return next((tried for arm, tried in tries if fits(arm, tried)), value)
+        above = (*above, id(node))
+        for part in _list(node.get("allOf")):
+            value = clean(follow(part), value, above)
+        if "properties" not in node:
+            either = [arm for arm in arms(node) if arm.get("type") != "null"]
+            if len(either) == 1:
+                return clean(either[0], value, above)
+            if either and "null" in compact(value):
+                tries = ((arm, clean(arm, value, above)) for arm in either)
+                return next((tried for arm, tried in tries if fits(arm, tried)), value)
         if isinstance(value, list):
-            return [clean(follow(node.get("items")), item, depth + 1) for item in value]
+            return [clean(follow(node.get("items")), item) for item in value]
         properties, required = node.get("properties"), _list(node.get("required"))
         if not isinstance(value, dict) or not isinstance(properties, dict):
             return value
         parts = {key: follow(properties.get(key)) for key in value}
         return {
-            key: clean(parts[key], item, depth + 1)
+            key: clean(parts[key], item)
             for key, item in value.items()
             if item is not None or key in required or takes_null(parts[key])
         }
 
-    return clean(schema, value, 0)
+    return value if deeper_than(value, MAX_DEPTH) else clean(schema, value)
 
 
 def _list(value: Json) -> list[Json]:

@@ -55,7 +55,7 @@ class Counter(Protocol):
 
     @property
     def margin(self) -> float:
-        """Relative: `count * (1 + margin)` is a safe upper bound; 0.0 when exact."""
+        """Relative: `count * (1 + margin)` is a safe upper bound for real text; 0.0 when exact."""
         ...
 
     def count(self, text: str) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overlo
 from weft.errors import SessionError
 
 if TYPE_CHECKING:
-    Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
     JsonObject: TypeAlias = "dict[str, Json]"
 else:  # msgspec reads annotations at run time and takes no recursive alias
     Json = Any
@@ -22,7 +22,7 @@ else:  # msgspec reads annotations at run time and takes no recursive alias
 
 Item = TypeVar("Item")
 
-MAX_DEPTH = 500
+MAX_DEPTH = 200
 """How deep a value may nest: deeper than any real payload, shallower than the stack."""
 
 
@@ -111,6 +111,18 @@ def _plain(value: object, depth: int) -> Json:
     )
 
 
+def spells(text: str, value: Json) -> bool:
+    """Whether a text says just this value: as it is, or as JSON."""
+    if isinstance(value, str):
+        return value.strip() == text.strip()
+    if value is None:
+        return False
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
 def scrub(text: str) -> str:
     """The text with lone surrogates, which no UTF-8 body can carry, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -171,7 +183,7 @@ class Strand(Sequence[Item], Generic[Item]):
         return self._backing[start : self.settled] + self._tail
 
     def _view(self, settled: int, tail: list[Item]) -> "Strand[Item]":
-        view: Strand[Item] = Strand.__new__(Strand)
+        view = cast("Strand[Item]", object.__new__(Strand))
         view._backing = self._backing
         view._tail = tail
         view.settled = settled

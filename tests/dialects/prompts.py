@@ -101,7 +101,7 @@ class Tree:
     """A tree."""
 
     label: str
-    children: "list[Tree]" = field(default_factory=lambda: [])
+    children: "list[Tree]" = field(default_factory=list)
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Forecast:
     unit: Unit
     degrees: float
     rain: bool | None = None
-    hours: list[int] = field(default_factory=lambda: [])
+    hours: list[int] = field(default_factory=list)
 
 
 class Person(TypedDict):
@@ -282,6 +282,7 @@ SCENES: tuple[Scene, ...] = (
         log(("user", "Hi"), ("bot", " ", CALL), ("bot", RESULT), ("bot", "\n")),
         "?",
     ),
+    Scene("the user says nothing", BOT, log(("user", " "), ("bot", "Yes?"), ("user", "\n"))),
     Scene("unicode", BOT.instruct("Größe 🧵 \u2028 \x00"), message="日本語 👩‍👩‍👧 \u200b é"),
     Scene("lone surrogate", BOT, log(("user", "cut \ud83d here")), "Hi"),
     Scene("foreign agent", BOT, log(("user", "Hi"), ("other", "I am other.")), "Go on"),

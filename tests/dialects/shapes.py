@@ -5,6 +5,7 @@ keys and looks into an `Iterable` only when somebody iterates; a check like that
 """
 
 import collections.abc
+import functools
 import types
 import typing
 from collections.abc import Iterator
@@ -63,8 +64,7 @@ def places(value: object, place: str = "") -> Iterator[str]:
 def _object(value: object, shape: type, place: str) -> list[str]:
     if not isinstance(value, dict):
         return [f"{place}: {value!r} is no object"]
-    hints = typing_extensions.get_type_hints(shape, include_extras=True)
-    required: frozenset[str] = shape.__required_keys__  # type: ignore[attr-defined]
+    hints, required = _fields(shape)
     config: dict[str, object] = getattr(shape, "__pydantic_config__", {})
     found = [f"{place}: `{key}` is missing" for key in sorted(required - value.keys())]
     for key, held in value.items():
@@ -73,6 +73,18 @@ def _object(value: object, shape: type, place: str) -> list[str]:
         elif config.get("extra") != "allow":
             found.append(f"{place}: `{key}` is unknown to {shape.__name__}")
     return found
+
+
+@functools.cache
+def _fields(shape: type) -> tuple[dict[str, object], frozenset[str]]:
+    """The fields of a TypedDict and which it needs.
+
+    Where annotations are strings, `__required_keys__` does not know of `Required`.
+    """
+    hints: dict[str, object] = typing_extensions.get_type_hints(shape, include_extras=True)
+    marked = {k for k, hint in hints.items() if typing.get_origin(hint) is typing.Required}
+    known: frozenset[str] = shape.__required_keys__  # type: ignore[attr-defined]
+    return hints, known | marked
 
 
 def _among(value: object, choices: tuple[object, ...]) -> bool:

@@ -61,11 +61,8 @@ def parse_prompt(text: str, agent: str = "bot") -> Prompt:
             items[-1] = msgspec.structs.replace(held, blocks=(*held.blocks, block))
         else:
             items.append(_item(match, block, position, agent))
-    features = Feature.NONE
-    for feature in Feature:
-        features |= feature
     return Prompt(
-        model="m", agent=agent, system=tuple(system), items=Strand(items), features=features
+        model="m", agent=agent, system=tuple(system), items=Strand(items), features=Feature.ALL
     )
 
 

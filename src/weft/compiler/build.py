@@ -27,7 +27,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.session import Event
-from weft.values import Json, JsonObject, compact, has_lone_surrogate, scrub
+from weft.values import JsonObject, compact, has_lone_surrogate, scrub, spells
 
 INTERNAL_CALLS = frozenset(
     ("adk_framework", "adk_request_credential", "adk_request_confirmation", "adk_request_input")
@@ -39,7 +39,7 @@ class Built(msgspec.Struct):
     """Items of a stretch of the log, what occurs in it, and what had to be said."""
 
     items: list[Item]
-    features: Feature
+    features: int
     diagnostics: list[Diagnostic]
 
 
@@ -153,21 +153,10 @@ def hidden_by_compaction(events: Iterable[Event]) -> dict[int, str]:
 
 def wrote_keys(event: Event) -> tuple[str, ...]:
     """The state keys under which the event stored its own text."""
-    text = event.text.strip()
+    text = event.text
     if not text:
         return ()
-    return tuple(k for k, v in event.actions.state_delta.items() if _same(v, text))
-
-
-def _same(value: Json, text: str) -> bool:
-    if isinstance(value, str):
-        return value.strip() == text
-    if value is None:
-        return False
-    try:
-        return bool(msgspec.json.decode(text) == value)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
+    return tuple(key for key, value in event.actions.state_delta.items() if spells(text, value))
 
 
 def _odd(part: Part) -> bool:

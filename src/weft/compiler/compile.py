@@ -31,6 +31,7 @@ from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand, require_json
 
 SET_RESPONSE = "set_model_response"
+_DEFAULT = RunConfig()
 
 
 @runtime_checkable
@@ -81,7 +82,7 @@ def compile(
     """
     path = _path(root, agent)
     asked = path[-1]
-    config = config if config is not None else RunConfig()
+    config = config if config is not None else _DEFAULT
     session = session if session is not None else Session()
     events = _with_message(session.events, message)
     invocation = events[-1].invocation_id if len(events) else ""
@@ -279,7 +280,7 @@ def _target(path: tuple[Agent, ...], config: RunConfig) -> Target:
 
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
-    return _output(path, _target(path, RunConfig()))
+    return _output(path, _target(path, _DEFAULT))
 
 
 def _output(path: tuple[Agent, ...], target: Target) -> Output | None:

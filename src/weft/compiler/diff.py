@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
-from weft.compiler.explain import block_text
-from weft.compiler.text import WIDTH, clip, place_of, preview
+from weft.compiler.text import WIDTH, block_text, clip, place_of, preview
 from weft.diagnostics import Origin
 from weft.ir import Item, TextBlock
 from weft.values import JsonObject, compact
@@ -117,7 +116,9 @@ def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
         ]
         if said:
             detail = " and ".join(said)
-            yield Change("tool", "changed", name, tool.origin, before.scale.tool(held), size, detail)
+            yield Change(
+                "tool", "changed", name, tool.origin, before.scale.tool(held), size, detail
+            )
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]
     if common != reordered:
@@ -157,7 +158,9 @@ def _system(before: "Compiled", after: "Compiled") -> Iterator[Change]:
     reordered = [name for name in new if name in old]
     if common != reordered:
         origin = Origin("pass", "order_system")
-        yield Change("system", "moved", "", origin, 0, 0, f"now in the order {', '.join(reordered)}")
+        yield Change(
+            "system", "moved", "", origin, 0, 0, f"now in the order {', '.join(reordered)}"
+        )
 
 
 def _line_of_difference(old: TextBlock, new: TextBlock) -> tuple[str, Origin]:
@@ -245,7 +248,9 @@ def _alike(one: Item, other: Item) -> bool:
 
 
 def _says(item: Item) -> tuple[str, ...]:
-    return tuple(f"{block.role} {type(block).__name__} {block_text(block)}" for block in item.blocks)
+    return tuple(
+        f"{block.role} {type(block).__name__} {block_text(block)}" for block in item.blocks
+    )
 
 
 def _text(item: Item) -> str:

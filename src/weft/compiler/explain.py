@@ -5,7 +5,7 @@ each block stands. Here they are read together.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from weft.compiler.report import (
     Action,
@@ -18,29 +18,18 @@ from weft.compiler.report import (
     SentRow,
     Source,
 )
+from weft.compiler.text import block_kind, block_text
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered
 from weft.errors import CompileError
-from weft.ir import (
-    Block,
-    CallBlock,
-    CodeBlock,
-    CodeResultBlock,
-    Item,
-    MediaBlock,
-    Note,
-    OpaqueBlock,
-    ResultBlock,
-    TextBlock,
-    ThoughtBlock,
-)
+from weft.ir import Block, Item, Note, ResultBlock
 from weft.passes import ON_FRESH
 from weft.values import compact
 
 if TYPE_CHECKING:
     from weft.compiler.compiled import Compiled
 
-__all__ = ["Report", "block_text", "explain"]
+__all__ = ["Report", "explain"]
 
 _MOVER = "pair_results"
 """The pass whose notes without an `after` mean that a result went to its call."""
@@ -78,52 +67,6 @@ def explain(compiled: "Compiled") -> Report:
     )
 
 
-def block_text(block: Block) -> str:
-    """What a block says, as text a person can read."""
-    match block:
-        case TextBlock() | ThoughtBlock():
-            return block.text
-        case CallBlock():
-            return f"{block.name}({compact(block.args)})"
-        case ResultBlock():
-            media = f" [+{len(block.media)} media]" if block.media else ""
-            return f"{block.name} -> {compact(block.response)}{media}"
-        case MediaBlock():
-            held = block.uri if block.uri is not None else f"{len(block.data or ''):,} base64 chars"
-            return f"{block.mime_type} {held}"
-        case CodeBlock():
-            return block.code
-        case CodeResultBlock():
-            return f"{block.outcome}: {block.output}"
-        case OpaqueBlock():
-            return compact(block.payload)
-        case _:
-            assert_never(block)
-
-
-def block_kind(block: Block) -> str:
-    """The kind of a block in one word."""
-    match block:
-        case TextBlock():
-            return "text"
-        case ThoughtBlock():
-            return "thought"
-        case CallBlock():
-            return "call"
-        case ResultBlock():
-            return "made-up" if block.synthetic else "result"
-        case MediaBlock():
-            return "media"
-        case CodeBlock():
-            return "code"
-        case CodeResultBlock():
-            return "output"
-        case OpaqueBlock():
-            return "opaque"
-        case _:
-            assert_never(block)
-
-
 # --- what is sent
 
 
@@ -134,7 +77,9 @@ def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     fixed = list(_fixed(compiled))
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
     if rest:
-        fixed.append(_overhead(compiled, rest, f"roles and limits of {_turn_count(compiled)} turns"))
+        fixed.append(
+            _overhead(compiled, rest, f"roles and limits of {_turn_count(compiled)} turns")
+        )
     return iter((*head, *turns, *fixed))
 
 

@@ -12,7 +12,7 @@ from weft.compiler.context import ReadonlyContext
 from weft.compiler.providers import provide
 from weft.compiler.transfer import transfer_targets, transfer_text
 from weft.declare import Agent
-from weft.declare.template import Rendered, parse, render
+from weft.declare.template import Rendered, escape, parse, render
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
 from weft.ir import Output, Span, Stability, TextBlock
@@ -55,7 +55,9 @@ class Instructions(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def resolve_instructions(path: tuple[Agent, ...], output: Output | None, scope: Scope) -> Instructions:
+def resolve_instructions(
+    path: tuple[Agent, ...], output: Output | None, scope: Scope
+) -> Instructions:
     """The parts for the last agent of `path`, which starts at the root."""
     root, agent = path[0], path[-1]
     carried: dict[str, Json] = {}
@@ -63,25 +65,26 @@ def resolve_instructions(path: tuple[Agent, ...], output: Output | None, scope: 
     diagnostics: list[Diagnostic] = []
     blocks: list[tuple[PartName, TextBlock | None]] = [
         ("global", _templated(root, "global_instruction", scope, carried, provided, diagnostics)),
-        ("identity", _identity(agent)),
+        ("identity", _identity(agent, diagnostics)),
         ("instruction", _templated(agent, "instruction", scope, carried, provided, diagnostics)),
         ("schema", _schema(output)),
-        ("transfer", _transfer(path)),
+        ("transfer", _transfer(path, diagnostics)),
     ]
     parts = tuple(SystemPart(name, block) for name, block in blocks if block is not None)
     return Instructions(parts, carried, provided, tuple(diagnostics))
 
 
-def _identity(agent: Agent) -> TextBlock:
+def _identity(agent: Agent, diagnostics: list[Diagnostic]) -> TextBlock:
     name = f"You are {agent.name}."
-    text = f"{name} {agent.description}" if agent.description else name
+    about = _sendable(agent.description, Origin("field", "description", agent.name), diagnostics)
+    text = f"{name} {about}" if about else name
     spans = [Span(len(name), Origin("field", "name", agent.name))]
     if agent.description:
         spans.append(Span(len(text), Origin("field", "description", agent.name)))
     return TextBlock(
         role="system",
         origin=spans[0].origin,
-        text=_sendable(text),
+        text=text,
         spans=tuple(spans),
         stability=Stability.STATIC,
         priority=1,
@@ -100,14 +103,15 @@ def _schema(output: Output | None) -> TextBlock | None:
     )
 
 
-def _transfer(path: tuple[Agent, ...]) -> TextBlock | None:
+def _transfer(path: tuple[Agent, ...], diagnostics: list[Diagnostic]) -> TextBlock | None:
     text = transfer_text(transfer_targets(path))
     if not text:
         return None
+    origin = Origin("field", "sub_agents", path[-1].name)
     return TextBlock(
         role="system",
-        origin=Origin("field", "sub_agents", path[-1].name),
-        text=_sendable(text),
+        origin=origin,
+        text=_sendable(text, origin, diagnostics),
         stability=Stability.STATIC,
         priority=1,
     )
@@ -134,11 +138,11 @@ def _templated(
         diagnostics.append(given.problem)
     dynamic = given.dynamic or recorded is not None
     if dynamic:
-        provided[field] = given.text
+        provided[field] = escape(given.text) if given.raw else given.text
     if not given.text:
         return None
     if given.raw:
-        text = _sendable(given.text)
+        text = _sendable(given.text, whole, diagnostics)
         return _system_block(text, whole, (Span(len(text), whole),), Stability.TURN)
     template = parse(given.text)
     pieces = render(
@@ -157,10 +161,7 @@ def _templated(
     spans: list[Span] = []
     end = 0
     for piece in pieces:
-        text = piece.text
-        if has_lone_surrogate(text):
-            diagnostics.append(report("WEFT204", whole, "a lone surrogate was replaced by U+FFFD"))
-            text = scrub(text)
+        text = _sendable(piece.text, whole, diagnostics)
         texts.append(text)
         end += len(text)
         if text:
@@ -215,11 +216,13 @@ def _report_missing(
         held = sorted(scope.context.artifacts if artifact else scope.context.state)
         known = ", ".join(f"`{key}`" for key in held[:12]) or "none"
         what = "artifacts" if artifact else "state keys"
+        give = "pass it in `artifacts`" if artifact else "put it into state"
+        hint = f"{give}, or make it optional: `{{{variable.name}?}}`"
         if scope.on_missing == "error":
             raise MissingVariable(
                 f"`{{{variable.name}}}` has no value; the {what} that exist: {known}",
                 where=str(origin),
-                hint=f"put it into state, or make it optional: `{{{variable.name}?}}`",
+                hint=hint,
             )
         if scope.on_missing == "keep":
             diagnostics.append(
@@ -228,10 +231,20 @@ def _report_missing(
                     origin,
                     f"`{{{variable.name}}}` has no value and is sent as written;"
                     f" the {what} that exist: {known}",
-                    f"put it into state, or make it optional: `{{{variable.name}?}}`",
+                    hint,
                 )
             )
 
 
-def _sendable(text: str) -> str:
-    return scrub(text) if has_lone_surrogate(text) else text
+def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:
+    if not has_lone_surrogate(text):
+        return text
+    diagnostics.append(
+        report(
+            "WEFT204",
+            origin,
+            "a lone surrogate was replaced by U+FFFD",
+            "mend the text where it is made; it is often an emoji cut in half",
+        )
+    )
+    return scrub(text)

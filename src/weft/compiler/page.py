@@ -9,6 +9,7 @@ from html import escape
 
 from weft.compiler.report import Report, SentRow, Source
 from weft.compiler.text import counter_words, place_of, prefix_lines, preview, safe
+from weft.diagnostics import Origin
 from weft.values import compact
 
 LONGEST_TEXT = 20_000
@@ -43,7 +44,8 @@ summary { cursor: pointer; overflow-wrap: anywhere; } .dim { color: var(--dim); 
 .bar { display: flex; height: 1.6rem; border-radius: 4px; overflow: hidden; margin: .4rem 0; }
 .bar span { min-width: 0; } .thin { height: .8rem; }
 .s { background: hsl(var(--h) 55% 55%); } .overhead { background: #8888; }
-.key { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin: 0 .3rem 0 0; }
+.key { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px;
+  margin-right: .3rem; }
 .legend span.item { margin-right: 1.2rem; white-space: nowrap; }
 pre span:hover { background: light-dark(#fff0a8, #5a4d00); }
 pre span.state, pre span.artifact { border-bottom: 2px dotted hsl(30 80% 50%); }
@@ -69,7 +71,9 @@ def _body(report: Report) -> Iterator[str]:
         f'<p class="dim">{_shown(report.dialect)} · {report.tokens:,} tokens,'
         f" {_shown(counter_words(report))} · <code>{_shown(report.hash)}</code></p>"
     )
-    prefix = "<br>".join(_shown(line.strip()) for line in prefix_lines(report.prefix, report.tokens))
+    prefix = "<br>".join(
+        _shown(line.strip()) for line in prefix_lines(report.prefix, report.tokens)
+    )
     yield f"<p>{prefix}</p>"
     yield from _bars(report)
     yield from _sent(report.sent)
@@ -80,7 +84,8 @@ def _body(report: Report) -> Iterator[str]:
 
 def _bars(report: Report) -> Iterator[str]:
     """One bar by source, one by row; hovering says what and from where."""
-    totals = {name: tokens for name, tokens in report.by_source.items() if tokens > 0}
+    sums = report.by_source
+    totals: dict[Source, int] = {name: sums[name] for name in _HUES if sums.get(name, 0) > 0}
     yield '<div class="bar">'
     for name, tokens in totals.items():
         share = round(100 * tokens / report.tokens) if report.tokens else 0
@@ -115,12 +120,14 @@ def _sent(rows: Iterable[SentRow]) -> Iterator[str]:
     yield _head("tokens", "what", "stability", "origin", "place", "text")
     for row in rows:
         what = f"{row.role} {row.kind}" if row.role else row.kind
-        shared = ' <span class="dim" title="as in the request before">=</span>' if row.shared else ""
+        shared = (
+            ' <span class="dim" title="as in the request before">=</span>' if row.shared else ""
+        )
         yield _row(
             _number(f"{row.tokens:,}{shared}"),
             _cell(f"{_key(row.source)}{_shown(what)}"),
             _cell(_shown(row.stability)),
-            f'<td class="mono" title="{_shown(str(row.origin))}">{escape(place_of(row.origin))}</td>',
+            _from(row.origin),
             f'<td class="mono dim">{_shown(row.pointer)}</td>',
             _cell(_folded(row)),
         )
@@ -162,7 +169,7 @@ def _left_out(report: Report) -> Iterator[str]:
             _number(f"{row.before:,} → {row.after:,}"),
             _cell(f"<code>{_shown(row.step)}</code>"),
             _cell(row.action),
-            f'<td class="mono" title="{_shown(str(row.origin))}">{escape(place_of(row.origin))}</td>',
+            _from(row.origin),
             _cell(_shown(row.reason)),
             _cell(text if row.text else ""),
         )
@@ -191,7 +198,7 @@ def _rest(report: Report) -> Iterator[str]:
                 _cell(_shown(option.name)),
                 f'<td class="mono">{_shown(compact(option.value))}</td>',
                 _cell(_shown(str(option.origin))),
-                f'<td class="mono dim">{_shown(option.pointer if option.sent else "not sent")}</td>',
+                _cell(_shown(option.pointer if option.sent else "not sent")),
             )
         yield "</table>"
     if report.diagnostics:
@@ -214,6 +221,10 @@ def _row(*cells: str) -> str:
 
 def _cell(content: str) -> str:
     return f"<td>{content}</td>"
+
+
+def _from(origin: Origin) -> str:
+    return f'<td class="mono" title="{_shown(str(origin))}">{escape(place_of(origin))}</td>'
 
 
 def _number(content: str) -> str:

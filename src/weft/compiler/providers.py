@@ -25,7 +25,7 @@ class Provided(NamedTuple):
 def provide(
     provider: object, context: ReadonlyContext | None, origin: Origin, *, on_error: str = "log"
 ) -> Provided:
-    """Call the provider, once. One that raises is logged and gives no text, unless told otherwise."""
+    """Call the provider, once. One that raises is logged and gives no text, unless told so."""
     if provider is None:
         return Provided("", False, False)
     if isinstance(provider, str):
@@ -59,11 +59,11 @@ def _call(provider: object, context: ReadonlyContext | None) -> object:
 def _target(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
     if not isinstance(provider, tuple):
         return cast("Callable[..., object]", provider), ()
-    pieces = cast("tuple[object, ...]", provider)
-    extra = pieces[2] if len(pieces) > 2 else ()
+    owner, name, *rest = cast("tuple[object, ...]", provider)
+    extra = rest[0] if rest else ()
     if isinstance(extra, str) or not isinstance(extra, (list, tuple)):
         extra = (extra,)
-    return getattr(pieces[0], cast("str", pieces[1])), cast("Sequence[object]", extra)
+    return getattr(owner, cast("str", name)), cast("Sequence[object]", extra)
 
 
 def _awaited(value: Awaitable[object]) -> object:

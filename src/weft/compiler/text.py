@@ -1,12 +1,25 @@
-"""A report as plain aligned text: no colours, at most 100 columns, safe to print."""
+"""A report and its blocks as plain text: no colours, at most 100 columns, safe to print."""
 
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 import msgspec
 
 from weft.compiler.report import LeftOutRow, PassRow, PrefixRow, Report, SentRow
 from weft.diagnostics import Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    MediaBlock,
+    OpaqueBlock,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
 from weft.values import compact
 
 WIDTH = 100
@@ -26,11 +39,12 @@ def report_text(report: Report, *, everything: bool = False) -> str:
         lines += ["", "options"]
         lines += [option_line(row.name, row.value, str(row.origin)) for row in report.options]
     if report.inferred:
-        lines += ["", "inferred", *(clip(f"  {fact}", WIDTH) for fact in report.inferred)]
+        facts = [line for fact in report.inferred for line in _wrapped(safe(fact))]
+        lines += ["", "inferred", *facts]
     if report.diagnostics:
         shown = report.diagnostics[:limit]
         lines += ["", "diagnostics"]
-        lines += [f"  {line}" for one in shown for line in safe(str(one)).splitlines()]
+        lines += [line for one in shown for line in _wrapped(safe(str(one)))]
         lines += _more(len(report.diagnostics) - len(shown))
     return "\n".join(line.rstrip() for line in lines)
 
@@ -58,7 +72,9 @@ def prefix_lines(prefix: PrefixRow, tokens: int) -> list[str]:
     if prefix.first:
         return ["prefix   first request of this agent in the session"]
     if prefix.problem:
-        return [clip(f"prefix   unknown, the request before cannot be rebuilt: {prefix.problem}", 96)]
+        return [
+            clip(f"prefix   unknown, the request before cannot be rebuilt: {prefix.problem}", 96)
+        ]
     share = round(100 * prefix.tokens / tokens) if tokens else 0
     lines = [
         f"prefix   {prefix.tokens:,} tokens ({share}%, {prefix.turns:,} turns,"
@@ -142,6 +158,16 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def _wrapped(text: str) -> Iterator[str]:
+    """Lines that fit, two columns in, what continues a line further in."""
+    width = WIDTH if columns(text) == len(text) else WIDTH // 2
+    for line in text.splitlines():
+        lead = "  " + " " * (len(line) - len(line.lstrip()))
+        yield from textwrap.wrap(
+            line.strip(), width, initial_indent=lead, subsequent_indent=f"{lead}    "
+        )
+
+
 def _pad(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
@@ -162,24 +188,37 @@ def _passes(rows: Sequence[PassRow]) -> Iterator[str]:
 
 def _sent(report: Report, limit: int | None) -> Iterator[str]:
     """Head rows and overheads always; of the history, the newest."""
-    rows = list(report.sent)
-    history = [index for index, row in enumerate(rows) if row.history]
-    hidden = set(history[:-limit]) if limit is not None and len(history) > limit else set[int]()
-    shown = [row for index, row in enumerate(rows) if index not in hidden]
-    cells = [sent_cells(row) for row in shown]
+    before, hidden, after = sent_view(report, limit)
+    cells = [sent_cells(row) for row in (*before, *after)]
     widths = [
         min(most, max((columns(cell[at]) for cell in cells), default=0))
         for at, most in ((0, 12), (1, 14), (2, 9), (3, 26), (4, 24))
     ]
-    mark = "   (= shared with the request before)" if any(row.shared for row in shown) else ""
-    yield f"sent, {report.tokens:,} tokens in {len(rows):,} rows{mark}"
-    first = min(hidden) if hidden else -1
-    for index, row in enumerate(rows):
-        if index == first:
-            tokens = sum(rows[at].tokens for at in hidden)
-            yield f"  ...and {len(hidden):,} more of the history, {tokens:,} tokens (--all shows them)"
-        if index not in hidden:
-            yield _sent_line(row, widths)
+    shared = any(row.shared for row in report.sent)
+    mark = "   (= shared with the request before)" if shared else ""
+    yield f"sent, {report.tokens:,} tokens in {len(report.sent):,} rows{mark}"
+    yield from (_sent_line(row, widths) for row in before)
+    if hidden:
+        yield f"  {hidden_words(hidden)}"
+    yield from (_sent_line(row, widths) for row in after)
+
+
+def sent_view(
+    report: Report, limit: int | None
+) -> tuple[Sequence[SentRow], Sequence[SentRow], Sequence[SentRow]]:
+    """The sent rows as those before the hidden history, the hidden ones, and the rest."""
+    rows = report.sent
+    history = [index for index, row in enumerate(rows) if row.history]
+    if limit is None or len(history) <= limit:
+        return rows, (), ()
+    first, rest = history[0], history[-limit]
+    return rows[:first], rows[first:rest], rows[rest:]
+
+
+def hidden_words(hidden: Sequence[SentRow]) -> str:
+    """What stands for rows that are not shown."""
+    tokens = sum(row.tokens for row in hidden)
+    return f"...and {len(hidden):,} more of the history, {tokens:,} tokens (--all shows them)"
 
 
 def _sent_line(row: SentRow, widths: Sequence[int]) -> str:
@@ -205,3 +244,49 @@ def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
 
 def _more(count: int) -> list[str]:
     return [f"  ...and {count:,} more (--all shows them)"] if count > 0 else []
+
+
+def block_text(block: Block) -> str:
+    """What a block says, as text a person can read."""
+    match block:
+        case TextBlock() | ThoughtBlock():
+            return block.text
+        case CallBlock():
+            return f"{block.name}({compact(block.args)})"
+        case ResultBlock():
+            media = f" [+{len(block.media)} media]" if block.media else ""
+            return f"{block.name} -> {compact(block.response)}{media}"
+        case MediaBlock():
+            held = block.uri if block.uri is not None else f"{len(block.data or ''):,} base64 chars"
+            return f"{block.mime_type} {held}"
+        case CodeBlock():
+            return block.code
+        case CodeResultBlock():
+            return f"{block.outcome}: {block.output}"
+        case OpaqueBlock():
+            return compact(block.payload)
+        case _:
+            assert_never(block)
+
+
+def block_kind(block: Block) -> str:
+    """The kind of a block in one word."""
+    match block:
+        case TextBlock():
+            return "text"
+        case ThoughtBlock():
+            return "thought"
+        case CallBlock():
+            return "call"
+        case ResultBlock():
+            return "made-up" if block.synthetic else "result"
+        case MediaBlock():
+            return "media"
+        case CodeBlock():
+            return "code"
+        case CodeResultBlock():
+            return "output"
+        case OpaqueBlock():
+            return "opaque"
+        case _:
+            assert_never(block)

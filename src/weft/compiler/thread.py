@@ -77,7 +77,7 @@ class Woven(NamedTuple):
     items: Strand[Item]
     notes: Strand[Note]
     diagnostics: list[Diagnostic]
-    features: Feature
+    features: int
 
 
 class Thread:

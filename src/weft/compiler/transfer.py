@@ -9,7 +9,7 @@ _GUIDANCE = "You can delegate tasks to the following agents using the transfer_t
 
 
 def transfer_targets(path: tuple[Agent, ...]) -> tuple[Agent, ...]:
-    """Children, then the parent, then peers, as far as the agent allows; `path` starts at the root."""
+    """Children, the parent, then peers, as far as the agent allows; `path` starts at the root."""
     agent = path[-1]
     targets = list(agent.sub_agents)
     if len(path) > 1:
@@ -25,8 +25,13 @@ def transfer_text(targets: tuple[Agent, ...]) -> str:
     """One line of guidance and one line a target."""
     if not targets:
         return ""
-    lines = [f"- {t.name}: {t.description}" if t.description else f"- {t.name}" for t in targets]
-    return "\n".join((_GUIDANCE, *lines))
+    return "\n".join((_GUIDANCE, *map(_line, targets)))
+
+
+def _line(target: Agent) -> str:
+    """The target in one line, however its description is broken."""
+    about = " ".join(target.description.split())
+    return f"- {target.name}: {about}" if about else f"- {target.name}"
 
 
 def transfer_tool(agent: Agent, targets: tuple[Agent, ...]) -> ToolDecl:

@@ -3,22 +3,18 @@
 Fluent methods are verbs and return a copy, so sharing an agent is always safe.
 """
 
-import keyword
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, cast
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
-import msgspec
-
-from weft import schema
-from weft.declare import tree
+from weft.declare import checks, tree
 from weft.declare.config import OnMissing, OnProviderError, check_choice, check_generate_config
 from weft.declare.policy import C, Policy, TokenBudget
-from weft.declare.tool import RESERVED, Tool, to_tools
-from weft.errors import DeclarationError
+from weft.declare.tool import Tool, to_tools
 from weft.values import Json, JsonObject
 
-Callback = Callable[..., object]
+Callback: TypeAlias = Callable[..., object]
+Callbacks: TypeAlias = Callback | Sequence[Callback] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class Raw:
     text: str
 
 
-Instruction = str | Callable[..., object] | tuple[object, ...]
+Instruction: TypeAlias = str | Callable[..., object] | tuple[object, ...]
 """Text, a callable of one argument, or (module_or_object, "name"[, [extra arguments]])."""
 
 
@@ -65,32 +61,71 @@ class Agent:
     on_provider_error: OnProviderError = field(default="log", kw_only=True)
     allow: tuple[str, ...] = field(default=(), kw_only=True)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            *,
+            model: object = None,
+            instruction: Instruction = "",
+            description: str = "",
+            tools: Iterable[object] = (),
+            sub_agents: "Iterable[Agent]" = (),
+            output_key: str | None = None,
+            output_schema: object = None,
+            input_schema: object = None,
+            context: Policy | None = None,
+            include_contents: Literal["default", "none"] | None = None,
+            context_compressor: TokenBudget | Mapping[str, object] | None = None,
+            generate_config: Mapping[str, object] | None = None,
+            global_instruction: Instruction | None = None,
+            disallow_transfer_to_parent: bool = False,
+            disallow_transfer_to_peers: bool = False,
+            before_agent: Callbacks = None,
+            after_agent: Callbacks = None,
+            before_model: Callbacks = None,
+            after_model: Callbacks = None,
+            before_tool: Callbacks = None,
+            after_tool: Callbacks = None,
+            on_model_error: Callbacks = None,
+            on_tool_error: Callbacks | Literal["raise", "result"] = None,
+            max_steps: int = 25,
+            on_missing: OnMissing = "keep",
+            on_provider_error: OnProviderError = "log",
+            allow: str | Iterable[str] = (),
+        ) -> None:
+            """What people may pass is wider than what the fields hold."""
+
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
-        self._check_name()
+        checks.check_name(self.name)
         name = self.name
+        checks.check_model(name, self.model)
         self._set("tools", to_tools(self.tools, where=f"{name}.tools"))
-        self._check_tools()
+        checks.check_tools(name, self.tools)
         self._set("sub_agents", self._children(self.sub_agents))
         tree.check(self)
-        self._set(
-            "generate_config",
-            check_generate_config(self.generate_config, where=f"{name}.generate_config"),
-        )
-        self._check_instruction("instruction", self.instruction)
+        where = f"{name}.generate_config"
+        self._set("generate_config", check_generate_config(self.generate_config, where=where))
+        checks.check_instruction(name, "instruction", self.instruction)
         if self.global_instruction is not None:
-            self._check_instruction("global_instruction", self.global_instruction)
-        self._check_view()
-        self._check_output()
-        if not isinstance(cast("object", self.description), str):
-            raise self._wrong("description", "description is not text", "pass a string")
-        if not isinstance(cast("object", self.max_steps), int) or self.max_steps < 1:
-            raise self._wrong("max_steps", f"max_steps={self.max_steps!r}", "pass 1 or more")
-        check_choice("on_missing", self.on_missing, OnMissing, where=name)
-        check_choice("on_provider_error", self.on_provider_error, OnProviderError, where=name)
-        self._set("allow", (self.allow,) if isinstance(self.allow, str) else tuple(self.allow))
+            checks.check_instruction(name, "global_instruction", self.global_instruction)
+        self._set("context", checks.check_policy(name, self.context, self.include_contents))
+        budget = checks.check_budget(name, self.context_compressor)
+        self._set("context_compressor", budget)
+        checks.check_schema(name, "output_schema", self.output_schema)
+        checks.check_schema(name, "input_schema", self.input_schema)
+        checks.check_output_key(name, self.output_key)
+        checks.check_text(name, "description", self.description)
+        checks.check_flag(name, "disallow_transfer_to_parent", self.disallow_transfer_to_parent)
+        checks.check_flag(name, "disallow_transfer_to_peers", self.disallow_transfer_to_peers)
+        checks.check_steps(name, self.max_steps)
+        check_choice(name, "on_missing", self.on_missing, OnMissing)
+        check_choice(name, "on_provider_error", self.on_provider_error, OnProviderError)
+        self._set("allow", checks.check_allow(name, self.allow))
         for verb in _CALLBACKS:
-            self._check_callback(verb)
+            self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))
 
     def instruct(self, instruction: Instruction) -> Self:
         """Return a copy with this instruction."""
@@ -138,120 +173,21 @@ class Agent:
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _wrong(self, name: str, message: str, hint: str) -> DeclarationError:
-        return DeclarationError(message, where=f"{self.name}.{name}", hint=hint)
-
-    def _check_name(self) -> None:
-        name = cast("object", self.name)
-        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or "my_agent"
-            if fixed[0].isdigit() or keyword.iskeyword(fixed):
-                fixed = f"agent_{fixed}"
-            raise DeclarationError(
-                f"{name!r} cannot be an agent name: it is not an identifier",
-                where="Agent.name",
-                hint=f'write Agent("{fixed}")',
-            )
-        if name == "user":
-            raise DeclarationError(
-                '"user" cannot be an agent name: events of the user carry it',
-                where="Agent.name",
-                hint='choose another name, such as "assistant"',
-            )
-
-    def _check_tools(self) -> None:
-        seen: set[str] = set()
-        for tool in self.tools:
-            if tool.name in RESERVED:
-                raise self._wrong(
-                    "tools", f"the tool name `{tool.name}` is Weft's own", "rename the tool"
-                )
-            if tool.name in seen:
-                raise self._wrong(
-                    "tools",
-                    f"two tools are named `{tool.name}`",
-                    "rename one: @tool(name=...), or give its toolset a prefix",
-                )
-            seen.add(tool.name)
-
     def _children(self, values: "Iterable[Agent]") -> "tuple[Agent, ...]":
         if isinstance(values, Agent) or not isinstance(cast("object", values), Iterable):
-            raise self._wrong("sub_agents", "sub_agents is not a list", "write sub_agents=[a, b]")
+            raise checks.wrong(
+                self.name, "sub_agents", "sub_agents is not a list", "write sub_agents=[a, b]"
+            )
         children = tuple(values)
         for child in children:
             if not isinstance(cast("object", child), Agent):
-                raise self._wrong(
-                    "sub_agents", f"{child!r} is not an Agent", "pass weft.Agent values"
+                raise checks.wrong(
+                    self.name,
+                    "sub_agents",
+                    f"{child!r} is not an Agent",
+                    "pass weft.Agent values",
                 )
         return children
-
-    def _check_instruction(self, name: str, value: object) -> None:
-        if isinstance(value, str) or callable(value):
-            return
-        if isinstance(value, tuple):
-            pieces = cast("tuple[object, ...]", value)
-            known = len(pieces) in (2, 3) and isinstance(pieces[1], str)
-            if known and callable(getattr(pieces[0], cast("str", pieces[1]), None)):
-                return
-        raise self._wrong(
-            name,
-            f"{value!r} is no instruction",
-            'pass text, a callable of one argument, or (module, "function"[, [extra]])',
-        )
-
-    def _check_view(self) -> None:
-        if self.include_contents not in (None, "default", "none"):
-            raise self._wrong(
-                "include_contents",
-                f"{self.include_contents!r} is not a view",
-                'pass "default" or "none", or a policy: context=C.none()',
-            )
-        if self.include_contents == "none":
-            if self.context is not None and self.context.view != "none":
-                raise self._wrong(
-                    "context",
-                    f'include_contents="none" and context={self.context} say different things',
-                    "keep `context` only",
-                )
-            self._set("context", C.none())
-        if self.context is not None and not isinstance(cast("object", self.context), Policy):
-            raise self._wrong("context", f"{self.context!r} is no policy", "write context=C.none()")
-        budget = cast("object", self.context_compressor)
-        if isinstance(budget, Mapping):
-            try:
-                made = msgspec.convert(dict(cast("Mapping[str, object]", budget)), TokenBudget)
-            except msgspec.ValidationError as error:
-                raise self._wrong(
-                    "context_compressor",
-                    f"these are no budget options: {error}",
-                    "write TokenBudget(token_budget=4096, keep_recent=3)",
-                ) from None
-            self._set("context_compressor", made)
-        elif budget is not None and not isinstance(budget, TokenBudget):
-            raise self._wrong(
-                "context_compressor",
-                f"{budget!r} is no TokenBudget",
-                "write TokenBudget(token_budget=4096, keep_recent=3)",
-            )
-
-    def _check_output(self) -> None:
-        for name in ("output_schema", "input_schema"):
-            declared = getattr(self, name)
-            if declared is not None:
-                schema.of_type(declared, where=f"{self.name}.{name}")
-        key = cast("object", self.output_key)
-        if key is not None and (not isinstance(key, str) or not key):
-            raise self._wrong("output_key", f"{key!r} is no state key", "pass a non-empty string")
-
-    def _check_callback(self, verb: str) -> None:
-        value = getattr(self, verb)
-        if value is None or (verb == "on_tool_error" and value in ("raise", "result")):
-            return
-        chain = cast("tuple[object, ...]", tuple(value) if isinstance(value, list) else value)
-        for one in chain if isinstance(chain, tuple) else (chain,):
-            if not callable(one):
-                raise self._wrong(verb, f"{one!r} cannot be called", "pass a function or a list")
-        self._set(verb, chain)
 
 
 _CALLBACKS = (

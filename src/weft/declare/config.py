@@ -6,8 +6,8 @@ from typing import Literal, cast
 
 import msgspec
 
-from weft.errors import DeclarationError
-from weft.values import Json, JsonObject, require_json
+from weft.errors import DeclarationError, SessionError
+from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
 OnMissing = Literal["keep", "error", "empty"]
 OnProviderError = Literal["log", "raise"]
@@ -74,8 +74,25 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
             raise DeclarationError(
                 f"`{name}` is {value!r}, not {words}", where=where, hint=f"pass {words}"
             )
-        checked[canonical] = require_json(value, where=f"{where}.{canonical}")
+        checked[canonical] = _plain(canonical, value, where=f"{where}.{canonical}")
     return checked
+
+
+def _plain(name: str, value: object, *, where: str) -> Json:
+    """The option as JSON that can be sent, apart from what its author does with it later."""
+    try:
+        plain = require_json(value, where=where)
+    except SessionError as error:
+        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    if has_lone_surrogate(compact(plain)):
+        raise DeclarationError("the text holds a lone surrogate", where=where, hint="mend the text")
+    if name == "stop_sequences" and isinstance(plain, list):
+        for stop in plain:
+            if not isinstance(stop, str):
+                raise DeclarationError(
+                    f"{stop!r} is not a string", where=where, hint="pass a list of strings"
+                )
+    return plain
 
 
 def merge(*layers: Mapping[str, Json]) -> JsonObject:
@@ -106,11 +123,16 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
         msgspec.structs.force_setattr(self, "generate_config", checked)
-        check_choice("on_missing", self.on_missing, OnMissing, where="RunConfig")
-        check_choice("on_provider_error", self.on_provider_error, OnProviderError, where="RunConfig")
+        check_choice("RunConfig", "on_missing", self.on_missing, OnMissing)
+        check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
+        calls = cast("object", self.max_llm_calls)
+        if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
+            raise DeclarationError(
+                f"max_llm_calls={calls!r}", where="RunConfig.max_llm_calls", hint="pass 1 or more"
+            )
 
 
-def check_choice(name: str, value: object, choices: object, *, where: str) -> None:
+def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
     if value is not None and value not in valid:
@@ -118,6 +140,6 @@ def check_choice(name: str, value: object, choices: object, *, where: str) -> No
         options = ", ".join(repr(choice) for choice in valid)
         raise DeclarationError(
             f"{name}={value!r} is not one of {options}",
-            where=where,
+            where=f"{owner}.{name}",
             hint=f"did you mean {near[0]!r}?" if near else f"pass one of {options}",
         )

@@ -1,6 +1,6 @@
 """Policies: what an agent may see of the log, written with `C`."""
 
-from typing import Literal, final
+from typing import Literal, cast, final
 
 import msgspec
 
@@ -20,10 +20,11 @@ class TokenBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_recent: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("token_budget", 1), ("keep_recent", 0)):
-            value: object = {"token_budget": self.token_budget, "keep_recent": self.keep_recent}[
-                name
-            ]
+        for name, given, least in (
+            ("token_budget", self.token_budget, 1),
+            ("keep_recent", self.keep_recent, 0),
+        ):
+            value = cast("object", given)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise DeclarationError(
                     f"{name}={value!r} is not a whole number of at least {least}",

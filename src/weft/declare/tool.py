@@ -14,7 +14,7 @@ import msgspec
 from weft import schema
 from weft.declare.context import ToolContext
 from weft.errors import DeclarationError
-from weft.values import JsonObject
+from weft.values import JsonObject, compact, has_lone_surrogate
 
 Function = Callable[..., object]
 
@@ -43,19 +43,24 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     confirm: bool = False
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
+        name = cast("object", self.name)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise DeclarationError(
-                f"`{self.name}` cannot be a tool name",
-                where=f"tool {self.name}",
+                f"`{name}` cannot be a tool name",
+                where=f"tool {name}",
                 hint="letters, digits, _ and -, at most 64, not starting with a digit",
+            )
+        if self.function is None:
+            schema.of_type(self.parameters, where=f"tool {name}.parameters")
+        if has_lone_surrogate(self.description + compact(self.parameters)):
+            raise DeclarationError(
+                "its texts hold a lone surrogate", where=f"tool {name}", hint="mend its docstring"
             )
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Call the function as if it had not been decorated."""
         if self.function is None:
-            raise DeclarationError(
-                "this tool has no function to call", where=f"tool {self.name}"
-            )
+            raise DeclarationError("this tool has no function to call", where=f"tool {self.name}")
         return self.function(*args, **kwargs)
 
 
@@ -123,15 +128,11 @@ def tool(
                 where="@tool",
                 hint=f'write {option}=["{keys}"]',
             )
-    if timeout is not None and timeout <= 0:
-        raise DeclarationError(
-            f"timeout={timeout} is not a time", where="@tool", hint="pass seconds above 0"
-        )
-    if retries < 0:
-        raise DeclarationError(f"retries={retries} is below 0", where="@tool", hint="pass 0 or more")
+    _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
+    _check_number("retries", retries, (int,), "0 or more", above=-1)
 
     def declare(target: Function) -> Tool:
-        made = _from_function(target, name=name, description=description)
+        made = _from_function(target, name=name, description=description, where="@tool")
         return msgspec.structs.replace(
             made,
             reads=tuple(reads),
@@ -145,6 +146,14 @@ def tool(
         )
 
     return declare if function is None else declare(function)
+
+
+def _check_number(
+    name: str, value: object, types: tuple[type, ...], words: str, *, above: int
+) -> None:
+    right = isinstance(value, types) and not isinstance(value, bool)
+    if value is not None and not (right and cast("float", value) > above):
+        raise DeclarationError(f"{name}={value!r}", where="@tool", hint=f"pass {words}")
 
 
 def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
@@ -165,7 +174,7 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
 
 
 def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
-    found = toolset.get_tools()
+    found = cast("object", toolset.get_tools())
     if inspect.iscoroutine(found):
         found.close()
         raise DeclarationError(
@@ -173,7 +182,7 @@ def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
             where=where,
             hint="await its get_tools() first and pass the tools",
         )
-    return to_tools(found, where=f"{where}.{type(toolset).__name__}")
+    return to_tools(cast("Iterable[object]", found), where=f"{where}.{type(toolset).__name__}")
 
 
 def _from_value(value: object, *, where: str) -> Tool:
@@ -181,9 +190,9 @@ def _from_value(value: object, *, where: str) -> Tool:
         value = _instance(value, where=where)
     run = cast("object", getattr(value, "run", None))
     if callable(run) and not inspect.isroutine(value):
-        return _from_object(value, cast("Function", run))
+        return _from_object(value, run, where=where)
     if callable(value):
-        return _from_function(cast("Function", value), name=None, description=None)
+        return _from_function(value, name=None, description=None, where=where)
     raise DeclarationError(
         f"{value!r} is not a tool",
         where=where,
@@ -202,7 +211,7 @@ def _instance(kind: type, *, where: str) -> object:
         ) from None
 
 
-def _from_object(value: object, run: Function) -> Tool:
+def _from_object(value: object, run: Function, *, where: str) -> Tool:
     """A tool from an object with `run`: the object names and describes it, `run` is its schema."""
     name = cast("object", getattr(value, "name", None))
     description = cast("object", getattr(value, "description", None))
@@ -211,6 +220,7 @@ def _from_object(value: object, run: Function) -> Tool:
         run,
         name=name if isinstance(name, str) else snake,
         description=description if isinstance(description, str) else None,
+        where=where,
     )
     if made.description or not type(value).__doc__:
         return made
@@ -218,8 +228,13 @@ def _from_object(value: object, run: Function) -> Tool:
     return msgspec.structs.replace(made, description=text, documented=True)
 
 
-def _from_function(target: Function, *, name: str | None, description: str | None) -> Tool:
-    signature = schema.of_function(target, context_type=ToolContext, name=name)
+def _from_function(
+    target: Function, *, name: str | None, description: str | None, where: str
+) -> Tool:
+    shown = name or str(getattr(target, "__name__", type(target).__name__))
+    signature = schema.of_function(
+        target, context_type=ToolContext, name=name, where=f"{where}.{shown}"
+    )
     return Tool(
         name=signature.name,
         description=signature.description if description is None else description,

@@ -1,4 +1,4 @@
-"""The tree of agents: names are unique, every agent has one parent, nothing is its own descendant."""
+"""The tree of agents: unique names, one parent each, nothing below itself."""
 
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
@@ -57,6 +57,10 @@ def check(root: Node) -> None:
                     f"`{agent.name}` would be its own sub-agent",
                     where=where,
                     hint="leave it out: children reach their parent by transfer anyway",
+                )
+            if held is agent and first is parent:
+                raise DeclarationError(
+                    f"`{agent.name}` is listed twice", where=where, hint="list it once"
                 )
             if held is agent:
                 raise DeclarationError(

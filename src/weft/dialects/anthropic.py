@@ -12,6 +12,7 @@ from weft.dialects.base import (
     Sink,
     Traits,
     Wire,
+    one_of,
     put,
     result_text,
 )
@@ -33,6 +34,9 @@ from weft.values import Json, compact, digest
 MAX_TOKENS = 8192
 """How long an answer may be where nobody said; the provider wants a number."""
 
+BLANK = "[blank]"
+"""What a user's turn says that has no words in it; the provider refuses it without."""
+
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _SAMPLING = ("temperature", "top_p", "top_k")
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -50,7 +54,7 @@ def _thinking(wire: Wire, value: Json) -> list[str]:
         elif name == "effort" and given in _EFFORTS:
             put(wire, "output_config.effort", given)
         elif name != "include":
-            missed.append(f"thinking.{name}")
+            missed.append(f"thinking.{name}={given}" if name == "effort" else f"thinking.{name}")
     if isinstance(value, dict) and "include" in value:
         thinking = wire.setdefault("thinking", {"type": "adaptive"})
         if isinstance(thinking, dict) and thinking["type"] != "disabled":
@@ -93,7 +97,7 @@ class Anthropic(Dialect):
         "thinking": _thinking,
         "tool_choice": _tool_choice,
         "parallel_tool_calls": _parallel,
-        "service_tier": "service_tier",
+        "service_tier": one_of("service_tier", "auto", "standard_only"),
         "user": "metadata.user_id",
     }
 
@@ -155,6 +159,10 @@ class Anthropic(Dialect):
             if part is not None:
                 sources.append((f"/content/{len(content)}", block))
                 content.append(part)
+        if not content and role == "user" and blocks and isinstance(blocks[0], TextBlock):
+            sink.said("WEFT204", blocks[0].origin, f"a blank turn reads `{BLANK}`")
+            content.append({"type": "text", "text": BLANK})
+            sources.append(("/content/0", blocks[0]))
         if not content:
             return []
         name = self.traits.model_role if role == "model" else "user"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias, assert_never
 
 from weft.codes import report
-from weft.dialects.subset import Loss
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.dialects.subset import Loss
 from weft.errors import LoweringError
 from weft.ir import (
     Block,
@@ -93,13 +93,15 @@ class Sink:
     def schema_losses(self, losses: Sequence[Loss], origin: Origin) -> None:
         """Report what a schema had to give up."""
         for loss in losses:
-            self.lost(
-                "WEFT701",
-                origin,
+            message = (
                 f"{self.dialect} cannot express `{loss.keyword}` at"
-                f" {loss.pointer or 'the root'}: {loss.message}",
-                "validate it in the tool, or say it in the description",
+                f" {loss.pointer or 'the root'}: {loss.message}"
             )
+            if loss.kind == "changed":
+                self.said("WEFT701", origin, message, severity=Severity.INFO)
+            else:
+                hint = "validate it in the tool, or say it in the description"
+                self.lost("WEFT701", origin, message, hint)
 
 
 class Lowered(NamedTuple):
@@ -380,6 +382,18 @@ def put(wire: Wire, path: str, value: Json) -> None:
         assert isinstance(held, dict)
         wire = held
     wire[last] = value
+
+
+def one_of(path: str, *values: str) -> Option:
+    """An option the provider takes only these values of."""
+
+    def place(wire: Wire, value: Json) -> list[str]:
+        if value not in values:
+            return [f"{path.rpartition('.')[2]}={value}"]
+        put(wire, path, value)
+        return []
+
+    return place
 
 
 def deep_update(wire: Wire, extra: Mapping[str, Json]) -> None:

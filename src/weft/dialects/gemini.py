@@ -10,6 +10,7 @@ from weft.dialects.base import (
     Sink,
     Traits,
     Wire,
+    one_of,
     put,
     system_placed,
 )
@@ -33,12 +34,22 @@ FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that another model made."""
 
 
-def _thinking(wire: Wire, value: Json) -> None:
+_EFFORTS = ("minimal", "low", "medium", "high")
+
+
+def _thinking(wire: Wire, value: Json) -> list[str]:
     if not isinstance(value, dict):
-        return
+        return ["thinking"]
     names = {"budget": "thinkingBudget", "effort": "thinkingLevel", "include": "includeThoughts"}
+    missed: list[str] = []
     for name, given in value.items():
-        put(wire, f"generationConfig.thinkingConfig.{names.get(name, name)}", given)
+        if name == "effort" and given not in _EFFORTS:
+            missed.append(f"thinking.effort={given}")
+        elif name in names:
+            put(wire, f"generationConfig.thinkingConfig.{names[name]}", given)
+        else:
+            missed.append(f"thinking.{name}")
+    return missed
 
 
 def _tool_choice(wire: Wire, value: Json) -> None:
@@ -72,7 +83,7 @@ class Gemini(Dialect):
         "logprobs": _logprobs,
         "thinking": _thinking,
         "tool_choice": _tool_choice,
-        "service_tier": "serviceTier",
+        "service_tier": one_of("serviceTier", "standard", "flex", "priority"),
     }
 
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
@@ -119,7 +130,8 @@ class Gemini(Dialect):
     def merge(self, first: Entry, second: Entry) -> Entry:
         """One content with the parts of both."""
         before, after = first.wire["parts"], second.wire["parts"]
-        assert isinstance(before, list) and isinstance(after, list)
+        assert isinstance(before, list)
+        assert isinstance(after, list)
         moved = tuple(
             (f"/parts/{len(before) + int(pointer.split('/')[2])}", block)
             for pointer, block in second.blocks
@@ -196,5 +208,3 @@ def _signed(part: Wire, signature: str | None) -> Wire:
     if signature:
         part["thoughtSignature"] = signature
     return part
-
-

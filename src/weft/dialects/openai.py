@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 
 from weft.diagnostics import Origin
-from weft.dialects.base import Dialect, Sink, Wire
+from weft.dialects.base import Dialect, Sink, Wire, result_text
 from weft.dialects.facts import wire_name
 from weft.dialects.subset import for_openai, strict_possible
-from weft.ir import Block, Output, Span, TextBlock, ToolDecl
-from weft.values import Json
+from weft.ir import Block, Output, ResultBlock, Span, TextBlock, ToolDecl
+from weft.values import Json, compact
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -55,6 +55,11 @@ def parameters(tool: ToolDecl, sink: Sink) -> Wire:
     schema, losses = for_openai(tool.parameters, strict=False)
     sink.schema_losses(losses, tool.origin)
     return schema
+
+
+def output_text(block: ResultBlock) -> str:
+    """A result as text; a failure keeps its name, since there is no field to say it in."""
+    return compact(block.response) if block.is_error else result_text(block)
 
 
 def joined(pieces: Sequence[tuple[str, Block]]) -> TextBlock:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.diagnostics import Severity
-from weft.dialects.base import Entry, Option, Placed, Sink, Traits, Wire, result_text, system_placed
+from weft.dialects.base import Entry, Option, Placed, Sink, Traits, Wire, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
@@ -14,6 +14,7 @@ from weft.dialects.openai import (
     is_openai,
     joined,
     output_format,
+    output_text,
     parameters,
 )
 from weft.ir import (
@@ -193,7 +194,7 @@ class OpenAIChat(OpenAI):
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A turn of role tool."""
-        return {"role": "tool", "tool_call_id": block.call_id, "content": result_text(block)}
+        return {"role": "tool", "tool_call_id": block.call_id, "content": output_text(block)}
 
     def media(self, block: MediaBlock, sink: Sink) -> Wire:
         """An image, a sound or a PDF; the model's own turn takes text only."""

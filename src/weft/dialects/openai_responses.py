@@ -3,10 +3,18 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.base import Entry, Placed, Sink, Traits, Wire, put, result_text, system_placed
+from weft.dialects.base import Entry, Placed, Sink, Traits, Wire, put, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
-from weft.dialects.openai import EFFORTS, OpenAI, choice, output_format, parameters, reasons
+from weft.dialects.openai import (
+    EFFORTS,
+    OpenAI,
+    choice,
+    output_format,
+    output_text,
+    parameters,
+    reasons,
+)
 from weft.ir import (
     Block,
     CallBlock,
@@ -146,7 +154,7 @@ class OpenAIResponses(OpenAI):
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A function_call_output item: text, or text and media."""
         wire: Wire = {"type": "function_call_output", "call_id": block.call_id}
-        text = result_text(block)
+        text = output_text(block)
         if not block.media:
             return {**wire, "output": text}
         said: list[Json] = [{"type": "input_text", "text": text}]

@@ -131,13 +131,15 @@ def for_openai(schema: JsonObject, *, strict: bool, where: str = "") -> Subset:
 
 
 def strict_possible(schema: JsonObject, provider: str) -> bool:
-    """Whether strict mode can say all of this; if not, lower without it."""
+    """Whether strict mode can say all of this; if not, lower without it (or wrap its root)."""
     if provider.startswith("openai"):
         rules = _OPENAI
     elif provider.startswith("anthropic"):
         rules = _ANTHROPIC
     else:
         return True  # no strict form of the schema to lose anything in
+    if wrap_root(schema)[1]:
+        return False
     _, losses = _Rewriter(rules, schema, "").run()
     return not any(loss.kind == "impossible" for loss in losses)
 

@@ -1,6 +1,5 @@
 """A prompt: one request as a frozen value, before it is spelled for a provider."""
 
-import enum
 from typing import Literal
 
 import msgspec
@@ -11,8 +10,8 @@ from weft.ir.item import Item, Note
 from weft.values import JsonObject, Strand
 
 
-class Feature(enum.IntFlag):
-    """What occurs in a stretch of the log, so that a pass can see at once it is not needed."""
+class Feature:
+    """What occurs in a stretch of the log, as bits, so that a pass sees at once it is not needed."""
 
     NONE = 0
     HIDDEN = 1
@@ -20,8 +19,7 @@ class Feature(enum.IntFlag):
     FOREIGN = 4
     CALLS = 8
     WROTE = 16
-    REWOUND = 32
-    COMPACTED = 64
+    ALL = 31
 
 
 class ToolDecl(msgspec.Struct, frozen=True):
@@ -55,7 +53,7 @@ class Prompt(msgspec.Struct, frozen=True):
     config: JsonObject = {}
     config_origins: dict[str, Origin] = {}
     output: Output | None = None
-    features: Feature = Feature.NONE
+    features: int = Feature.NONE
     notes: tuple[Note, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 

@@ -10,12 +10,13 @@ from weft.ir.item import Item
 from weft.ir.prompt import Prompt
 
 
-def verify(prompt: Prompt, *, step: str) -> None:
-    """Raise if the prompt breaks a law."""
+def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
+    """Raise if the prompt breaks a law; items it shares with `before` were verified then."""
+    shared = before is not None and before.items.memo is prompt.items.memo
     for block in prompt.system:
         if block.role != "system" or not block.text:
             raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
-    for item in prompt.items:
+    for item in prompt.items.since(prompt.items.settled if shared else 0):
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")

@@ -2,6 +2,7 @@
 
 from weft.ir import Feature, Item, Note, Prompt, TextBlock
 from weft.passes.env import Env
+from weft.values import spells
 
 
 def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
@@ -19,14 +20,19 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     kept: list[Item] = []
     notes: list[Note] = []
     for item in prompt.items:
-        carried = [key for key in item.wrote if key in env.carried]
-        if carried and item.kind in ("model", "foreign") and _is_text(item):
-            reason = f"the instruction carries it as {{{carried[0]}}}"
-            notes.append(Note("dedupe_state", reason, item))
+        key = _carried(item, env) if item.wrote else ""
+        if key:
+            notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item))
         else:
             kept.append(item)
     return prompt.with_items(kept, notes) if notes else prompt
 
 
-def _is_text(item: Item) -> bool:
-    return all(isinstance(block, TextBlock) for block in item.blocks)
+def _carried(item: Item, env: Env) -> str:
+    """The key under which the instruction carries all that this item says, if there is one."""
+    texts = [block.text for block in item.blocks if isinstance(block, TextBlock)]
+    if item.kind != "model" or len(texts) != len(item.blocks):
+        return ""
+    said = "".join(texts)
+    keys = (key for key in item.wrote if key in env.carried and spells(said, env.carried[key]))
+    return next(keys, "")

@@ -28,8 +28,8 @@ ON_FRESH: tuple[Pass, ...] = (
     drop_hidden,
     select_view,
     pair_results,
-    attribute_foreign,
     dedupe_state,
+    attribute_foreign,
     open_turn,
 )
 ON_REQUEST: tuple[Pass, ...] = (
@@ -54,7 +54,7 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass, ...]) -> tuple[Prompt, lis
         after = one(prompt, env)
         name = one.__name__
         if after is not prompt:
-            verify(after, step=name)
+            verify(after, step=name, before=prompt)
         steps.append(Step(name, after.notes[len(prompt.notes) :], after is not prompt))
         prompt = after
     return prompt, steps

@@ -15,7 +15,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Value, encode
 from weft.values import Json, JsonObject
 
 
-class Compaction(Value):
+class Compaction(Value, frozen=True):
     """A summary that stands for the events between two timestamps."""
 
     start_timestamp: float
@@ -23,7 +23,7 @@ class Compaction(Value):
     compacted_content: Content
 
 
-class Actions(Value):
+class Actions(Value, frozen=True):
     """What an event does beside being said."""
 
     state_delta: JsonObject = {}
@@ -43,7 +43,7 @@ class Actions(Value):
     set_model_response: Json | None = None
 
 
-class Usage(Value):
+class Usage(Value, frozen=True):
     """Tokens as the provider counted them; cached ones are part of `prompt_token_count`."""
 
     prompt_token_count: int | None = None
@@ -67,7 +67,7 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
-class Event(Value):
+class Event(Value, frozen=True):
     """One fact of the session: who, when, in which invocation and branch, what, and its effects."""
 
     author: str = ""

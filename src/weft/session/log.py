@@ -5,17 +5,18 @@ A session is a value: `append` returns the next one and shares everything with t
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from weft.content import Value, encode, require_content
 from weft.errors import SessionError
 from weft.session.event import Event
 from weft.session.state import apply_delta, without_temp
-from weft.values import Json, JsonObject, Strand, require_json, require_object
+from weft.values import Json, JsonObject, Strand, require_object
 
 
 class Session:
@@ -37,11 +38,9 @@ class Session:
         last_update_time: float = 0.0,
     ) -> None:
         start = require_object(state, where="session.state") if state is not None else {}
-        ids: dict[str, Event] = {}
-        strand = Strand(_distinct(events, ids, where="session.events"))
-        strand.memo[_IDS] = ids
+        log = Strand(_admitted(events, Strand(), where="session.events"))
         self._fill(
-            id, app_name, user_id, start, _fold(start, start, "", strand), strand, last_update_time
+            id, app_name, user_id, start, _fold(start, start, "", log), log, last_update_time
         )
 
     def _fill(
@@ -68,25 +67,272 @@ class Session:
         Partial events are display only and not added.
         """
         log = self.events
-        complete = [
-            event
-            for event in _distinct(events, _ids(log), where="append")
-            if not event.partial
-        ]
+        complete = [e for e in _admitted(events, log, where="append") if not e.partial]
         if not complete:
             return self
-        last = log[-1].invocation_id if len(log) else ""
         grown = log.extend(complete)
         if grown.memo is log.memo:
-            _ids(grown).update((event.id, event) for event in complete)
+            _positions(log).update((e.id, at) for at, e in enumerate(complete, len(log)))
         after = Session.__new__(Session)
         after._fill(
             self.id,
             self.app_name,
             self.user_id,
             self.initial,
-            _fold(self.initial, self.state, last, complete),
+            _fold(self.initial, self.state, _last_invocation(log), complete),
             grown,
             max(self.last_update_time, complete[-1].timestamp),
         )
         return after
+
+    def before(self, index: int) -> "Session":
+        """The session as it was before the event at `index`."""
+        if not 0 <= index <= len(self.events):
+            raise SessionError(
+                f"there is no event {index}",
+                where="session.before",
+                hint=f"pass 0 to {len(self.events)}",
+            )
+        events = self.events.first(index)
+        earlier = Session.__new__(Session)
+        earlier._fill(
+            self.id,
+            self.app_name,
+            self.user_id,
+            self.initial,
+            _fold(self.initial, self.initial, "", events),
+            events,
+            events[-1].timestamp if events else 0.0,
+        )
+        return earlier
+
+    def state_for(self, invocation_id: str) -> JsonObject:
+        """The state as that invocation sees it: `temp:` keys are those it wrote itself."""
+        if invocation_id == _last_invocation(self.events):
+            return self.state
+        return _next_invocation(self.initial, self.state)
+
+    def to_json(self) -> bytes:
+        """ADK's JSON for this session, without `temp:` state, which is never stored."""
+        return msgspec.json.encode(
+            {
+                "id": self.id,
+                "appName": self.app_name,
+                "userId": self.user_id,
+                "state": msgspec.Raw(encode(without_temp(self.state), where="session.state")),
+                "events": [msgspec.Raw(_stored(event).to_json()) for event in self.events],
+                "lastUpdateTime": self.last_update_time,
+            }
+        )
+
+    @staticmethod
+    def from_json(data: bytes | str, *, name: str = "session") -> "Session":
+        """Read ADK's JSON; an error names `name`, the event and the field."""
+        try:
+            outer, listed, decode = _opened(data)
+        except (ValueError, RecursionError) as error:
+            raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
+        events: list[Event] = []
+        for index, raw in enumerate(listed):
+            try:
+                events.append(decode(raw))
+            except (ValueError, RecursionError) as error:
+                raise SessionError(
+                    f"this is not an event: {_words(error)}",
+                    where=f"{name}: events[{index}]",
+                    hint="events are ADK's JSON: camelCase fields, content {role, parts}",
+                ) from None
+        try:
+            session = Session(
+                outer.id,
+                app_name=outer.app_name,
+                user_id=outer.user_id,
+                state=_unwritten(outer.state, events),
+                events=events,
+                last_update_time=outer.last_update_time,
+            )
+        except SessionError as error:
+            place = error.where.replace("session.", "", 1)
+            raise SessionError(error.message, where=f"{name}: {place}", hint=error.hint) from None
+        session.state = apply_delta(session.state, outer.state)
+        return session
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Session):
+            return NotImplemented
+        return (
+            self.id == other.id
+            and self.app_name == other.app_name
+            and self.user_id == other.user_id
+            and self.state == other.state
+            and self.events == other.events
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Session({self.id!r}, {len(self.events)} events, state keys {list(self.state)})"
+
+
+class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
+    """The outer JSON of a session; events stay raw so that an error can name its index."""
+
+    id: str = ""
+    app_name: str = ""
+    user_id: str = ""
+    state: JsonObject = {}
+    events: list[msgspec.Raw] = []
+    last_update_time: float = 0.0
+
+
+_event_decoder = msgspec.json.Decoder(Event)
+_surrogate = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+
+
+def _opened(
+    data: bytes | str,
+) -> tuple[_SessionJson, Sequence[object], Callable[[object], Event]]:
+    """The outer JSON, the events in it, and how to read one of them.
+
+    Lone surrogates, half an emoji for instance, are legal in JSON text but not to the fast
+    reader; a session that has them is read by the slow one.
+    """
+    try:
+        outer = msgspec.json.decode(data, type=_SessionJson)
+        return outer, outer.events, cast("Callable[[object], Event]", _event_decoder.decode)
+    except msgspec.ValidationError:
+        raise
+    except ValueError:
+        text = data if isinstance(data, str) else data.decode()
+        if not _surrogate.search(text):
+            raise
+    held: object = json.loads(text, parse_constant=_refuse_constant)
+    if not isinstance(held, dict):
+        raise ValueError("expected an object")
+    parsed = cast("dict[str, object]", held)
+    listed = msgspec.convert(parsed.pop("events", []), list[object])
+    return msgspec.convert(parsed, _SessionJson), listed, _event_from
+
+
+def _event_from(value: object) -> Event:
+    return msgspec.convert(value, Event)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def read_session(path: Path) -> Session:
+    """Read a session from a JSON file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SessionError(
+            f"the session cannot be read: {error.strerror}", where=str(path)
+        ) from None
+    return Session.from_json(data, name=str(path))
+
+
+def _admitted(events: Iterable[Event], log: Strand[Event], *, where: str) -> list[Event]:
+    """The events that the log does not have yet, once they are known to be sound."""
+    positions, length = _positions(log), len(log)
+    fresh: dict[str, Event] = {}
+    admitted: list[Event] = []
+    for index, event in enumerate(events):
+        if not isinstance(cast("object", event), Event):
+            raise SessionError(
+                f"a {type(event).__name__} is not an event",
+                where=f"{where}[{index}]",
+                hint="pass weft.Event values, or read JSON with Session.from_json",
+            )
+        if event.id and not event.partial:
+            at = positions.get(event.id, length)
+            held = log[at] if at < length else fresh.get(event.id)
+            if held is not None:
+                if _same(held, event):
+                    continue
+                raise SessionError(
+                    f"two different events have the id `{event.id}`",
+                    where=f"{where}[{index}].id",
+                    hint="give each event its own id, or leave `id` out",
+                )
+            fresh[event.id] = event
+        try:
+            _require_sound(event)
+        except SessionError as error:
+            place = f"{where}[{index}].{error.where}"
+            raise SessionError(error.message, where=place, hint=error.hint) from None
+        admitted.append(event)
+    return admitted
+
+
+def _require_sound(event: Event) -> None:
+    """Refuse an event that carries what is not JSON, and so could be neither stored nor sent."""
+    if event.content is not None:
+        require_content(event.content, where="content")
+    if event.actions.state_delta:
+        require_object(event.actions.state_delta, where="actions.stateDelta")
+    if event.custom_metadata:
+        require_object(event.custom_metadata, where="customMetadata")
+
+
+def _same(held: Event, event: Event) -> bool:
+    """Whether this is the event the log has, perhaps made again at another time."""
+    return held is event or held == replace(event, timestamp=held.timestamp)
+
+
+def _positions(log: Strand[Event]) -> dict[str, int]:
+    """Where each event stands by its id, kept with the log."""
+    held = log.memo.get("positions")
+    if held is None:
+        held = {event.id: at for at, event in enumerate(log)}
+        log.memo["positions"] = held
+    return cast("dict[str, int]", held)
+
+
+def _last_invocation(log: Strand[Event]) -> str:
+    return log[-1].invocation_id if len(log) else ""
+
+
+def _stored(event: Event) -> Event:
+    """The event without its `temp:` deltas."""
+    delta = event.actions.state_delta
+    kept = without_temp(delta) if delta else delta
+    if len(kept) == len(delta):
+        return event
+    return replace(event, actions=replace(event.actions, state_delta=kept))
+
+
+def _fold(
+    initial: JsonObject, state: JsonObject, invocation: str, events: Iterable[Event]
+) -> JsonObject:
+    """The state after the events; `temp:` keys last as long as the invocation that wrote them."""
+    for event in events:
+        if event.partial:
+            continue
+        if event.invocation_id != invocation:
+            invocation = event.invocation_id
+            state = _next_invocation(initial, state)
+        if event.actions.state_delta:
+            delta = require_object(event.actions.state_delta, where=f"event {event.id}")
+            state = apply_delta(state, delta)
+    return state
+
+
+def _next_invocation(initial: JsonObject, state: JsonObject) -> JsonObject:
+    if not any(key.startswith("temp:") and key not in initial for key in state):
+        return state
+    start = {key: value for key, value in initial.items() if key.startswith("temp:")}
+    return {**without_temp(state), **start}
+
+
+def _unwritten(state: JsonObject, events: list[Event]) -> JsonObject:
+    """The part of the state that no event wrote: what the session started with."""
+    written = {key for event in events for key in event.actions.state_delta}
+    return {key: value for key, value in state.items() if key not in written}
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    return str(error)

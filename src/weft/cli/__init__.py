@@ -1,0 +1,109 @@
+"""The command line: one file a command; the logic stays in the library.
+
+Exit codes: 0 clean, 1 findings, 2 an error of usage or input, said in one line on stderr.
+Every error is caught here and nowhere else, so no command shows a traceback.
+"""
+
+import io
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import weft
+from weft.cli.compile import compile_command
+from weft.cli.doctor import doctor_command
+from weft.cli.explain import explain_command
+from weft.cli.load import blame
+from weft.cli.rule import rule_command
+from weft.errors import LoweringError, MissingVariable, WeftError
+
+app = typer.Typer(
+    name="weft",
+    help="Compile an agent and its session into a request, and explain it.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("compile")(compile_command)
+app.command("explain")(explain_command)
+app.command("rule")(rule_command)
+app.command("doctor")(doctor_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"weft {weft.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Compile an agent and its session into a request, and explain it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    logging.getLogger("weft").addHandler(logging.NullHandler())  # the diagnostics say it better
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = app(given or ["--help"], prog_name="weft", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone; keep Python from saying so when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except typer.Exit as done:
+        return done.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except typer.TyperException as error:
+        return _usage(error, given)
+    except WeftError as error:
+        _complain(str(error))
+        return (
+            1 if "--strict" in given and isinstance(error, LoweringError | MissingVariable) else 2
+        )
+    except OSError as error:
+        _complain(f"{error.filename or 'input/output'}: {error.strerror or error}")
+        return 2
+    except Exception as error:
+        _complain(f"{blame(error)}: {type(error).__name__}: {_first_line(error)}")
+        return 2
+    return (code if isinstance(code, int) else 0) if given else 2
+
+
+def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
+    """A mistake in the command itself: what is wrong, and where to read how it is written."""
+    message = error.format_message().rstrip(".")
+    command = next((word for word in given if word in _COMMANDS), "")
+    where = f"weft {command}".rstrip()
+    _complain(f"{command or 'usage'}: {message[:1].lower()}{message[1:]}\n  hint: {where} --help")
+    return 2
+
+
+_COMMANDS = ("compile", "explain", "rule", "doctor")
+
+
+def _complain(text: str) -> None:
+    """`weft: where: message` on one line, the hint on the next."""
+    message, _, hint = text.partition("\n  hint: ")
+    line = " ".join(message.split())
+    print(f"weft: {line}", file=sys.stderr)
+    if hint:
+        print(f"  hint: {' '.join(hint.split())}", file=sys.stderr)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]

@@ -1,0 +1,137 @@
+"""`weft doctor`: whether this machine can do what Weft does, and what to type if not.
+
+Names only: the values of keys are never read into anything that is printed.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import weft
+from weft.tokens import counter_for
+
+CORE = ("docstring-parser", "jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
+"""What Weft cannot do without, as named in its package metadata."""
+
+OLDEST_PYTHON = (3, 11)
+_KEY = re.compile(r"_(API_KEY|API_TOKEN|APPLICATION_CREDENTIALS)$|^WEFT_")
+_SAMPLE = "The warp is what stays; the weft is the thread that each turn weaves through it."
+_COUNTED = 20
+"""Tokens that any real tokenizer finds in the sample, give or take a few."""
+
+
+class Finding(NamedTuple):
+    """One thing looked at: whether it is well, what was found, and what to type if it is not."""
+
+    ok: bool
+    name: str
+    found: str
+    fix: str = ""
+
+
+def doctor_command() -> int:
+    """Look at Python, dependencies, extras, tokenizers, keys and the working folder."""
+    sections = (
+        ("weft", _versions()),
+        ("dependencies", _dependencies()),
+        ("extras", _extras()),
+        ("tokenizers", _tokenizers()),
+        ("keys in the environment (names only)", _keys()),
+        ("working folder", _folder()),
+    )
+    well = True
+    for title, findings in sections:
+        print(title)
+        for one in findings:
+            well = well and one.ok
+            mark = "ok     " if one.ok else "problem"
+            print(f"  {mark}  {one.name:<18} {one.found}".rstrip())
+            if one.fix:
+                print(f"           {'':<18} {one.fix}")
+    print("all is well" if well else "something is wrong: see the lines marked `problem`")
+    return 0 if well else 1
+
+
+def _versions() -> Iterator[Finding]:
+    number = ".".join(str(part) for part in sys.version_info[:3])
+    new = sys.version_info >= OLDEST_PYTHON
+    yield Finding(new, "python", number, "" if new else "install Python 3.11 or newer")
+    yield Finding(True, "weft", weft.__version__)
+
+
+def _dependencies() -> Iterator[Finding]:
+    for name in CORE:
+        version = _version(name)
+        fix = "" if version else f"pip install {name}"
+        yield Finding(bool(version), name, version or "missing", fix)
+
+
+def _extras() -> Iterator[Finding]:
+    """Optional packages by extra; a missing one is no problem."""
+    try:
+        wanted = importlib.metadata.requires("weft") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding(True, "unknown", "weft runs from its sources and is not installed")
+        return
+    extras: dict[str, list[str]] = {}
+    for requirement in wanted:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", requirement)
+        if name and extra:
+            extras.setdefault(extra[1], []).append(name[0])
+    for group, names in extras.items():
+        missing = [name for name in names if not _version(name)]
+        if missing:
+            some = ", ".join(missing[:6]) + (", ..." if len(missing) > 6 else "")
+            yield Finding(True, group, f"missing: {some}", f"pip install 'weft[{group}]'")
+        else:
+            yield Finding(True, group, "present")
+
+
+def _tokenizers() -> Iterator[Finding]:
+    """Each vocabulary is loaded and asked to count a sentence."""
+    if importlib.util.find_spec("splintr") is None:
+        fix = "pip install splintr-rs"
+        yield Finding(False, "splintr", "missing, so every count is an estimate", fix)
+        return
+    for name, model in (("o200k", "o4-mini"), ("gemma", "gemma-3")):
+        try:
+            counter = counter_for(model)
+            count = counter.count(_SAMPLE)
+        except Exception as error:
+            yield Finding(False, name, f"{type(error).__name__}: {error}", "pip install splintr-rs")
+            continue
+        near = abs(count - _COUNTED) <= _COUNTED // 2
+        found = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
+        yield Finding(near, name, found, "" if near else "pip install --force-reinstall splintr-rs")
+
+
+def _keys() -> Iterator[Finding]:
+    names = sorted(name for name, value in os.environ.items() if value and _KEY.search(name))
+    for name in names:
+        yield Finding(True, name, "set")
+    if not names:
+        yield Finding(True, "none", "compiling and explaining need none")
+
+
+def _folder() -> Iterator[Finding]:
+    try:
+        with tempfile.TemporaryFile(dir="."):
+            pass
+    except OSError as error:
+        fix = "change to a folder you may write to"
+        yield Finding(False, "writable", f"no: {error.strerror}", fix)
+        return
+    yield Finding(True, "writable", "yes")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,54 @@
+"""`weft explain`: the report of a request, as text, JSON or a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli import inputs as given
+from weft.cli.render import print_json, print_report
+from weft.errors import UsageError
+
+
+def explain_command(
+    target: given.TARGET,
+    message: given.MESSAGE = None,
+    state: given.STATE = None,
+    session: given.SESSION = None,
+    agent: given.AGENT = None,
+    dialect: given.DIALECT = None,
+    model: given.MODEL = None,
+    option: given.OPTION = None,
+    strict: given.STRICT = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as a page.", metavar="FILE")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every row of a long history.")
+    ] = False,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            "--step", help="The request behind the session's N-th model event.", metavar="N"
+        ),
+    ] = None,
+) -> int:
+    """Compile one request and say where every token of it came from."""
+    if as_json and html is not None:
+        raise UsageError("--json and --html ask for two forms", where="explain", hint="give one")
+    compiled = given.request(
+        given.Inputs(
+            target, message, state or [], session, agent, dialect, model, option or [], strict
+        ),
+        step,
+    )
+    report = compiled.explain()
+    if html is not None:
+        html.write_text(report.to_html(), "utf-8", errors="backslashreplace")
+        print(f"wrote {html}")
+    elif as_json:
+        print_json(report.to_dict())
+    else:
+        print_report(report, everything=everything)
+    return given.exit_code(compiled, strict=strict)

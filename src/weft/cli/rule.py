@@ -1,0 +1,46 @@
+"""`weft rule`: the page of a diagnostic code, or the list of all codes."""
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from weft.codes import CODES
+from weft.errors import UsageError
+
+
+def rule_command(
+    code: Annotated[
+        str | None, typer.Argument(help="A code such as WEFT101.", show_default=False)
+    ] = None,
+) -> int:
+    """Explain a diagnostic code; without one, list them all."""
+    if code is None:
+        width = max(len(one.severity) for one in CODES.values())
+        for one in CODES.values():
+            print(f"{one.code}  {one.severity:<{width}}  {one.title}")
+        return 0
+    found = CODES.get(_written_out(code))
+    if found is None:
+        near = _nearest(_written_out(code))
+        raise UsageError(
+            f"there is no code `{code}`",
+            where="rule",
+            hint=f"the nearest is {near} ({CODES[near].title}); `weft rule` lists them all",
+        )
+    print(f"{found.code}: {found.title} ({found.severity})\n\n{found.page.strip()}")
+    return 0
+
+
+def _written_out(code: str) -> str:
+    """`weft101` and `101` mean WEFT101."""
+    upper = code.strip().upper()
+    return f"WEFT{upper}" if upper.isdigit() else upper
+
+
+def _nearest(code: str) -> str:
+    """The code of the nearest number, else of the nearest spelling."""
+    number = code.removeprefix("WEFT")
+    if number.isascii() and number.isdigit():
+        return min(CODES, key=lambda one: abs(int(one.removeprefix("WEFT")) - int(number[:9])))
+    return difflib.get_close_matches(code, CODES, n=1, cutoff=0.0)[0]

@@ -1,0 +1,200 @@
+"""What cannot be right in a declaration, said where it is written.
+
+Each check names the agent, the field and the fix. It takes what people pass, whatever its
+type, and returns what the agent keeps.
+"""
+
+import difflib
+import keyword
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import msgspec
+
+from weft import schema
+from weft.codes import CODES
+from weft.declare.policy import C, Policy, TokenBudget
+from weft.declare.tool import RESERVED, Tool
+from weft.errors import DeclarationError
+from weft.values import compact, has_lone_surrogate
+
+
+def wrong(agent: str, field: str, message: str, hint: str) -> DeclarationError:
+    """The error for a field of an agent."""
+    return DeclarationError(message, where=f"{agent}.{field}", hint=hint)
+
+
+def check_name(name: object) -> None:
+    """A name is an identifier, and not the user's."""
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or "my_agent"
+        if not fixed.isidentifier() or keyword.iskeyword(fixed):
+            fixed = f"agent_{fixed}"
+        raise DeclarationError(
+            f"{name!r} cannot be an agent name: it is not an identifier",
+            where="Agent.name",
+            hint=f'write Agent("{fixed}")',
+        )
+    if name == "user":
+        raise DeclarationError(
+            '"user" cannot be an agent name: events of the user carry it',
+            where="Agent.name",
+            hint='choose another name, such as "assistant"',
+        )
+
+
+def check_model(agent: str, model: object) -> None:
+    """A model is a name, or an object that has a name and speaks a dialect."""
+    named = isinstance(model, str) and bool(model.strip())
+    made = not isinstance(model, str) and all(
+        isinstance(getattr(model, name, None), str) for name in ("name", "dialect")
+    )
+    if model is not None and not named and not made:
+        raise wrong(
+            agent,
+            "model",
+            f"{model!r} is not a model",
+            "pass a name, an object with `name` and `dialect`, or None to inherit",
+        )
+
+
+def check_tools(agent: str, tools: tuple[Tool, ...]) -> None:
+    """Tool names are unique in an agent, and none is Weft's own."""
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name in RESERVED:
+            raise wrong(
+                agent, "tools", f"the tool name `{tool.name}` is Weft's own", "rename the tool"
+            )
+        if tool.name in seen:
+            raise wrong(
+                agent,
+                "tools",
+                f"two tools are named `{tool.name}`",
+                "rename one: @tool(name=...), or give its toolset a prefix",
+            )
+        seen.add(tool.name)
+
+
+def check_instruction(agent: str, field: str, value: object) -> None:
+    """An instruction is text, or something that makes it."""
+    if isinstance(value, str) or callable(value):
+        return
+    if isinstance(value, tuple):
+        pieces = cast("tuple[object, ...]", value)
+        known = len(pieces) in (2, 3) and isinstance(pieces[1], str)
+        if known and callable(getattr(pieces[0], cast("str", pieces[1]), None)):
+            return
+    raise wrong(
+        agent,
+        field,
+        f"{value!r} is no instruction",
+        'pass text, a callable of one argument, or (module, "function"[, [extra]])',
+    )
+
+
+def check_policy(agent: str, context: object, include_contents: object) -> Policy | None:
+    """What the agent sees: the policy, or ADK's word for it."""
+    if context is not None and not isinstance(context, Policy):
+        raise wrong(agent, "context", f"{context!r} is no policy", "write context=C.none()")
+    if include_contents not in (None, "default", "none"):
+        raise wrong(
+            agent,
+            "include_contents",
+            f"{include_contents!r} is not a view",
+            'pass "default" or "none", or a policy: context=C.none()',
+        )
+    if include_contents != "none":
+        return context
+    if context is not None and context.view != "none":
+        raise wrong(
+            agent,
+            "context",
+            f'include_contents="none" and context={context} say different things',
+            "keep `context` only",
+        )
+    return context if context is not None else C.none()
+
+
+def check_budget(agent: str, budget: object) -> TokenBudget | None:
+    """A budget, or its options as a dict."""
+    if budget is None or isinstance(budget, TokenBudget):
+        return budget
+    reason = f"{budget!r} is no TokenBudget"
+    if isinstance(budget, Mapping):
+        try:
+            return msgspec.convert(dict(cast("Mapping[str, object]", budget)), TokenBudget)
+        except msgspec.ValidationError as error:
+            reason = f"these are no budget options: {error}"
+        except DeclarationError as error:
+            reason = error.message
+    raise wrong(
+        agent,
+        "context_compressor",
+        reason,
+        "write TokenBudget(token_budget=4096, keep_recent=3)",
+    )
+
+
+def check_schema(agent: str, field: str, declared: object) -> None:
+    """A schema that can be told to a model."""
+    if declared is None:
+        return
+    made = schema.of_type(declared, where=f"{agent}.{field}")
+    if has_lone_surrogate(compact(made)):
+        raise wrong(agent, field, "the schema holds a lone surrogate", "mend its texts")
+
+
+def check_output_key(agent: str, key: object) -> None:
+    """A state key."""
+    if key is not None and (not isinstance(key, str) or not key):
+        raise wrong(agent, "output_key", f"{key!r} is no state key", "pass a non-empty string")
+
+
+def check_text(agent: str, field: str, value: object) -> None:
+    """A text."""
+    if not isinstance(value, str):
+        raise wrong(agent, field, f"{field} is not text", "pass a string")
+
+
+def check_flag(agent: str, field: str, value: object) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise wrong(agent, field, f"{field}={value!r}", "pass True or False")
+
+
+def check_steps(agent: str, value: object) -> None:
+    """At least one step."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise wrong(agent, "max_steps", f"max_steps={value!r}", "pass 1 or more")
+
+
+def check_allow(agent: str, codes: object) -> tuple[str, ...]:
+    """Diagnostic codes, one or several."""
+    listed = (codes,) if isinstance(codes, str) else codes
+    if not isinstance(listed, Iterable):
+        raise wrong(agent, "allow", f"{codes!r} is no list of codes", 'write allow=["WEFT101"]')
+    kept: list[str] = []
+    for code in cast("Iterable[object]", listed):
+        if not isinstance(code, str) or code not in CODES:
+            near = difflib.get_close_matches(str(code), CODES, n=1)
+            raise wrong(
+                agent,
+                "allow",
+                f"{code!r} is not a diagnostic code",
+                f'did you mean "{near[0]}"?' if near else f"known: {', '.join(CODES)}",
+            )
+        kept.append(code)
+    return tuple(kept)
+
+
+def check_callback(agent: str, field: str, value: object) -> object:
+    """A function, or several; a list becomes a tuple."""
+    if value is None or (field == "on_tool_error" and value in ("raise", "result")):
+        return value
+    several = isinstance(value, (list, tuple))
+    chain = tuple(cast("Iterable[object]", value)) if several else (value,)
+    for one in chain:
+        if not callable(one):
+            raise wrong(agent, field, f"{one!r} cannot be called", "pass a function or a list")
+    return chain if several else value
