@@ -519,7 +519,7 @@ def corpus(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         pools["numbers"] += [compact(numbers), str(numbers), str([int(n) % 50 for n in numbers])]
         pools["emoji"] += [SAMPLES["emoji"], " ".join(random.choices(SAMPLES["emoji"], k=40))]
         quoted = random.sample(SAMPLES["fr"].split(), 12)
-        pools["typographic"].append(f"“{quoted[0]}” — {' → '.join(quoted)}… ‘{quoted[1]}’ • 2×3")  # noqa: RUF001
+        pools["typographic"].append(f"“{quoted[0]}” — {' → '.join(quoted)}… ‘{quoted[1]}’ • 2×3")
         record = [
             {"id": f"usr_{n:x}", "at": f"2026-01-{n % 28:02}T10:00:00Z", "ok": True}
             for n in random.sample(range(10**6), 4)

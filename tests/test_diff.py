@@ -68,8 +68,8 @@ def test_another_turn_adds_items_and_changes_none() -> None:
     log = session(user("Hi", id="a"), says("bot", "Hello", id="b"), city="Oslo")
     longer = log.append(
         user("Oslo?", id="c"),
-        calls("bot", "look", {"city": "Oslo"}, "c1", id="d"),
-        returns("bot", "look", {"sky": "clear"}, "c1", id="e"),
+        calls("bot", "look", {"city": "Oslo"}, "c1"),
+        returns("bot", "look", {"sky": "clear"}, "c1"),
     )
     one, two = compile(BOT, session=log, message="?"), compile(BOT, session=longer)
     found = one.diff(two)

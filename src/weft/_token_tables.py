@@ -1,5 +1,6 @@
 """The numbers behind `weft.tokens`: fixed costs, text features and their weights, model names."""
 
+import functools
 import re
 
 import msgspec
@@ -258,29 +259,26 @@ PDF_PAGE = {"gemini": 258, "anthropic": 2_600, "openai-chat": 1_000, "openai-res
 
 SCHEMA_ORDER = {"type": 0, "description": 1, "properties": 2, "items": 3, "required": 4}
 
-WORD = re.compile(r"[A-Za-z]+")
-DIGITS = re.compile(r"[0-9]+")
-MARKS = re.compile(r"[!-/:-@\[-^`{-~]+")
-GAPS = re.compile(r"\n+[ \t]*|[ \t]{2,}|[\x00-\x08\x0b-\x1f\x7f]")
-HUMPS = re.compile(r"[a-z](?=[A-Z])")
-CAPITALS = re.compile(r"[A-Z]{2,}")
-SPACED_DIGITS = re.compile(r" (?=[0-9])")
-INITIALS = re.compile(r"\b[A-Z][a-z]")
-CLUSTERS = re.compile(r"[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{4,}")
-WIDE_WORDS = re.compile(r"[\u00c0-\u08ff]+[A-Za-z]*")
-SCRIPTS = tuple(
-    re.compile(f"[{ranges}]")
-    for ranges in (
-        "\u00a0-\u024f\u1e00-\u1eff",
-        "\u0370-\u052f",
-        "\u0590-\u08ff",
-        "\u0900-\u109f",
-        "\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef",
-        "\u3040-\u30ff",
-        "\u1100-\u11ff\uac00-\ud7af",
-        "\u2000-\u22ff",
-        "\u2300-\u2bff\U00010000-\U0010ffff",
-    )
+WORD = r"[A-Za-z]+"
+DIGITS = r"[0-9]+"
+MARKS = r"[!-/:-@\[-^`{-~]+"
+GAPS = r"\n+[ \t]*|[ \t]{2,}|[\x00-\x08\x0b-\x1f\x7f]"
+HUMPS = r"[a-z](?=[A-Z])"
+CAPITALS = r"[A-Z]{2,}"
+SPACED_DIGITS = r" (?=[0-9])"
+INITIALS = r"\b[A-Z][a-z]"
+CLUSTERS = r"[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{4,}"
+WIDE_WORDS = r"[\u00c0-\u08ff]+[A-Za-z]*"
+SCRIPTS = (
+    "[\u00a0-\u024f\u1e00-\u1eff]",
+    "[\u0370-\u052f]",
+    "[\u0590-\u08ff]",
+    "[\u0900-\u109f]",
+    "[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]",
+    "[\u3040-\u30ff]",
+    "[\u1100-\u11ff\uac00-\ud7af]",
+    "[\u2000-\u22ff]",
+    "[\u2300-\u2bff\U00010000-\U0010ffff]",
 )
 # fmt: off
 FEATURES: tuple[str, ...] = (
@@ -292,25 +290,30 @@ FEATURES: tuple[str, ...] = (
 # fmt: on
 
 
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)  # at the first count, not at import
+
+
 def features(text: str) -> tuple[int, ...]:
     """What the estimator looks at, in the order of `FEATURES`."""
-    words = list(map(len, WORD.findall(text)))
-    digits = list(map(len, DIGITS.findall(text)))
-    marks = list(map(len, MARKS.findall(text)))
-    gaps = GAPS.findall(text)
-    capitals = CAPITALS.findall(text)
+    words = list(map(len, _compiled(WORD).findall(text)))
+    digits = list(map(len, _compiled(DIGITS).findall(text)))
+    marks = list(map(len, _compiled(MARKS).findall(text)))
+    gaps = _compiled(GAPS).findall(text)
+    capitals = _compiled(CAPITALS).findall(text)
     plain = (
         1,
         len(words),
         sum([length - 4 for length in words if length > 4]),
-        sum([len(run) - 3 for run in CLUSTERS.findall(text)]),
+        sum([len(run) - 3 for run in _compiled(CLUSTERS).findall(text)]),
         len(capitals),
         sum(map(len, capitals)),
-        len(HUMPS.findall(text)),
-        len(INITIALS.findall(text)),
+        len(_compiled(HUMPS).findall(text)),
+        len(_compiled(INITIALS).findall(text)),
         sum(digits),
         sum([(length + 2) // 3 for length in digits]),
-        len(SPACED_DIGITS.findall(text)),
+        len(_compiled(SPACED_DIGITS).findall(text)),
         len(marks),
         sum(marks) - len(marks),
         len(gaps),
@@ -319,6 +322,6 @@ def features(text: str) -> tuple[int, ...]:
     )
     if text.isascii():
         return plain + (0,) * 11
-    scripts = [len(script.findall(text)) for script in SCRIPTS]
+    scripts = [len(_compiled(script).findall(text)) for script in SCRIPTS]
     wide = len(text) - len(text.encode("ascii", "ignore"))
-    return (*plain, *scripts, max(0, wide - sum(scripts)), len(WIDE_WORDS.findall(text)))
+    return (*plain, *scripts, max(0, wide - sum(scripts)), len(_compiled(WIDE_WORDS).findall(text)))

@@ -71,7 +71,7 @@ Use instead:  keep call and result in one branch, under one id.
         "WEFT204",
         _W,
         "unsendable text mended",
-        """A text holds a lone surrogate, which no UTF-8 request can carry, or is nothing but blanks.
+        """A text holds a lone surrogate, which no UTF-8 request can carry, or only blanks.
 
 Why it matters: the request could not be sent. Weft puts U+FFFD in the surrogate's place, and
 `[blank]` where a provider refuses a turn without words.

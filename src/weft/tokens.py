@@ -19,22 +19,11 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from weft import _token_tables as tables
-from weft._token_tables import Overheads
+from weft._token_tables import Overheads as Overheads
 from weft.values import Json, compact
 
 if TYPE_CHECKING:
     import splintr
-
-__all__ = [
-    "Counter",
-    "Overheads",
-    "counter_for",
-    "image_size",
-    "media_tokens",
-    "overheads_for",
-    "thought_tokens",
-    "tool_text",
-]
 
 CACHED_TEXT = 2_000
 """Longer texts are not kept in the cache of counts: blocks keep their own."""
@@ -138,7 +127,7 @@ def tool_text(
     """
     schema = schema or {}
     if dialect == "gemini":
-        plain = _plain(dict(schema), _object(schema.get("$defs")), 0)
+        plain = _plain(dict(schema), _References(schema), ())
         if _gemini_version(model) < (3, 0):
             return name + description + compact(plain)
         declaration: dict[str, Json] = {"name": name}
@@ -154,7 +143,7 @@ def tool_text(
     comment = _comment(description)
     if not schema.get("properties"):
         return f"{comment}type {name} = () => any;\n\n"
-    fields = _typescript_fields(schema, _object(schema.get("$defs")), 0)
+    fields = _fields(schema, _References(schema), ())
     return f"{comment}type {name} = (_: {{\n{fields}}}) => any;\n\n"
 
 
@@ -267,8 +256,7 @@ def _encode(vocabulary: str, text: str) -> int:
     try:
         return len(_tokenizer(vocabulary).encode_ordinary(text))
     except UnicodeEncodeError:  # lone surrogates: no tokenizer takes them, nor does any wire
-        clean = text.encode("utf-8", "replace").decode("utf-8")
-        return len(_tokenizer(vocabulary).encode_ordinary(clean))
+        return _encode(vocabulary, text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _estimate(weights: tuple[float, ...], vocabulary: str, text: str) -> int:
@@ -291,30 +279,41 @@ def _object(value: Json | None) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def _plain(value: Json, definitions: Mapping[str, Json], depth: int) -> Json:
+class _References:
+    """The definitions of one schema; follows 64 references at most, so every schema ends."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        self.definitions = _object(schema.get("$defs"))
+        self.left = 64
+
+    def follow(self, reference: str, path: tuple[str, ...]) -> dict[str, Json]:
+        self.left -= 1
+        if self.left < 0 or path.count(reference) > 1:
+            return {"type": "object"}
+        return dict(_object(self.definitions.get(reference.rpartition("/")[2])))
+
+
+def _plain(value: Json, references: _References, path: tuple[str, ...]) -> Json:
     """References replaced by what they name, `additionalProperties` dropped, types first."""
+    if len(path) > 32:
+        return {}
     if isinstance(value, list):
-        return [_plain(item, definitions, depth) for item in value]
+        return [_plain(item, references, (*path, "")) for item in value]
     if not isinstance(value, dict):
         return value
-    if isinstance(reference := value.get("$ref"), str):
-        target = definitions.get(reference.rpartition("/")[2], {})
-        return _plain(target, definitions, depth + 1) if depth < 4 else {"type": "object"}
+    if isinstance(name := value.get("$ref"), str):
+        return _plain(references.follow(name, path), references, (*path, name))
     order = sorted(value, key=lambda key: tables.SCHEMA_ORDER.get(key, 9))
-    kept = [key for key in order if key not in ("$defs", "additionalProperties", "title")]
-    return {key: _plain(value[key], definitions, depth) for key in kept}
+    kept = [key for key in order if key not in ("$defs", "additionalProperties")]
+    return {key: _plain(value[key], references, (*path, "")) for key in kept}
 
 
 def _comment(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines()]
-    return "".join(
-        f"// {line}\n" if index == 0 else f"{line}\n" for index, line in enumerate(lines) if line
-    )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "// " + "\n".join(lines) + "\n" if lines else ""
 
 
-def _typescript_fields(
-    schema: Mapping[str, Json], definitions: Mapping[str, Json], depth: int
-) -> str:
+def _fields(schema: Mapping[str, Json], references: _References, path: tuple[str, ...]) -> str:
     required = schema.get("required")
     names = required if isinstance(required, list) else []
     lines: list[str] = []
@@ -324,34 +323,33 @@ def _typescript_fields(
         lines.append(_comment(description) if isinstance(description, str) else "")
         default = f" // default: {compact(field['default'])}" if "default" in field else ""
         optional = "" if key in names else "?"
-        lines.append(f"{key}{optional}: {_typescript(field, definitions, depth)},{default}\n")
+        lines.append(f"{key}{optional}: {_type(field, references, (*path, ''))},{default}\n")
     return "".join(lines)
 
 
-def _typescript(schema: Mapping[str, Json], definitions: Mapping[str, Json], depth: int) -> str:
-    if depth > 8:
+def _type(schema: Mapping[str, Json], references: _References, path: tuple[str, ...]) -> str:
+    if len(path) > 16:
         return "any"
-    if isinstance(reference := schema.get("$ref"), str):
-        target = _object(definitions.get(reference.rpartition("/")[2]))
-        return _typescript(target, definitions, depth + 1)
+    if isinstance(name := schema.get("$ref"), str):
+        return _type(references.follow(name, path), references, (*path, name))
     if isinstance(options := schema.get("enum"), list):
         return " | ".join(map(compact, options))
     if "const" in schema:
         return compact(schema["const"])
     for key in ("anyOf", "oneOf", "allOf"):
         if isinstance(branches := schema.get(key), list):
-            return " | ".join(_typescript(_object(one), definitions, depth + 1) for one in branches)
+            return " | ".join(_type(_object(one), references, (*path, "")) for one in branches)
     match schema.get("type"):
         case "object" if schema.get("properties"):
-            return "{\n" + _typescript_fields(schema, definitions, depth + 1) + "}"
+            return "{\n" + _fields(schema, references, path) + "}"
         case "array":
-            return _typescript(_object(schema.get("items")), definitions, depth + 1) + "[]"
+            return _type(_object(schema.get("items")), references, (*path, "")) + "[]"
         case "integer":
             return "number"
         case str(name):
             return name
         case list(names):
-            return " | ".join(str(name) for name in names)
+            return " | ".join(map(str, names))
         case _:
             return "any"
 
@@ -361,23 +359,19 @@ def _typescript(schema: Mapping[str, Json], definitions: Mapping[str, Json], dep
 
 def _image_tokens(dialect: str, model: str, width: int, height: int) -> int:
     if dialect == "anthropic":
-        late = _claude_version(model) >= (4, 7)
-        edge, most = (2576, 4784) if late else (1568, 1600)
+        edge, most = (2576, 4784) if _claude_version(model) >= (4, 7) else (1568, 1600)
         scale = min(1.0, edge / max(width, height))
         return max(1, min(most, round(width * scale * height * scale / 750)))
     if dialect == "gemini":
         if _gemini_version(model) >= (3, 0):
             return 1_100
-        if max(width, height) <= 384:
-            return 258
         return 258 * -(-width // 768) * -(-height // 768)
     for pattern, factor in tables.PATCH_FACTORS:
         if re.search(pattern, model.lower()):
             patches = -(-width // 32) * -(-height // 32)
             return round(min(1536, patches) * factor)
     base, tile = next((b, t) for p, b, t in tables.TILE_COSTS if re.search(p, model.lower()))
-    scale = min(1.0, 2048 / max(width, height))
-    scale = min(scale, 768 / min(width, height))
+    scale = min(1.0, 2048 / max(width, height), 768 / min(width, height))
     tiles = -(-round(width * scale) // 512) * -(-round(height * scale) // 512)
     return base + tile * tiles
 

@@ -4,7 +4,7 @@ import base64
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import weft
 from weft import Agent, Compiled, Event, RunConfig, Session, Tool
@@ -115,9 +115,17 @@ class Forecast:
     hours: list[int] = field(default_factory=list)
 
 
-class Person(TypedDict):
+@dataclass
+class Person:
+    """Who."""
+
     name: str
     age: int
+
+
+class Pair(TypedDict):
+    left: str
+    right: NotRequired[int]
 
 
 def weather(
@@ -461,8 +469,9 @@ SCENES: tuple[Scene, ...] = (
     Scene("recursive type", BOT.uses(plant), message="Hi"),
     Scene("sub-agents", BOT.delegates_to(Agent("helper", description="Helps.")), message="Hi"),
     Scene("answer as a dataclass", BOT.returns(Forecast), message="Hi"),
-    Scene("answer as a typed dict", BOT.returns(Person), message="Hi"),
-    Scene("answer that is a list", BOT.returns(list[Person]), message="Hi"),
+    Scene("answer as a record", BOT.returns(Person), message="Hi"),
+    Scene("answer as a typed dict", BOT.returns(Pair), message="Hi"),
+    Scene("answer that is a list", BOT.returns(list[Pair]), message="Hi"),
     Scene("answer with bounds", BOT.returns(BOUNDED), message="Hi"),
     Scene("answer that recurs", BOT.returns(Tree), message="Hi"),
     Scene("answer with a name no provider takes", BOT.returns(dict[str, int]), message="Hi"),
@@ -519,3 +528,22 @@ BY_NAME: dict[str, Scene] = {scene.name: scene for scene in SCENES}
 def scene(name: str) -> Scene:
     """The prompt of that name."""
     return BY_NAME[name]
+
+
+def body(name: str, dialect: str, *, model: str | None = None) -> dict[str, Any]:
+    """The request of that prompt in that dialect."""
+    return cast("dict[str, Any]", compiled(name, dialect, model=model).lower(dialect))
+
+
+def compiled(name: str, dialect: str, *, model: str | None = None) -> Compiled:
+    """That prompt, compiled for the dialect's model or for another one."""
+    one = scene(name)
+    if model is not None:
+        one = one._replace(models={dialect: model})
+    return one.compile(dialect)
+
+
+def said(compiled: Compiled, dialect: str) -> list[str]:
+    """What lowering had to say: severity, code and message."""
+    found = compiled.lowered(dialect).diagnostics
+    return [f"{one.severity}[{one.code}] {one.message}" for one in found]

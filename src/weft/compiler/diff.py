@@ -4,6 +4,7 @@ System parts are matched by where they come from, tools and options by name, ite
 they say and then by their event; so a rewritten item is one change, not a loss and a gain.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal, cast
@@ -55,7 +56,7 @@ class Diff(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> JsonObject:
         """The differences as JSON values."""
-        return cast("JsonObject", msgspec.to_builtins(self))
+        return cast("JsonObject", json.loads(json.dumps(msgspec.to_builtins(self))))
 
     def __bool__(self) -> bool:
         return bool(self.changes)

@@ -20,9 +20,9 @@ from weft.compiler.report import (
 )
 from weft.compiler.text import block_kind, block_text
 from weft.diagnostics import Origin
-from weft.dialects import DIALECTS, Lowered
+from weft.dialects import DIALECTS, Lowered, Placed
 from weft.errors import CompileError
-from weft.ir import Block, Item, Note, ResultBlock
+from weft.ir import Block, Item, Note, ResultBlock, TextBlock
 from weft.passes import ON_FRESH
 from weft.values import compact
 
@@ -112,7 +112,11 @@ def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
         )
     output = prompt.output
     if output is not None and output.how == "native":
-        places = [p.pointer for p in lowered.placed if p.source == output.origin]
+        places = [
+            placed.pointer
+            for placed in lowered.placed
+            if output.origin in (placed.source, *(block.origin for block in _blocks(placed)))
+        ]
         yield SentRow(
             "schema",
             "schema",
@@ -178,6 +182,11 @@ def _places(lowered: Lowered) -> dict[int, tuple[int, str]]:
         for turn, entry in enumerate(lowered.entries)
         for suffix, block in entry.blocks
     }
+
+
+def _blocks(placed: Placed) -> tuple[TextBlock, ...]:
+    """The system blocks at a place; a dialect may put a schema among them."""
+    return () if isinstance(placed.source, Origin) else placed.source
 
 
 def _system_pointer(lowered: Lowered) -> str:
@@ -312,9 +321,9 @@ def _prefix(compiled: "Compiled") -> PrefixRow:
 
 def _options(compiled: "Compiled") -> Iterator[OptionRow]:
     prompt = compiled.prompt
-    places = DIALECTS[compiled.dialect].options
+    dialect = DIALECTS[compiled.dialect]
     for name, value in prompt.config.items():
-        place = places.get(name)
+        place = dialect.option(name, prompt)
         sent = place is not None
         if name == "extra":
             sent = isinstance(value, dict) and compiled.dialect in value

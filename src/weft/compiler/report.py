@@ -4,6 +4,7 @@ A report is plain data. It knows nothing of how a request is compiled, only how 
 `explain` found out about one.
 """
 
+import json
 from typing import Literal, cast
 
 import msgspec
@@ -131,7 +132,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> JsonObject:
         """The whole report as JSON values; equal requests give equal ones."""
-        return cast("JsonObject", msgspec.to_builtins(self))
+        return cast("JsonObject", json.loads(json.dumps(msgspec.to_builtins(self))))
 
     def to_text(self, *, everything: bool = False) -> str:
         """Plain aligned text of at most 100 columns; `everything` shows all of a long history."""

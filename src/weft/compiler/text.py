@@ -52,9 +52,10 @@ def report_text(report: Report, *, everything: bool = False) -> str:
 def header_lines(report: Report) -> list[str]:
     """The header without its first line: tokens, hash, prefix."""
     sources = " · ".join(f"{name} {tokens:,}" for name, tokens in report.by_source.items())
+    lead = " " * 11
     return [
         f"  tokens   {report.tokens:,}, {counter_words(report)}",
-        f"           {sources}",
+        *textwrap.wrap(sources, WIDTH, initial_indent=lead, subsequent_indent=lead),
         f"  hash     {report.hash}",
         *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
     ]

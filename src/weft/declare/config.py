@@ -1,6 +1,7 @@
 """Options: one canonical name each, merged deeply, unknown ones refused where they are written."""
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -53,7 +54,8 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
     for name, value in config.items():
         canonical = ALIASES.get(name, name)
         if canonical not in OPTIONS:
-            near = difflib.get_close_matches(str(name), [*OPTIONS, *ALIASES], n=1, cutoff=0.5)
+            spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
+            near = difflib.get_close_matches(spelled, [*OPTIONS, *ALIASES], n=1, cutoff=0.5)
             valid = ", ".join(OPTIONS)
             raise DeclarationError(
                 f"`{name}` is not a generation option",

@@ -17,8 +17,8 @@ from weft.dialects.base import (
     result_text,
 )
 from weft.dialects.facts import facts_for, wire_name
+from weft.dialects.fitted import fitted
 from weft.dialects.media import IMAGES, PDF, address, mime, missing, text_of
-from weft.dialects.subset import for_anthropic, strict_possible
 from weft.ir import (
     Block,
     CallBlock,
@@ -47,10 +47,9 @@ def _thinking(wire: Wire, value: Json) -> list[str]:
     missed: list[str] = []
     for name, given in value.items() if isinstance(value, dict) else ():
         if name == "budget" and isinstance(given, int):
+            wire["thinking"] = {"type": "disabled" if given == 0 else "adaptive"}
             if given > 0:
                 wire["thinking"] = {"type": "enabled", "budget_tokens": given}
-            else:
-                wire["thinking"] = {"type": "disabled" if given == 0 else "adaptive"}
         elif name == "effort" and given in _EFFORTS:
             put(wire, "output_config.effort", given)
         elif name != "include":
@@ -110,10 +109,6 @@ class Anthropic(Dialect):
                 return _adaptive_thinking
         return super().option(name, prompt)
 
-    def own(self, provider: str) -> bool:
-        """A signature counts only if it says whose it is: the log's own are another's."""
-        return provider == self.traits.name
-
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
         """Options, then what the provider hashes in its order: tools, system, turns."""
         wire: Wire = {"model": wire_name(prompt.model), "max_tokens": MAX_TOKENS}
@@ -123,10 +118,10 @@ class Anthropic(Dialect):
         system = prompt.system
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
-            schema, losses = for_anthropic(output.schema, strict=True)
-            sink.schema_losses(losses, output.origin)
-            if strict_possible(output.schema, "anthropic"):
-                put(wire, "output_config.format", {"type": "json_schema", "schema": schema})
+            fit = fitted("anthropic", output.schema, strict=True)
+            sink.schema_losses(fit.losses, output.origin)
+            if fit.possible:
+                put(wire, "output_config.format", {"type": "json_schema", "schema": fit.schema})
                 placed.append(Placed("/output_config/format", output.origin))
             else:
                 text = f"Reply with valid JSON matching this schema: {compact(output.schema)}"
@@ -134,11 +129,10 @@ class Anthropic(Dialect):
         if prompt.tools:
             tools: list[Json] = []
             for tool in prompt.tools:
-                schema, losses = for_anthropic(tool.parameters, strict=False)
-                sink.schema_losses(losses, tool.origin)
-                tools.append(
-                    {"name": tool.name, "description": tool.description, "input_schema": schema}
-                )
+                fit = fitted("anthropic", tool.parameters)
+                sink.schema_losses(fit.losses, tool.origin)
+                named: Wire = {"name": tool.name, "description": tool.description}
+                tools.append({**named, "input_schema": fit.schema})
             self.put_tools(wire, tools)
             placed += self.tools_placed(prompt, "/tools")
         if system:

@@ -154,9 +154,8 @@ class Dialect:
         if lead:
             wires = [*(entry.wire for entry in lead), *wires]
         wire: Wire = {**head, self.traits.turns: wires}  # type: ignore[dict-item]
-        return Lowered(
-            self.traits.name, wire, lead, entries, placed, self.traits.turns, tuple(sink.diagnostics)
-        )
+        said = tuple(sink.diagnostics)
+        return Lowered(self.traits.name, wire, lead, entries, placed, self.traits.turns, said)
 
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
@@ -294,8 +293,8 @@ class Dialect:
         )
 
     def own(self, provider: str) -> bool:
-        """Whether a signature is this provider's, as far as is known."""
-        return provider in ("", self.traits.name)
+        """Whether a signature is this provider's: it says so."""
+        return provider == self.traits.name
 
     def place_options(
         self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink

@@ -14,7 +14,7 @@ from weft.dialects.base import (
     put,
     system_placed,
 )
-from weft.dialects.subset import for_gemini
+from weft.dialects.fitted import fitted
 from weft.ir import (
     Block,
     CallBlock,
@@ -92,10 +92,10 @@ class Gemini(Dialect):
         placed: list[Placed] = []
         self.place_options(prompt, wire, placed, sink)
         if prompt.output is not None and prompt.output.how == "native":
-            schema, losses = for_gemini(prompt.output.schema)
-            sink.schema_losses(losses, prompt.output.origin)
+            fit = fitted("gemini", prompt.output.schema)
+            sink.schema_losses(fit.losses, prompt.output.origin)
             put(wire, "generationConfig.responseMimeType", "application/json")
-            put(wire, "generationConfig.responseJsonSchema", schema)
+            put(wire, "generationConfig.responseJsonSchema", fit.schema)
             placed.append(Placed("/generationConfig/responseMimeType", prompt.output.origin))
             placed.append(Placed("/generationConfig/responseJsonSchema", prompt.output.origin))
         if prompt.system:
@@ -106,9 +106,9 @@ class Gemini(Dialect):
             for tool in prompt.tools:
                 declaration: Wire = {"name": tool.name, "description": tool.description}
                 if tool.parameters.get("properties"):
-                    schema, losses = for_gemini(tool.parameters)
-                    sink.schema_losses(losses, tool.origin)
-                    declaration["parametersJsonSchema"] = schema
+                    fit = fitted("gemini", tool.parameters)
+                    sink.schema_losses(fit.losses, tool.origin)
+                    declaration["parametersJsonSchema"] = fit.schema
                 declarations.append(declaration)
             self.put_tools(wire, [{"functionDeclarations": declarations}])
             placed += self.tools_placed(prompt, "/tools/0/functionDeclarations")
@@ -198,6 +198,10 @@ class Gemini(Dialect):
         """Its own part."""
         part: Wire = {"codeExecutionResult": {"outcome": block.outcome, "output": block.output}}
         return _signed(part, block.signature)
+
+    def own(self, provider: str) -> bool:
+        """A signature that does not say whose it is comes from the log's own provider, this."""
+        return not provider or super().own(provider)
 
     def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
         """The log's own format is this provider's."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from weft.diagnostics import Origin
-from weft.dialects.base import Dialect, Sink, Wire, result_text
+from weft.dialects.base import Sink, Wire, result_text
 from weft.dialects.facts import wire_name
-from weft.dialects.subset import for_openai, strict_possible
+from weft.dialects.fitted import fitted
 from weft.ir import Block, Output, ResultBlock, Span, TextBlock, ToolDecl
 from weft.values import Json, compact
 
@@ -14,14 +14,6 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 GAP = "\n\n"
 _BLANK = Origin("dialect", "blank line")
-
-
-class OpenAI(Dialect):
-    """What both formats do alike."""
-
-    def own(self, provider: str) -> bool:
-        """A signature counts only if it says whose it is: the log's own are another's."""
-        return provider == self.traits.name
 
 
 def is_openai(model: str) -> bool:
@@ -43,18 +35,20 @@ def choice(value: Json) -> str:
 
 def output_format(output: Output, sink: Sink) -> Wire:
     """The answer's schema, strict where all of it can be said so."""
-    strict = strict_possible(output.schema, "openai")
-    schema, losses = for_openai(output.schema, strict=strict)
-    sink.schema_losses(losses, output.origin)
+    fit = fitted("openai", output.schema, strict=True)
+    strict = fit.possible
+    if not strict:
+        fit = fitted("openai", output.schema)
+    sink.schema_losses(fit.losses, output.origin)
     name = re.sub("[^a-zA-Z0-9_-]", "_", output.name)[:64] or "answer"
-    return {"name": name, "schema": schema, "strict": strict}
+    return {"name": name, "schema": fit.schema, "strict": strict}
 
 
 def parameters(tool: ToolDecl, sink: Sink) -> Wire:
     """A tool's parameters; not strict, which would make every one of them required."""
-    schema, losses = for_openai(tool.parameters, strict=False)
-    sink.schema_losses(losses, tool.origin)
-    return schema
+    fit = fitted("openai", tool.parameters)
+    sink.schema_losses(fit.losses, tool.origin)
+    return fit.schema
 
 
 def output_text(block: ResultBlock) -> str:

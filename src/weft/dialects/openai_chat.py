@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.diagnostics import Severity
-from weft.dialects.base import Entry, Option, Placed, Sink, Traits, Wire, system_placed
+from weft.dialects.base import Dialect, Entry, Option, Placed, Sink, Traits, Wire, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
     EFFORTS,
-    OpenAI,
     choice,
     is_openai,
     joined,
@@ -62,7 +61,7 @@ def _logprobs(wire: Wire, value: Json) -> None:
         wire["top_logprobs"] = value
 
 
-class OpenAIChat(OpenAI):
+class OpenAIChat(Dialect):
     """System is a turn, tool results have their own role and are text."""
 
     traits = Traits(

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.base import Entry, Placed, Sink, Traits, Wire, put, system_placed
+from weft.dialects.base import Dialect, Entry, Placed, Sink, Traits, Wire, put, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
     EFFORTS,
-    OpenAI,
     choice,
     output_format,
     output_text,
@@ -62,7 +61,7 @@ def _logprobs(wire: Wire, value: Json) -> None:
         wire["top_logprobs"] = value
 
 
-class OpenAIResponses(OpenAI):
+class OpenAIResponses(Dialect):
     """System is a field, calls and results are items of their own, nothing is stored."""
 
     traits = Traits(

@@ -1,6 +1,6 @@
 """Drop transcript text the instruction already carries."""
 
-from weft.ir import Feature, Item, Note, Prompt, TextBlock
+from weft.ir import Feature, Item, Note, Prompt, TextBlock, ThoughtBlock
 from weft.passes.env import Env
 from weft.values import spells
 
@@ -30,9 +30,8 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
 
 def _carried(item: Item, env: Env) -> str:
     """The key under which the instruction carries all that this item says, if there is one."""
-    texts = [block.text for block in item.blocks if isinstance(block, TextBlock)]
-    if item.kind != "model" or len(texts) != len(item.blocks):
+    if item.kind != "model" or not all(isinstance(b, TextBlock | ThoughtBlock) for b in item.blocks):
         return ""
-    said = "".join(texts)
+    said = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
     keys = (key for key in item.wrote if key in env.carried and spells(said, env.carried[key]))
     return next(keys, "")

@@ -1,0 +1,14 @@
+"""A folder with agents in it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run import AGENTS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working folder as a user has one."""
+    (tmp_path / "agents.py").write_text(AGENTS, "utf-8")
+    return tmp_path

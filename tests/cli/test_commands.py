@@ -1,0 +1,152 @@
+"""`weft rule`, `weft doctor`, and the command itself."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import weft as library
+from tests.cli.run import environment, refusal, weft
+from weft.cli.doctor import CORE
+from weft.codes import CODES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    done = weft(tmp_path, "--version")
+    assert (done.returncode, done.stdout) == (0, f"weft {library.__version__}\n")
+
+
+def test_help_lists_the_commands(tmp_path: Path) -> None:
+    done = weft(tmp_path, "--help")
+    assert done.returncode == 0
+    assert {"compile", "explain", "rule", "doctor"} <= set(done.stdout.split())
+    bare = weft(tmp_path)
+    assert (bare.returncode, bare.stdout) == (2, done.stdout)
+
+
+def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:
+    said, hint = refusal(weft(tmp_path, "explan"))
+    assert "'explan'" in said
+    assert "explain" in said
+    assert hint == "weft --help"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_page(tmp_path: Path, code: str) -> None:
+    if code != next(iter(CODES)):  # one process is enough to see that the command works
+        assert CODES[code].page.strip()
+        return
+    for spelling in (code, code.lower(), code.removeprefix("WEFT")):
+        done = weft(tmp_path, "rule", spelling)
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"{code}: {CODES[code].title} ({CODES[code].severity})\n")
+        assert CODES[code].page.strip() in done.stdout
+
+
+def test_without_a_code_all_are_listed(tmp_path: Path) -> None:
+    done = weft(tmp_path, "rule")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(CODES)
+
+
+@pytest.mark.parametrize(
+    ("code", "near"), [("WEFT100", "WEFT101"), ("999", None), ("WEFT1O1", "WEFT101"), ("", None)]
+)
+def test_an_unknown_code_names_the_nearest(tmp_path: Path, code: str, near: str | None) -> None:
+    said, hint = refusal(weft(tmp_path, "rule", code))
+    assert said == f"rule: there is no code `{code}`"
+    assert (near or "the nearest is WEFT") in hint
+
+
+def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
+    done = weft(tmp_path, "doctor")
+    assert done.returncode == 0, done.stdout
+    for name in CORE:
+        assert re.search(rf"ok +{name} +\d", done.stdout)
+    assert re.search(r"ok +o200k +o200k finds \d+ tokens", done.stdout)
+    assert re.search(r"ok +gemma +gemma3 finds \d+ tokens", done.stdout)
+    assert "compiling and explaining need none" in done.stdout
+
+
+def test_the_doctor_tells_names_of_keys_and_never_values(tmp_path: Path) -> None:
+    done = weft(tmp_path, "doctor", SOME_API_KEY="sk-very-secret", EMPTY_API_KEY="")
+    assert re.search(r"ok +SOME_API_KEY +set", done.stdout)
+    assert "secret" not in done.stdout + done.stderr
+    assert "EMPTY_API_KEY" not in done.stdout
+
+
+def test_the_doctor_finds_a_missing_dependency(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata as m\nreal = m.version\n"
+        "def version(name):\n"
+        "    if name == 'splintr-rs': raise m.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "m.version = version\n"
+    )
+    path = f"{tmp_path}:{environment()['PYTHONPATH']}"
+    done = weft(tmp_path, "doctor", PYTHONPATH=path)
+    assert done.returncode == 1
+    assert re.search(r"problem +splintr-rs +missing\n +pip install splintr-rs", done.stdout)
+    assert done.stdout.endswith("see the lines marked `problem`\n")
+
+
+def test_the_doctor_checks_what_the_package_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert tuple(re.split(r"[^\w-]", need)[0] for need in project["dependencies"]) == CORE
+
+
+def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "weft", "compile", "slow:x"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"here\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, (b"", b""))
+
+
+def test_a_command_that_shows_no_table_loads_no_rich(tmp_path: Path) -> None:
+    script = (
+        "import sys; from weft.cli import main; main(['rule', 'WEFT101']);"
+        "sys.exit('rich' in sys.modules or 'splintr' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment())
+    assert done.returncode == 0
+
+
+def test_the_demo_shows_what_it_promises(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "weather.py")],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) < 80
+    for promise in (
+        "system: You help users with weather. The user is in NYC.",
+        "sent, ",
+        "- news: Handles news-related questions",
+        "0.7 -> 0.3",
+        "warning[WEFT101]",
+        "openai-responses",
+        "what broke the prefix: nothing",
+    ):
+        assert promise in done.stdout
