@@ -6,10 +6,13 @@ The public names, loaded when they are first used, so that `import weft` stays l
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft import instructions
-    from weft.compiler import Compiled, ReadonlyContext, compile
+    import weft.instructions as instructions
+    from weft.compiler.compile import compile
+    from weft.compiler.compiled import Compiled
+    from weft.compiler.context import ReadonlyContext
     from weft.content import Content, Part
-    from weft.declare import Agent, C, Raw, RunConfig, TokenBudget, Tool, ToolContext, Toolset, tool
+    from weft.declare import Agent, C, Raw, RunConfig, TokenBudget, Tool, ToolContext, Toolset
+    from weft.declare.tool import tool
     from weft.diagnostics import Diagnostic, Origin, Severity
     from weft.errors import WeftError
     from weft.session import Actions, Event, Session

@@ -10,7 +10,9 @@ from typing import Literal
 
 import msgspec
 
-OriginKind = Literal["field", "event", "state", "artifact", "pass", "config", "tool", "dialect", "input"]
+OriginKind = Literal[
+    "field", "event", "state", "artifact", "pass", "config", "tool", "dialect"
+]
 
 
 class Severity(enum.StrEnum):

@@ -119,7 +119,7 @@ def test_later_steps_share_the_prefix_of_earlier_ones(folder: Path, log: Session
     [
         (("--session", "log.json", "--step", "9"), "there is no step 9; the session has 3 model"),
         (("--session", "log.json", "--step", "0"), "there is no step 0"),
-        (("--session", "log.json", "--step", "x"), "'x' is not a valid"),
+        (("--session", "log.json", "--step", "x"), "invalid value for '--step'"),
         (("--step", "1"), "a step is rebuilt from the session alone"),
         (("--session", "log.json", "--step", "1", "-m", "Hi"), "from the session alone"),
     ],

@@ -9,8 +9,15 @@ from tests.cli.run import refusal, weft
 
 @pytest.mark.parametrize(
     "target",
-    ["agents:weather_bot", "agents:Holder.bot", "agents:make", "agents.py:weather_bot"]
-    + ["./agents.py:make", "pkg.deep.more:bot", "pkg/deep/more.py:bot"],
+    [
+        "agents:weather_bot",
+        "agents:Holder.bot",
+        "agents:make",
+        "agents.py:weather_bot",
+        "./agents.py:make",
+        "pkg.deep.more:bot",
+        "pkg/deep/more.py:bot",
+    ],
 )
 def test_a_target_is_found(folder: Path, target: str) -> None:
     deep = folder / "pkg" / "deep"
@@ -38,7 +45,7 @@ def test_a_target_is_found(folder: Path, target: str) -> None:
         ("agents:number", "this is a int, not an agent", "agents:weather_bot"),
         ("agents:make_with", "this callable needs arguments (city)", "without arguments"),
         ("agents:make_later", "this is a coroutine, not an agent", "agents:weather_bot"),
-        ("agents:make_badly", "agents.py:44: ValueError: no weather", ""),
+        ("agents:make_badly", "agents.py:41: ValueError: no weather", ""),
     ],
 )
 def test_a_target_that_is_not_there(folder: Path, target: str, line: str, hint: str) -> None:

@@ -61,9 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(given or ["--help"], prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has gone; keep Python from saying so when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_gone()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # what typer makes of it
+            return _reader_gone()
+        _complain(f"{blame(error)}: the code exits (sys.exit({error.code!r}))")
+        return 2
     except typer.Exit as done:
         return done.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -82,6 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(f"{blame(error)}: {type(error).__name__}: {_first_line(error)}")
         return 2
     return (code if isinstance(code, int) else 0) if given else 2
+
+
+def _reader_gone() -> int:
+    """Be quiet, and keep Python from complaining when it flushes stdout at exit."""
+    sys.stdout = sys.__stdout__
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
 
 
 def _usage(error: typer.TyperException, given: Sequence[str]) -> int:

@@ -74,9 +74,8 @@ def build_items(
                 blocks = (TextBlock(role=role, origin=origin, text=text),)
             else:
                 blocks = _blocks(event, position, role, diagnostics)
-        if not blocks and not why:
-            why = "it only changes state" if actions.state_delta else "it is empty"
-        if why:
+        if not blocks or why:
+            why = why or ("it only changes state" if actions.state_delta else "it is empty")
             features |= Feature.HIDDEN
             items.append(
                 Item(

@@ -6,7 +6,8 @@ Pure and synchronous: no model, no network. Everything that costs and may not be
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from functools import partial
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -24,6 +25,7 @@ from weft.declare.config import merge
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Facts, facts_for
+from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, Prompt, ToolDecl
 from weft.passes import ON_REQUEST, Env, run
@@ -145,7 +147,7 @@ def compile(
     )
     if env.budget is not None:
         scale = Scale(target.dialect, target.model)
-        env = msgspec.structs.replace(env, measure=lambda p: scale.measure(p, thread))
+        env = msgspec.structs.replace(env, measure=partial(scale.measure, thread=thread))
     prompt, steps = run(prompt, env, ON_REQUEST)
     return Compiled(
         prompt,
@@ -270,7 +272,8 @@ def _target(path: tuple[Agent, ...], config: RunConfig) -> Target:
         facts = facts_for(chosen)
         return Target(chosen, facts)
     if isinstance(chosen, ModelLike):
-        return Target(chosen.name, facts_for(chosen.name)._replace(dialect=chosen.dialect, known=True))
+        facts = facts_for(chosen.name)._replace(dialect=chosen.dialect, known=True)
+        return Target(chosen.name, facts)
     raise CompileError(
         f"{chosen!r} is not a model",
         where=f"{path[-1].name}.model",
@@ -287,18 +290,13 @@ def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
     agent = path[-1]
     if agent.output_schema is None:
         return None
-    declared = schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
-    wrapped = declared.get("type") != "object"
-    if wrapped:
-        declared = {
-            "type": "object",
-            "properties": {"result": declared},
-            "required": ["result"],
-        }
+    declared, wrapped = wrap_root(
+        schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
+    )
     facts = target.facts
     has_tools = bool(agent.tools) or bool(transfer_targets(path))
     if facts.native_schema and (facts.schema_with_tools or not has_tools):
-        how = "native"
+        how: Literal["native", "tool", "text"] = "native"
     else:
         how = "tool" if facts.tools else "text"
     name = getattr(agent.output_schema, "__name__", None) or f"{agent.name}_output"
@@ -327,7 +325,8 @@ def _tools(path: tuple[Agent, ...], output: Output | None) -> tuple[ToolDecl, ..
 
 
 def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Origin]]:
-    origins = {name: Origin("field", "generate_config", agent.name) for name in agent.generate_config}
+    declared = Origin("field", "generate_config", agent.name)
+    origins = dict.fromkeys(agent.generate_config, declared)
     origins.update({name: Origin("config", name) for name in config.generate_config})
     return merge(agent.generate_config, config.generate_config), origins
 

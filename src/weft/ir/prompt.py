@@ -11,7 +11,7 @@ from weft.values import JsonObject, Strand
 
 
 class Feature:
-    """What occurs in a stretch of the log, as bits, so that a pass sees at once it is not needed."""
+    """What occurs in a stretch of the log, as bits: a pass sees at once it is not needed."""
 
     NONE = 0
     HIDDEN = 1

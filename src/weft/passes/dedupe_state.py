@@ -30,7 +30,8 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
 
 def _carried(item: Item, env: Env) -> str:
     """The key under which the instruction carries all that this item says, if there is one."""
-    if item.kind != "model" or not all(isinstance(b, TextBlock | ThoughtBlock) for b in item.blocks):
+    only_text = all(isinstance(block, TextBlock | ThoughtBlock) for block in item.blocks)
+    if item.kind != "model" or not only_text:
         return ""
     said = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
     keys = (key for key in item.wrote if key in env.carried and spells(said, env.carried[key]))
