@@ -202,7 +202,8 @@ def test_the_first_request_says_so_and_the_next_shares_it() -> None:
     assert second.prefix.broken == ""
     shared = [row for row in second.sent if row.shared]
     assert [row.text for row in shared if row.role == "user"] == ["Hi"]
-    assert {row.kind for row in shared} == {"tool", "text"}
+    assert {row.kind for row in shared} == {"tool", "text", "overhead"}
+    assert sum(row.tokens for row in shared) == second.prefix.tokens
 
 
 def test_a_broken_prefix_names_the_place_the_cause_and_the_cost() -> None:

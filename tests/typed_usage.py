@@ -1,5 +1,7 @@
 """What users write, checked by pyright strict: nothing here may need a cast or an ignore."""
 
+# pyright: strict
+
 import dataclasses
 from typing import Literal
 
@@ -75,7 +77,6 @@ bot = Agent(
         open_ticket,
         close_ticket,
         Lookup,
-        Lookup(),
         Toolset("t", (Lookup(),), "t_"),
     ],
     sub_agents=[detail],
@@ -106,7 +107,7 @@ compiled: Compiled = weft.compile(
     session=session,
     state={"location": "NYC"},
     message=["Look at this", Part(text="What's the forecast?")],
-    config=RunConfig(generate_config={"temperature": 0.3}, strict=True),
+    config=RunConfig(generate_config={"temperature": 0.3}, on_missing="keep"),
 )
 text: str = compiled.system
 names: list[str] = compiled.tools

@@ -59,7 +59,7 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.endswith("_API_KEY") and not name.startswith(("WEFT_", "COV", "PYTEST"))
+        if not name.endswith("_API_KEY") and not name.startswith(("WEFT_", "PYTEST"))
     }
     return {**kept, "PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "utf-8", **more}
 

@@ -129,6 +129,8 @@ def test_strict_makes_a_missing_variable_a_finding(folder: Path) -> None:
             "--state: `novalue` is not a key and a value",
             "--state key=value",
         ),
+        (("--state", "x=" + "[" * 3000 + "]" * 3000), "the value nests too deep", "--session"),
+        (("--state", "x=" + "[" * 900 + "]" * 900), "nests deeper than", "as an artifact"),
         (("--state", "=x"), "--state: `=x` is not", "key=value"),
         (("--dialect", "gemni"), "dialect: `gemni` is not a dialect", "did you mean `gemini`?"),
         (("--option", "temprature=1"), "`temprature` is not a generation option", "`temperature`"),

@@ -100,7 +100,7 @@ def test_a_page_that_cannot_be_written_is_one_line(folder: Path) -> None:
 
 @pytest.mark.parametrize(("step", "index"), [(1, 1), (2, 3), (3, 5)])
 def test_a_step_is_the_request_behind_a_model_event(
-    folder: Path, log: Session, step: int, index: int, monkeypatch: pytest.MonkeyPatch
+    folder: Path, log: Session, step: int, index: int
 ) -> None:
     report = explain(folder, "--session", "log.json", "--step", str(step))
     bot = load_agent(f"{folder}/agents.py:weather_bot")

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
+import msgspec
+
 import weft
-from weft import Agent, Compiled, Event, RunConfig, Session, Tool
+from weft import Agent, Compiled, Event, Origin, RunConfig, Session, Tool
 from weft.content import (
     CodeExecutionResult,
     Content,
@@ -23,6 +25,8 @@ from weft.content import (
     thought_part,
     to_content,
 )
+from weft.dialects import dialect_named
+from weft.ir import TextBlock
 from weft.values import Json, JsonObject
 
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")
@@ -196,7 +200,7 @@ def by(provider: str, part: Part) -> Part:
     )
 
 
-def shown(*parts: Part) -> Part:
+def shown(*parts: Part, said: str = "see") -> Part:
     """A result of lookup that shows media."""
     raw: list[JsonObject] = []
     for part in parts:
@@ -206,7 +210,7 @@ def shown(*parts: Part) -> Part:
         elif part.file_data is not None:
             file = part.file_data
             raw.append({"fileData": {"mimeType": file.mime_type, "fileUri": file.file_uri}})
-    response = FunctionResponse(name="lookup", response={"result": "see"}, id="c1", parts=raw)
+    response = FunctionResponse(name="lookup", response={"result": said}, id="c1", parts=raw)
     return Part(function_response=response)
 
 
@@ -381,6 +385,8 @@ SCENES: tuple[Scene, ...] = (
     Scene("words before the result", TOOLED, log(ASK, ("bot", CALL), ("user", "There.", RESULT))),
     Scene("image", BOT, message=["What is this?", PNG]),
     Scene("image alone", BOT, message=PNG),
+    Scene("image under an old name", BOT, message=media_part("image/jpg; q=1", b"jpeg")),
+    Scene("empty document", BOT, message=media_part("text/plain", b" ")),
     Scene("image of a rare type", BOT, message=["?", media_part("image/heic", b"heic")]),
     Scene("pdf", BOT, message=["Sum up.", PDF]),
     Scene("audio", BOT, message=["Write down.", WAV, media_part("audio/mpeg", b"ID3")]),
@@ -413,6 +419,11 @@ SCENES: tuple[Scene, ...] = (
             ("bot", shown(PDF, MP4, file_part("https://example.com/a.png", "image/png"))),
         ),
         "So?",
+    ),
+    Scene(
+        "image in a result without words",
+        TOOLED,
+        log(ASK, ("bot", CALL), ("bot", shown(PNG, said=""))),
     ),
     Scene(
         "image in one of two results",
@@ -492,6 +503,7 @@ SCENES: tuple[Scene, ...] = (
     option("thinking", {"budget": 2048}),
     option("thinking", {"budget": 20000}),
     option("thinking", {"budget": 0}),
+    option("thinking", {"budget": 0, "include": True}),
     option("thinking", {"effort": "low", "include": True}),
     option("thinking", {"effort": "max"}),
     option("tool_choice", "auto"),
@@ -541,6 +553,23 @@ def compiled(name: str, dialect: str, *, model: str | None = None) -> Compiled:
     if model is not None:
         one = one._replace(models={dialect: model})
     return one.compile(dialect)
+
+
+def without_system(dialect: str) -> dict[str, Any]:
+    """A request that has no system text at all, which only a callback can bring about."""
+    prompt = msgspec.structs.replace(compiled("plain text", dialect).prompt, system=())
+    return cast("dict[str, Any]", dialect_named(dialect).lower(prompt).wire)
+
+
+def words_first(dialect: str) -> list[dict[str, Any]]:
+    """The turns of a prompt whose user spoke before the result, as a callback may leave it."""
+    prompt = compiled("tool loop", dialect).prompt
+    *before, exchange = prompt.items
+    words = TextBlock(role="user", origin=Origin("pass", "callback"), text="There.")
+    blocks = (*exchange.blocks[:-1], words, exchange.blocks[-1])
+    moved = msgspec.structs.replace(exchange, blocks=blocks)
+    held = dialect_named(dialect).lower(prompt.with_items([*before, moved]))
+    return cast("list[dict[str, Any]]", held.wire[held.turns])
 
 
 def said(compiled: Compiled, dialect: str) -> list[str]:

@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.dialects.prompts import SIGNATURE, Scene, body, bot_with, compiled, said, scene
+from tests.dialects.prompts import (
+    SIGNATURE,
+    Scene,
+    body,
+    bot_with,
+    compiled,
+    said,
+    scene,
+    without_system,
+    words_first,
+)
 from weft import RunConfig, compile
 from weft.dialects.anthropic import legal_id
 from weft.errors import LoweringError
@@ -49,6 +59,18 @@ def test_results_come_first_in_the_turn_that_follows() -> None:
     assert last == [
         {"type": "tool_result", "tool_use_id": "c1", "content": "1"},
         {"type": "text", "text": "There."},
+    ]
+    assert [part["type"] for part in words_first(NAME)[-1]["content"]] == ["tool_result", "text"]
+
+
+def test_without_system_text_there_is_no_field() -> None:
+    assert "system" not in without_system(NAME)
+
+
+def test_the_models_own_turn_has_no_images() -> None:
+    assert body("image the model made", NAME)["messages"][1]["content"] == [
+        {"type": "text", "text": "Here."},
+        {"type": "text", "text": "[image/png: not carried]"},
     ]
 
 
@@ -145,6 +167,15 @@ def test_what_cannot_be_carried_is_named(name: str, text: str) -> None:
 def test_media_in_a_result_stays_in_it() -> None:
     result = body("image in a result", NAME)["messages"][-1]["content"][0]
     assert [part["type"] for part in result["content"]] == ["text", "image"]
+    silent = body("image in a result without words", NAME)["messages"][-1]["content"][0]
+    assert [part["type"] for part in silent["content"]] == ["image"]
+
+
+def test_types_are_read_without_their_trimmings() -> None:
+    source = body("image under an old name", NAME)["messages"][0]["content"][0]["source"]
+    assert source["media_type"] == "image/jpeg"
+    empty = body("empty document", NAME)["messages"][0]["content"][0]
+    assert empty == {"type": "text", "text": "[text/plain: not carried]"}
 
 
 def test_an_answer_schema_is_a_format_of_the_output() -> None:
@@ -208,7 +239,9 @@ def test_thinking_and_the_room_it_needs() -> None:
     wire = body("option thinking = {'effort': 'low', 'include': True}", NAME)
     assert wire["output_config"] == {"effort": "low"}
     assert wire["thinking"] == {"type": "adaptive", "display": "summarized"}
-    assert body("option thinking = {'budget': 0}", NAME)["thinking"] == {"type": "disabled"}
+    off = {"type": "disabled"}
+    assert body("option thinking = {'budget': 0}", NAME)["thinking"] == off
+    assert body("option thinking = {'budget': 0, 'include': True}", NAME)["thinking"] == off
 
 
 def test_an_effort_nobody_knows_is_reported() -> None:

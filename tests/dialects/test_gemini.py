@@ -3,6 +3,7 @@
 import pytest
 
 from tests.dialects.prompts import OPAQUE, SIGNATURE, Scene, body, bot_with, compiled, said
+from weft.values import Json
 
 NAME = "gemini"
 
@@ -138,3 +139,24 @@ def test_a_tier_it_has_not_is_reported() -> None:
     assert said(held, NAME) == ["warning[WEFT702] gemini has no option `serviceTier=auto`"]
     flex = Scene("x", bot_with(service_tier="flex"), message="Hi").compile(NAME)
     assert flex.lower(NAME)["serviceTier"] == "flex"
+
+
+def test_extra_reaches_deep_beside_what_is_there() -> None:
+    deep: dict[str, Json] = {"generationConfig": {"thinkingConfig": {"includeThoughts": False}}}
+    agent = bot_with(thinking={"budget": 9}, temperature=0.5, extra={NAME: deep})
+    held = Scene("x", agent, message="Hi").compile(NAME)
+    assert held.lower(NAME)["generationConfig"] == {
+        "thinkingConfig": {"thinkingBudget": 9, "includeThoughts": False},
+        "temperature": 0.5,
+    }
+    assert agent.generate_config["extra"] == {NAME: deep}
+
+
+def test_tools_of_the_providers_own_follow_the_agents() -> None:
+    agent = bot_with(extra={NAME: {"tools": [{"googleSearch": {}}]}})
+    held = Scene("x", agent, message="Hi").compile(NAME)
+    tools = held.lower(NAME)["tools"]
+    assert isinstance(tools, list)
+    assert [list(tool) for tool in tools] == [["functionDeclarations"], ["googleSearch"]]  # type: ignore[arg-type]
+    assert str(held.origin("/tools/0/functionDeclarations/0/name")) == "bot.tools.lookup"
+    assert str(held.origin("/tools/1")) == "bot.generate_config"

@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.dialects.prompts import Scene, body, bot_with, compiled, log, said
+from tests.dialects.prompts import (
+    Scene,
+    body,
+    bot_with,
+    compiled,
+    log,
+    said,
+    without_system,
+    words_first,
+)
 from weft.dialects import dialect_named
 
 NAME = "openai-chat"
@@ -20,6 +29,14 @@ def test_the_system_text_is_the_first_turn() -> None:
     held = compiled("plain text", NAME)
     assert str(held.origin("/messages/0/content", 16)) == "bot.instruction:0"
     assert str(held.origin("/messages/1/content")) == "event message#0"
+
+
+def test_without_system_text_the_user_comes_first() -> None:
+    assert without_system(NAME)["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+def test_results_come_before_the_users_words() -> None:
+    assert [turn["role"] for turn in words_first(NAME)[-2:]] == ["tool", "user"]
 
 
 def test_parallel_calls_are_answered_by_a_turn_each() -> None:
@@ -144,6 +161,7 @@ def test_an_answer_schema_is_strict_where_it_can_be() -> None:
     }
     loose = body("answer with a name no provider takes", NAME)["response_format"]["json_schema"]
     assert loose["strict"] is False
+    assert loose["schema"]["additionalProperties"] == {"type": "integer"}
 
 
 def test_an_optional_field_of_the_answer_is_said_otherwise_not_lost() -> None:

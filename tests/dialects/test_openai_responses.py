@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.dialects.prompts import OPAQUE, Scene, body, bot_with, compiled, said
+from tests.dialects.prompts import (
+    OPAQUE,
+    Scene,
+    body,
+    bot_with,
+    compiled,
+    said,
+    without_system,
+    words_first,
+)
 from weft import Agent
 
 NAME = "openai-responses"
@@ -31,6 +40,16 @@ def test_calls_and_results_are_items() -> None:
     held = compiled("parallel calls", NAME)
     assert str(held.origin("/input/2/arguments")) == "event e1#1"
     assert str(held.origin("/input/4/output")) == "event e2#0"
+
+
+def test_results_come_before_the_users_words() -> None:
+    result, words = words_first(NAME)[-2:]
+    assert result["type"] == "function_call_output"
+    assert words["role"] == "user"
+
+
+def test_without_system_text_there_is_no_field() -> None:
+    assert "instructions" not in without_system(NAME)
 
 
 def test_a_tool_says_whether_it_is_strict() -> None:

@@ -104,15 +104,19 @@ def pairs(name: str, given: list[str]) -> dict[str, Json]:
             raise UsageError(
                 f"`{text}` is not a key and a value", where=name, hint=f"{name} key=value"
             )
-        values[key.strip()] = _value(value)
+        values[key.strip()] = _value(value, where=f"{name} {key.strip()}")
     return values
 
 
-def _value(text: str) -> Json:
+def _value(text: str, *, where: str) -> Json:
     try:
         value: Json = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError):
         return text
+    except RecursionError:
+        raise UsageError(
+            "the value nests too deep", where=where, hint="give it as text, or in a --session file"
+        ) from None
     return value
 
 

@@ -90,7 +90,7 @@ def build_items(
             features |= Feature.FOREIGN
         kind: ItemKind = "user" if role == "user" else "model"
         waits = False
-        if len(blocks) > 1 or type(blocks[0]) is not TextBlock:
+        if type(blocks[0]) is not TextBlock or len(blocks) > 1:
             for block in blocks:
                 if isinstance(block, CallBlock):
                     features |= Feature.CALLS

@@ -74,7 +74,7 @@ def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
     head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
     turns = list(_turns(compiled, prefix))
-    fixed = list(_fixed(compiled))
+    fixed = list(_fixed(compiled, prefix))
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
     if rest:
         fixed.append(
@@ -83,21 +83,22 @@ def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     return iter((*head, *turns, *fixed))
 
 
-def _fixed(compiled: "Compiled") -> Iterator[SentRow]:
+def _fixed(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     """What the provider adds to every request, to any tools, and to thinking."""
+    shared = prefix.tokens > 0
     scale, prompt = compiled.scale, compiled.prompt
     if scale.overheads.request:
-        yield _overhead(compiled, scale.overheads.request, "the request itself")
+        yield _overhead(compiled, scale.overheads.request, "the request itself", shared=shared)
     once = scale.tools(prompt) - sum(scale.tool(tool) for tool in prompt.tools)
     if once:
-        yield _overhead(compiled, once, "the provider's preamble for tools")
+        yield _overhead(compiled, once, "the provider's preamble for tools", shared=shared)
     if prompt.config.get("thinking") and scale.overheads.thinking:
         yield _overhead(compiled, scale.overheads.thinking, "thinking switched on")
 
 
-def _overhead(compiled: "Compiled", tokens: int, text: str) -> SentRow:
+def _overhead(compiled: "Compiled", tokens: int, text: str, *, shared: bool = False) -> SentRow:
     origin = Origin("dialect", compiled.dialect)
-    return SentRow("overhead", "overhead", "", tokens, origin, "", "", text)
+    return SentRow("overhead", "overhead", "", tokens, origin, "", "", text, shared)
 
 
 def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:

@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias, assert_never
 
+import msgspec
+
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.subset import Loss
@@ -49,7 +51,7 @@ class Traits(NamedTuple):
     model_role: str
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One element of the request's turns, and which block each part of it came from."""
 
     wire: Wire

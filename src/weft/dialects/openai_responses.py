@@ -156,7 +156,7 @@ class OpenAIResponses(Dialect):
         text = output_text(block)
         if not block.media:
             return {**wire, "output": text}
-        said: list[Json] = [{"type": "input_text", "text": text}]
+        said: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
         return {**wire, "output": said + [self.media(media, sink) for media in block.media]}
 
     def media(self, block: MediaBlock, sink: Sink) -> Wire:

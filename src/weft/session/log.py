@@ -320,7 +320,7 @@ def _fold(
 
 
 def _next_invocation(initial: JsonObject, state: JsonObject) -> JsonObject:
-    if not any(key.startswith("temp:") and key not in initial for key in state):
+    if not any(key.startswith("temp:") and initial.get(key) != state[key] for key in state):
         return state
     start = {key: value for key, value in initial.items() if key.startswith("temp:")}
     return {**without_temp(state), **start}
