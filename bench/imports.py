@@ -5,9 +5,7 @@ import sys
 
 from table import Table
 
-_CODE = (
-    "import time; start = time.process_time(); {code}; print(time.process_time() - start)"
-)
+_CODE = "import time; start = time.process_time(); {code}; print(time.process_time() - start)"
 BASELINES = {
     "httpx": "import httpx",
     "pydantic": "import pydantic; pydantic.BaseModel",

@@ -68,7 +68,9 @@ def measure() -> Table:
             if seconds is None:
                 table.note(name, "not installed")
             else:
-                table.add(f"{action} with msgspec", ours[index], name, seconds[index], at_least=True)
+                table.add(
+                    f"{action} with msgspec", ours[index], name, seconds[index], at_least=True
+                )
     return table
 
 
@@ -133,7 +135,10 @@ def _pydantic() -> tuple[float, float, float] | None:
     return _three(
         lambda: [
             event(
-                id=f"e{i}", author="bot", invocation_id="i", timestamp=1.0,
+                id=f"e{i}",
+                author="bot",
+                invocation_id="i",
+                timestamp=1.0,
                 content=content(role="model", parts=(part(text=TEXT),)),
             )
             for i in range(COUNT)

@@ -26,7 +26,13 @@ class Table:
             verdict = f"{'>=' if at_least else '<='} {target:g}x {'ok' if met else 'MISSED'}"
         word = "faster" if at_least else ""
         self.rows.append(
-            (what, duration(value), f"{baseline} {duration(against)}", f"{ratio:.2f}x {word}", verdict)
+            (
+                what,
+                duration(value),
+                f"{baseline} {duration(against)}",
+                f"{ratio:.2f}x {word}",
+                verdict,
+            )
         )
 
     def note(self, what: str, text: str) -> None:
@@ -37,7 +43,9 @@ class Table:
         head = ("", "measured", "baseline", "ratio", "target")
         rows = [head, *self.rows]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
         return "\n".join([f"== {self.title}", *lines])
 
 

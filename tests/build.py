@@ -18,12 +18,16 @@ def says(author: str, text: str, *, inv: str = "1", **more: object) -> Event:
     return _event(author, "model", Part(text=text), inv, more)
 
 
-def calls(author: str, name: str, args: JsonObject, id: str | None, *, inv: str = "1", **more: object) -> Event:  # noqa: E501
+def calls(
+    author: str, name: str, args: JsonObject, id: str | None, *, inv: str = "1", **more: object
+) -> Event:
     """An agent calls a tool."""
     return _event(author, "model", call_part(name, args, id=id), inv, more)
 
 
-def returns(author: str, name: str, response: JsonObject, id: str | None, *, inv: str = "1", **more: object) -> Event:  # noqa: E501
+def returns(
+    author: str, name: str, response: JsonObject, id: str | None, *, inv: str = "1", **more: object
+) -> Event:
     """A tool returns."""
     return _event(author, "user", result_part(name, response, id=id), inv, more)
 

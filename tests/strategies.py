@@ -20,12 +20,23 @@ PNG = (
 )
 
 words = st.sampled_from(
-    ["Oslo", "book a flight", "ja", "{not} a {variable?}", '{"k": 1}', "日本語の文", "🙂👍🏽", "x" * 300]
+    [
+        "Oslo",
+        "book a flight",
+        "ja",
+        "{not} a {variable?}",
+        '{"k": 1}',
+        "日本語の文",
+        "🙂👍🏽",
+        "x" * 300,
+    ]
 ) | st.text(min_size=1, max_size=20)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | words,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text(min_size=1, max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(min_size=1, max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 arguments = st.dictionaries(st.sampled_from(["city", "day", "q"]), json_values, max_size=3)
@@ -76,6 +87,11 @@ def turns(draw: st.DrawFn, agents: tuple[str, ...], number: int) -> list[Event]:
             long_running = (ids[0],) if kind == "long" else None
             call = call_part("slow", args, id=ids[0])
             events.append(event(agent, "model", call, long_running_tool_ids=long_running))
+            if kind == "long" and draw(st.booleans()):
+                pending = result_part("slow", {"status": "pending"}, id=ids[0])
+                events.append(event(agent, "user", pending))
+                author = draw(st.sampled_from([agent, "user"]))
+                late.append(event(author, "user", result_part("slow", reply, id=ids[0])))
             if kind == "late":
                 late.append(event(agent, "user", result_part("slow", reply, id=ids[0])))
         elif kind == "orphan":
@@ -121,7 +137,9 @@ def turns(draw: st.DrawFn, agents: tuple[str, ...], number: int) -> list[Event]:
             events.append(event(agent, "model", call_part("look", args)))
             events.append(event(agent, "user", result_part("look", reply)))
         elif kind == "sameuser":
-            events.append(event("user", "user", Part(text=draw(words)), media_part("image/png", PNG)))
+            events.append(
+                event("user", "user", Part(text=draw(words)), media_part("image/png", PNG))
+            )
     events += late
     if number and draw(st.integers(0, 12)) == 0:
         target = f"i{draw(st.integers(0, number - 1))}"

@@ -136,7 +136,10 @@ def test_H4_media_code_and_signatures_are_kept() -> None:
         invocation_id="1",
         content=Content(
             role="user",
-            parts=(media_part("image/png", b"\x89PNG"), file_part("gs://b/f.pdf", "application/pdf")),
+            parts=(
+                media_part("image/png", b"\x89PNG"),
+                file_part("gs://b/f.pdf", "application/pdf"),
+            ),
         ),
     )
     answer = Event(

@@ -74,7 +74,12 @@ def leaves(value: Json, pointer: str = "") -> list[tuple[str, str]]:
 
 
 def test_places_resolve_to_field_and_span_state_event_tool_and_option() -> None:
-    log = session(user("Hi"), calls("bot", "look", {"q": "x"}, "c1"), returns("bot", "look", {"n": 1}, "c1"), **STATE)  # noqa: E501
+    log = session(
+        user("Hi"),
+        calls("bot", "look", {"q": "x"}, "c1"),
+        returns("bot", "look", {"n": 1}, "c1"),
+        **STATE,
+    )
     run = RunConfig(generate_config={"temperature": 0.1})
     compiled = compile(BOT, session=log, config=run)
     system = compiled.system

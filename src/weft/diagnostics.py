@@ -10,9 +10,7 @@ from typing import Literal
 
 import msgspec
 
-OriginKind = Literal[
-    "field", "event", "state", "artifact", "pass", "config", "tool", "dialect"
-]
+OriginKind = Literal["field", "event", "state", "artifact", "pass", "config", "tool", "dialect"]
 
 
 class Severity(enum.StrEnum):

@@ -192,13 +192,19 @@ def test_an_answer_schema_is_a_format_of_the_output() -> None:
     }
 
 
-def test_a_schema_that_recurs_is_asked_for_in_words() -> None:
-    held = compiled("answer that recurs", NAME)
+def test_a_schema_that_recurs_is_asked_for_with_a_tool() -> None:
+    wire = body("answer that recurs", NAME)
+    assert "output_config" not in wire
+    assert [tool["name"] for tool in wire["tools"]] == ["set_model_response"]
+
+
+def test_a_schema_that_recurs_is_asked_for_in_words_when_compiled_for_another() -> None:
+    held = compiled("answer that recurs", "gemini")
     wire = held.lower(NAME)
     assert "output_config" not in wire
     system = str(wire["system"])
     start = system.index("Reply with valid JSON matching this schema: {")
-    assert str(held.origin("/system", start)) == "bot.output_schema"
+    assert str(held.origin("/system", start, dialect=NAME)) == "bot.output_schema"
 
 
 def test_an_answer_by_a_tool_does_not_force_the_choice() -> None:

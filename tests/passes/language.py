@@ -1,13 +1,13 @@
 """The language of pass fixtures: a line a block, as `print(prompt)` writes it.
 
-    system: text                         a system block; [turn] or [session] says how stable
-    user: text                           an item with one text block
-    model(planner)@fan.left: text        another author, in a branch
-    model[wrote=intent, inv=2]: text     item attributes
-    model call c1: name({"a": 1})        a call; `user result c1: name -> {...}` its result
-    model thought: text                  a thought
-    hidden(it is partial): text          a hidden item and why
-    + model call c2: ...                 one more block of the same item
+system: text                         a system block; [turn] or [session] says how stable
+user: text                           an item with one text block
+model(planner)@fan.left: text        another author, in a branch
+model[wrote=intent, inv=2]: text     item attributes
+model call c1: name({"a": 1})        a call; `user result c1: name -> {...}` its result
+model thought: text                  a thought
+hidden(it is partial): text          a hidden item and why
++ model call c2: ...                 one more block of the same item
 """
 
 import re

@@ -27,9 +27,7 @@ def cases() -> list[tuple[str, str, dict[str, str]]]:
 @pytest.mark.parametrize(
     ("name", "title", "fences"), cases(), ids=[f"{n}: {t}" for n, t, _ in cases()]
 )
-def test_a_pass_does_what_its_fixture_shows(
-    name: str, title: str, fences: dict[str, str]
-) -> None:
+def test_a_pass_does_what_its_fixture_shows(name: str, title: str, fences: dict[str, str]) -> None:
     before = parse_prompt(fences["before"])
     env = parse_env(fences.get("env", ""))
     after = PASSES[name](before, env)

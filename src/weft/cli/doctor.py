@@ -15,7 +15,7 @@ from typing import NamedTuple
 import weft
 from weft.tokens import counter_for
 
-CORE = ("docstring-parser", "jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
+CORE = ("jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
 """What Weft cannot do without, as named in its package metadata."""
 
 OLDEST_PYTHON = (3, 11)

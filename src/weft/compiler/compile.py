@@ -24,7 +24,7 @@ from weft.declare import Agent, RunConfig, tree
 from weft.declare.config import merge
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
-from weft.dialects import Facts, facts_for
+from weft.dialects import Facts, dialect_named, facts_for
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, Prompt, ToolDecl
@@ -277,7 +277,7 @@ def _target(path: tuple[Agent, ...], config: RunConfig) -> Target:
     raise CompileError(
         f"{chosen!r} is not a model",
         where=f"{path[-1].name}.model",
-        hint='pass a name such as "gemini-flash-latest", or an object with `name` and `dialect`',
+        hint="pass a model's name, or an object with `name` and `dialect`",
     )
 
 
@@ -295,7 +295,8 @@ def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
     )
     facts = target.facts
     has_tools = bool(agent.tools) or bool(transfer_targets(path))
-    if facts.native_schema and (facts.schema_with_tools or not has_tools):
+    native = facts.native_schema and dialect_named(facts.dialect).takes_schema(declared)
+    if native and (facts.schema_with_tools or not has_tools):
         how: Literal["native", "tool", "text"] = "native"
     else:
         how = "tool" if facts.tools else "text"

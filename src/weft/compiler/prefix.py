@@ -138,4 +138,3 @@ def _common(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-

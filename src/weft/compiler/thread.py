@@ -2,8 +2,8 @@
 
 Events never change, so what was built, passed, lowered and counted for them is kept with
 the log and reused. Only what is new runs through the passes. Where a new event reaches
-back (a rewind, a compaction, a value that the instruction now carries), the thread starts
-again from the beginning; the report says what that broke.
+back (a rewind, a compaction, a late result, a value that the instruction now carries), the
+thread starts again from the beginning; the report says what that broke.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from weft.compiler.build import (
 )
 from weft.diagnostics import Diagnostic
 from weft.dialects import Track
-from weft.ir import CallBlock, Feature, Item, Note, Prompt
+from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.passes import ON_FRESH, Env, run
 from weft.session import Event
 from weft.values import Strand
@@ -85,6 +85,11 @@ class Thread:
 
     def __init__(self, key: ThreadKey) -> None:
         self.key = key
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start from the beginning of the view."""
+        key = self.key
         self.consumed = key.start
         self.settled: Strand[Item] = Strand()
         self.notes: Strand[Note] = Strand()
@@ -97,10 +102,11 @@ class Thread:
     def weave(self, events: Strand[Event], env: Env) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
         built = self._build(events)
+        if self.settled.settled and self._reaches_back(built):
+            self._begin()
+            built = self._build(events)
         self.features |= built.features
-        env = msgspec.structs.replace(
-            env, used_ids=self.used_ids, opening=not self.settled.settled
-        )
+        env = msgspec.structs.replace(env, used_ids=self.used_ids, opening=not self.settled.settled)
         prompt = Prompt(
             model="",
             agent=env.agent,
@@ -133,6 +139,20 @@ class Thread:
         if self.key.reaches_back >= 0:
             hidden = {**hidden_by_compaction(events), **hidden_by_rewind(events)}
         return build_items(events.since(self.consumed), self.consumed, self.key.agent, hidden)
+
+    def _reaches_back(self, built: Built) -> bool:
+        """Whether a new result answers a call that was answered before, as a late one does."""
+        if not built.features & Feature.CALLS:
+            return False
+        fresh: set[str] = set()
+        for item in built.items:
+            for block in item.blocks:
+                if isinstance(block, CallBlock):
+                    fresh.add(block.id)
+                elif isinstance(block, ResultBlock) and block.call_id not in fresh:
+                    if block.call_id in self.used_ids:
+                        return True
+        return False
 
     def _remember_ids(self, items: list[Item]) -> None:
         for item in items:
@@ -169,4 +189,3 @@ def thread_for(events: Strand[Event], key: ThreadKey) -> Thread:
     thread = Thread(key)
     events.memo[slot] = thread
     return thread
-

@@ -29,7 +29,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.values import Json, compact, digest
+from weft.values import Json, JsonObject, compact, digest
 
 MAX_TOKENS = 8192
 """How long an answer may be where nobody said; the provider wants a number."""
@@ -140,6 +140,10 @@ class Anthropic(Dialect):
             placed.append(Placed("/system", system))
         return wire, tuple(placed)
 
+    def takes_schema(self, schema: JsonObject) -> bool:
+        """Recursion, for one, is refused."""
+        return fitted("anthropic", schema, strict=True).possible
+
     def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
         """One message; results come first, and blank text not at all."""
         if role == "user":
@@ -162,17 +166,11 @@ class Anthropic(Dialect):
         name = self.traits.model_role if role == "model" else "user"
         return [Entry({"role": name, "content": content}, name, tuple(sources))]
 
-    def merge(self, first: Entry, second: Entry) -> Entry:
-        """One message with the content of both."""
-        before, after = first.wire["content"], second.wire["content"]
-        assert isinstance(before, list)
-        assert isinstance(after, list)
-        moved = tuple(
-            (f"/content/{len(before) + int(pointer.split('/')[2])}", block)
-            for pointer, block in second.blocks
-        )
-        wire: Wire = {"role": first.role, "content": before + after}
-        return Entry(wire, first.role, first.blocks + moved)
+    def spoken(self, block: TextBlock) -> Entry:
+        """A message with one block."""
+        role = self.traits.model_role if block.role == "model" else "user"
+        wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
+        return Entry(wire, role, (("/content/0", block),))
 
     def text(self, block: TextBlock, sink: Sink) -> Wire:
         """A text block."""

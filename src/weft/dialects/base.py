@@ -49,6 +49,7 @@ class Traits(NamedTuple):
     turns: str
     merges_turns: bool
     model_role: str
+    parts: str = "content"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -163,6 +164,10 @@ class Dialect:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError
 
+    def takes_schema(self, schema: JsonObject) -> bool:
+        """Whether an answer of this schema can be asked for natively."""
+        return True
+
     def lead(self, prompt: Prompt) -> list[Entry]:
         """Elements before the turns, for a dialect where the system text is one of them."""
         return []
@@ -171,9 +176,21 @@ class Dialect:
         """The elements for blocks of one role that stand together."""
         raise NotImplementedError
 
-    def merge(self, first: Entry, second: Entry) -> Entry:
-        """Two elements of one role as one."""
+    def spoken(self, block: TextBlock) -> Entry:
+        """The element for a turn that is one plain text, as nearly every turn is."""
         raise NotImplementedError
+
+    def merge(self, first: Entry, second: Entry) -> Entry:
+        """Two elements of one role as one, with the parts of both."""
+        key = self.traits.parts
+        before, after = first.wire[key], second.wire[key]
+        assert isinstance(before, list)
+        assert isinstance(after, list)
+        moved = tuple(
+            (f"/{key}/{len(before) + int(pointer.split('/')[2])}", block)
+            for pointer, block in second.blocks
+        )
+        return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
     def _turns(
         self, prompt: Prompt, sink: Sink, track: Track | None
@@ -188,9 +205,7 @@ class Dialect:
             track.wires += [entry.wire for entry in ready]
             track.items = items.settled
         sink.diagnostics += track.diagnostics
-        rest, last = self._extend(
-            track.open, items.since(items.settled), sink.diagnostics, sink
-        )
+        rest, last = self._extend(track.open, items.since(items.settled), sink.diagnostics, sink)
         if last is not None:
             rest.append(last)
         return track.entries.with_tail(rest), track.wires + [entry.wire for entry in rest]
@@ -217,7 +232,10 @@ class Dialect:
     def _item(self, item: Item, sink: Sink) -> list[Entry]:
         blocks = item.blocks
         if len(blocks) == 1:
-            return self.turn(blocks[0].role, blocks, sink)
+            block = blocks[0]
+            if type(block) is TextBlock and not block.signature and not block.text.isspace():
+                return [self.spoken(block)]
+            return self.turn(block.role, blocks, sink)
         entries: list[Entry] = []
         start = 0
         for index in range(1, len(blocks) + 1):
@@ -284,9 +302,7 @@ class Dialect:
         self.drop_foreign(block, block.provider, sink)
         return None
 
-    def drop_foreign(
-        self, block: Block, provider: str, sink: Sink, *, what: str = "part"
-    ) -> None:
+    def drop_foreign(self, block: Block, provider: str, sink: Sink, *, what: str = "part") -> None:
         """Say that something of another provider's was left out."""
         sink.said(
             "WEFT704",
@@ -298,9 +314,7 @@ class Dialect:
         """Whether a signature is this provider's: it says so."""
         return provider == self.traits.name
 
-    def place_options(
-        self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink
-    ) -> None:
+    def place_options(self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink) -> None:
         """Put every option where the provider wants it, and report the ones it does not know."""
         for name, value in prompt.config.items():
             origin = prompt.config_origins.get(name, Origin("config", name))
@@ -355,9 +369,7 @@ class Dialect:
 
     def tools_placed(self, prompt: Prompt, prefix: str) -> list[Placed]:
         """Where each tool stands, in the order it is sent."""
-        return [
-            Placed(f"{prefix}/{index}", tool.origin) for index, tool in enumerate(prompt.tools)
-        ]
+        return [Placed(f"{prefix}/{index}", tool.origin) for index, tool in enumerate(prompt.tools)]
 
 
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, sink: Sink) -> TextBlock:

@@ -70,7 +70,9 @@ def _logprobs(wire: Wire, value: Json) -> None:
 class Gemini(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
-    traits = Traits(name="gemini", turns="contents", merges_turns=True, model_role="model")
+    traits = Traits(
+        name="gemini", turns="contents", merges_turns=True, model_role="model", parts="parts"
+    )
     options: ClassVar = {
         "temperature": "generationConfig.temperature",
         "top_p": "generationConfig.topP",
@@ -127,17 +129,10 @@ class Gemini(Dialect):
             return []
         return [Entry({"role": role, "parts": parts}, role, tuple(sources))]
 
-    def merge(self, first: Entry, second: Entry) -> Entry:
-        """One content with the parts of both."""
-        before, after = first.wire["parts"], second.wire["parts"]
-        assert isinstance(before, list)
-        assert isinstance(after, list)
-        moved = tuple(
-            (f"/parts/{len(before) + int(pointer.split('/')[2])}", block)
-            for pointer, block in second.blocks
-        )
-        wire: Wire = {"role": first.role, "parts": before + after}
-        return Entry(wire, first.role, first.blocks + moved)
+    def spoken(self, block: TextBlock) -> Entry:
+        """A content with one part."""
+        wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
+        return Entry(wire, block.role, (("/parts/0", block),))
 
     def text(self, block: TextBlock, sink: Sink) -> Wire:
         """A text part."""

@@ -134,6 +134,11 @@ class OpenAIChat(Dialect):
             entries.append(_message("user", said))
         return entries
 
+    def spoken(self, block: TextBlock) -> Entry:
+        """A message whose content is the text itself."""
+        role = self.traits.model_role if block.role == "model" else "user"
+        return Entry({"role": role, "content": block.text}, role, (("/content", block),))
+
     def _model_turn(self, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
         said: list[tuple[Wire, Block]] = []
         calls: list[Json] = []

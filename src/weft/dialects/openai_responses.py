@@ -134,6 +134,14 @@ class OpenAIResponses(Dialect):
                 )
         return entries
 
+    def spoken(self, block: TextBlock) -> Entry:
+        """A message: the model's is plain text, the user's a list of parts."""
+        if block.role == "model":
+            wire: Wire = {"role": "assistant", "content": block.text}
+            return Entry(wire, "assistant", (("/content", block),))
+        said: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
+        return Entry(said, "user", (("/content/0", block),))
+
     def text(self, block: TextBlock, sink: Sink) -> Wire:
         """A text part."""
         self.drop_signature(block, sink)

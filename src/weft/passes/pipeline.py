@@ -24,8 +24,8 @@ from weft.passes.select_view import select_view
 Pass = Callable[[Prompt, Env], Prompt]
 
 ON_FRESH: tuple[Pass, ...] = (
-    select_branch,
     drop_hidden,
+    select_branch,
     select_view,
     pair_results,
     dedupe_state,

@@ -21,7 +21,7 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
     for item in prompt.items:
         if item.invocation != env.invocation:
             reason = "it is not of this invocation"
-        elif item.author == env.agent or item.kind == "results":
+        elif item.author == env.agent or (item.author == "user" and item.kind == "results"):
             kept.append(item)
             continue
         elif item.author != "user":

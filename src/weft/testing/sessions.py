@@ -25,9 +25,7 @@ def make_session(*turns: Turn, state: Mapping[str, Json] | None = None) -> Sessi
     for number, turn in enumerate(turns, 1):
         where = f"make_session, turn {number}"
         if not isinstance(cast("object", turn), tuple) or len(turn) not in (2, 3):
-            raise SessionError(
-                f"{turn!r} is not a turn", where=where, hint='write ("user", "Hi")'
-            )
+            raise SessionError(f"{turn!r} is not a turn", where=where, hint='write ("user", "Hi")')
         author, said = turn[0], turn[1]
         results = False
         content = to_content(said, role="user" if author == "user" else "model", where=where)
