@@ -1,6 +1,7 @@
 """H1-H9 through the front door: what an agent sees of a log."""
 
 import copy
+import json
 
 import pytest
 
@@ -203,6 +204,12 @@ def test_H7_none_is_the_current_turn_with_the_agents_own_traffic() -> None:
         ]
 
 
+def test_H7_the_report_says_what_the_policy_skipped() -> None:
+    log = session(user("Old"), says("bot", "Old answer"), user("New", inv="2"))
+    report = compile(BOT.sees(C.none()), session=log).explain()
+    assert "the policy leaves out 2 events before the current turn" in report.inferred
+
+
 def test_H7_nothing_has_not_even_the_message() -> None:
     assert seen(BOT.sees(C.nothing()), session(user("Hi"))) == ["user: Continue."]
 
@@ -267,3 +274,26 @@ def test_a_summary_stands_for_the_events_it_covers() -> None:
         user("Oslo?", inv="2", timestamp=4.0),
     )
     assert seen(BOT, log) == ["user: [summary of earlier turns]: They greeted.", "user: Oslo?"]
+
+
+@pytest.mark.parametrize("dialect", ["gemini", "anthropic", "openai-chat", "openai-responses"])
+def test_lone_surrogates_anywhere_in_an_event_are_mended_and_reported(dialect: str) -> None:
+    bad = "x\ud83d"
+    log = Session(
+        "s",
+        events=[
+            user(bad),
+            calls("bot", f"f{bad}", {bad: [bad]}, bad),
+            returns("bot", f"f{bad}", {"a": {bad: bad}}, bad),
+            Event(
+                author="bot",
+                invocation_id="1",
+                content=Content(role="model", parts=(thought_part(bad), file_part(bad, "a/b"))),
+            ),
+            user("Go", inv="2"),
+        ],
+    )
+    compiled = compile(BOT, session=log)
+    json.dumps(compiled.lower(dialect), ensure_ascii=False).encode()
+    assert [d.code for d in compiled.prompt.diagnostics] == ["WEFT204"] * 4
+    assert len(str(compiled.hash)) == 32

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from weft.codes import report
-from weft.content import FunctionResponse, Part
+from weft.content import Content, FunctionResponse, Part
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -189,22 +189,15 @@ def _blocks(
     """The blocks of an event's parts, in their order."""
     assert event.content is not None
     blocks: list[Block] = []
-    for index, part in enumerate(event.content.parts or ()):
+    for index, part in enumerate(_sendable(event.content, event, diagnostics).parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
-        block = _block(part, origin, role, event, position, diagnostics)
+        block = _block(part, origin, role, event, position)
         if block is not None:
             blocks.append(block)
     return tuple(blocks)
 
 
-def _block(
-    part: Part,
-    origin: Origin,
-    role: Role,
-    event: Event,
-    position: int,
-    diagnostics: list[Diagnostic],
-) -> Block | None:
+def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) -> Block | None:
     signature, provider = part.thought_signature, part.provider or _provider(event)
     if (call := part.function_call) is not None:
         if call.name in INTERNAL_CALLS:
@@ -214,7 +207,7 @@ def _block(
             origin=origin,
             id=call.id or f"call_{position}_{origin.part}",
             name=call.name or "",
-            args=_clean(call.args or {}, event, diagnostics),
+            args=call.args or {},
             given=call.id is not None and not call.id.startswith("adk-"),
             signature=signature,
             provider=provider,
@@ -227,7 +220,7 @@ def _block(
             origin=origin,
             call_id=result.id or "",
             name=result.name or "",
-            response=_clean(result.response or {}, event, diagnostics),
+            response=result.response or {},
             given=result.id is not None and not result.id.startswith("adk-"),
             media=_result_media(result, origin),
         )
@@ -242,11 +235,8 @@ def _block(
             role="model", origin=origin, text=text, signature=signature, provider=provider
         )
     if part.text:
-        text = part.text
-        if has_lone_surrogate(text):
-            text = _mended(text, event, diagnostics)
         return TextBlock(
-            role=role, origin=origin, text=text, signature=signature, provider=provider
+            role=role, origin=origin, text=part.text, signature=signature, provider=provider
         )
     if (blob := part.inline_data) is not None:
         return MediaBlock(
@@ -326,15 +316,14 @@ def _standard_base64(data: str) -> str:
     return data.replace("-", "+").replace("_", "/")
 
 
-def _clean(value: JsonObject, event: Event, diagnostics: list[Diagnostic]) -> JsonObject:
-    """The JSON as it can be sent; only a lone surrogate ever changes it."""
+def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> Content:
+    """The content as it can be sent; only a lone surrogate ever changes it."""
     try:
-        msgspec.json.encode(value)
+        msgspec.json.encode(content)
     except UnicodeEncodeError:
-        _mended("\ud800", event, diagnostics)
-        cleaned: JsonObject = msgspec.json.decode(scrub(compact(value)))
-        return cleaned
-    return value
+        mended = _mended(compact(msgspec.to_builtins(content)), event, diagnostics)
+        return msgspec.json.decode(mended, type=Content)
+    return content
 
 
 def _mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:

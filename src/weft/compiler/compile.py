@@ -30,7 +30,7 @@ from weft.errors import CompileError
 from weft.ir import Output, Prompt, ToolDecl
 from weft.passes import ON_REQUEST, Env, run
 from weft.session import Event, Session
-from weft.values import Json, JsonObject, Strand, require_json
+from weft.values import Json, JsonObject, Strand, require_object
 
 SET_RESPONSE = "set_model_response"
 _DEFAULT = RunConfig()
@@ -97,7 +97,7 @@ def compile(
         Scope(
             ReadonlyContext(
                 agent_name=asked.name,
-                state=_state(session, state),
+                state=_state(session, state, invocation),
                 events=events,
                 invocation_id=invocation,
                 user_content=_user_content(events, invocation),
@@ -226,11 +226,9 @@ def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[
     return events.with_tail([said])
 
 
-def _state(session: Session, state: Mapping[str, Json] | None) -> JsonObject:
-    if state is None:
-        return session.state
-    require_json(dict(state), where="state")
-    return {**session.state, **state}
+def _state(session: Session, state: Mapping[str, Json] | None, invocation: str) -> JsonObject:
+    held = session.state_for(invocation)
+    return held if state is None else {**held, **require_object(state, where="state")}
 
 
 def _user_content(events: Strand[Event], invocation: str) -> Content | None:

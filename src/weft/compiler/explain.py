@@ -349,6 +349,8 @@ def _inferred(compiled: "Compiled") -> Iterator[str]:
     if prompt.output is not None:
         wrapped = ", under `result`" if prompt.output.wrapped else ""
         yield f"the answer's schema is asked for {_ASKED[prompt.output.how]}{wrapped}"
+    if compiled.woven.skipped:
+        yield f"the policy leaves out {compiled.woven.skipped} events before the current turn"
     volatile = [block for block in prompt.system if block.stability.name == "TURN"]
     if volatile:
         names = ", ".join(dict.fromkeys(str(block.origin) for block in volatile))

@@ -11,8 +11,8 @@ from weft.codes import report
 from weft.compiler.context import ReadonlyContext
 from weft.compiler.providers import provide
 from weft.compiler.transfer import transfer_targets, transfer_text
-from weft.declare import Agent
-from weft.declare.template import Rendered, escape, parse, render
+from weft.declare import Agent, Raw
+from weft.declare.template import Rendered, parse, render
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
 from weft.ir import Output, Span, Stability, TextBlock
@@ -126,19 +126,17 @@ def _templated(
     diagnostics: list[Diagnostic],
 ) -> TextBlock | None:
     whole = Origin("field", field, agent.name)
-    value = agent.global_instruction if field == "global_instruction" else agent.instruction
-    recorded = scope.recorded.get(field)
-    given = provide(
-        value if recorded is None else recorded,
-        scope.context,
-        whole,
-        on_error=scope.on_provider_error,
-    )
+    value: object = agent.global_instruction if field == "global_instruction" else agent.instruction
+    dynamic = False
+    for key, again in ((field, str), (f"{field}.raw", Raw)):
+        if key in scope.recorded:
+            value, dynamic = again(scope.recorded[key]), True
+    given = provide(value, scope.context, whole, on_error=scope.on_provider_error)
     if given.problem is not None:
         diagnostics.append(given.problem)
-    dynamic = given.dynamic or recorded is not None
+    dynamic = dynamic or given.dynamic
     if dynamic:
-        provided[field] = escape(given.text) if given.raw else given.text
+        provided[f"{field}.raw" if given.raw else field] = given.text
     if not given.text:
         return None
     if given.raw:

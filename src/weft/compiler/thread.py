@@ -72,12 +72,16 @@ class ThreadKey(NamedTuple):
 
 
 class Woven(NamedTuple):
-    """The items of a request, and what the passes said about all of them."""
+    """The items of a request, and what the passes said about all of them.
+
+    `skipped` events lie before the current turn and were not looked at, as the policy wants.
+    """
 
     items: Strand[Item]
     notes: Strand[Note]
     diagnostics: list[Diagnostic]
     features: int
+    skipped: int
 
 
 class Thread:
@@ -95,6 +99,7 @@ class Thread:
         self.notes: Strand[Note] = Strand()
         self.diagnostics: list[Diagnostic] = []
         self.used_ids: set[str] = set()
+        self.called: set[str] = set()
         self.features = Feature.NONE
         self.tracks: dict[str, Track] = {}
         self.sums: dict[str, list[int]] = {}
@@ -124,19 +129,20 @@ class Thread:
         self.notes = self.notes.extend(final)
         open_events = {item.event for item in fresh[whole:]}
         self.diagnostics += [d for d in prompt.diagnostics if d.origin.name not in open_events]
-        if self.features & Feature.CALLS:
-            self._remember_ids(settled)
+        if built.features & Feature.CALLS:
+            self._remember_ids(settled, built.items, boundary)
         self.consumed = boundary
         return Woven(
             self.settled.with_tail(fresh[whole:]),
             self.notes.with_tail(passing),
             self.diagnostics + [d for d in prompt.diagnostics if d.origin.name in open_events],
             self.features,
+            self.key.start,
         )
 
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
-        if self.key.reaches_back >= 0:
+        if self.key.reaches_back >= self.consumed:
             hidden = {**hidden_by_compaction(events), **hidden_by_rewind(events)}
         return build_items(events.since(self.consumed), self.consumed, self.key.agent, hidden)
 
@@ -145,19 +151,23 @@ class Thread:
         if not built.features & Feature.CALLS:
             return False
         fresh: set[str] = set()
+        found = False
         for item in built.items:
             for block in item.blocks:
                 if isinstance(block, CallBlock):
                     fresh.add(block.id)
                 elif isinstance(block, ResultBlock) and block.call_id not in fresh:
-                    if block.call_id in self.used_ids:
-                        return True
-        return False
+                    found = found or block.call_id in self.called
+        return found
 
-    def _remember_ids(self, items: list[Item]) -> None:
-        for item in items:
+    def _remember_ids(self, settled: list[Item], built: list[Item], boundary: int) -> None:
+        """Keep the call ids that requests carry, and those that a late result could name."""
+        for item in settled:
             if item.kind == "exchange":
                 self.used_ids.update(b.id for b in item.blocks if isinstance(b, CallBlock))
+        for item in built:
+            if item.position < boundary:
+                self.called.update(b.id for b in item.blocks if isinstance(b, CallBlock))
 
 
 def _settles(items: list[Item], length: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ _PLACEHOLDER = (
     r"(?:artifact\.(?P<artifact>\w[\w.:\-]*)"
     rf"|(?P<key>(?:(?:app|user|temp):)?{_NAME})(?P<path>(?:\.{_NAME}|\[-?[0-9]{{1,9}}\])*))(?P<optional>\?)?"
 )
-_ESCAPED = re.compile(r"\{\{(?P<inner>[ \t]*" + _PLACEHOLDER + r"[ \t]*)\}\}")
+_DOUBLED = re.compile(r"\{(?P<inner>\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\})\}")
 _VARIABLE = re.compile(r"\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\}")
 _STEP = re.compile(rf"\.({_NAME})|\[(-?[0-9]+)\]")
 
@@ -76,10 +76,13 @@ def parse(source: str) -> Template:
     at = 0
     searching = 0
     while (brace := source.find("{", searching)) >= 0:
-        if match := _ESCAPED.match(source, brace):
+        if match := _DOUBLED.match(source, brace):
+            if " " in match["inner"] or "\t" in match["inner"]:  # not tight: no escape, only text
+                searching = match.end()
+                continue
             if brace > at:
                 found.append(Literal(source[at:brace], at, brace))
-            found.append(Literal("{" + match["inner"] + "}", brace, match.end()))
+            found.append(Literal(match["inner"], brace, match.end()))
         elif match := _VARIABLE.match(source, brace):
             if brace > at:
                 found.append(Literal(source[at:brace], at, brace))
@@ -125,16 +128,6 @@ def to_text(value: Json, *, where: str = "state") -> str:
         return compact(value)
     except (TypeError, ValueError, RecursionError):
         return compact(require_json(value, where=where))
-
-
-def escape(text: str) -> str:
-    """The template that renders to exactly this text, whatever the state."""
-    template = parse(text)
-    pieces = ((piece, text[piece.start : piece.end]) for piece in template.pieces)
-    return "".join(
-        source if isinstance(piece, Literal) and piece.text == source else f"{{{source}}}"
-        for piece, source in pieces
-    )
 
 
 def _variable(match: re.Match[str]) -> Variable:

@@ -58,7 +58,7 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
             if not calls:
                 out.append(item)
                 continue
-            renamed = _renamed(item, calls, seen, env)
+            renamed = _renamed(item, calls, seen, env) if item.author == env.agent else item
             exchange = _Exchange(
                 renamed, [b for b in renamed.blocks if isinstance(b, CallBlock)], item.open
             )
