@@ -238,24 +238,8 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
         return TextBlock(
             role=role, origin=origin, text=part.text, signature=signature, provider=provider
         )
-    if (blob := part.inline_data) is not None:
-        return MediaBlock(
-            role=role,
-            origin=origin,
-            mime_type=blob.mime_type or "application/octet-stream",
-            data=_standard_base64(blob.data or ""),
-            name=blob.display_name or "",
-            signature=signature,
-        )
-    if (file := part.file_data) is not None:
-        return MediaBlock(
-            role=role,
-            origin=origin,
-            mime_type=file.mime_type or "application/octet-stream",
-            uri=file.file_uri or "",
-            name=file.display_name or "",
-            signature=signature,
-        )
+    if (media := _media(part, origin, role)) is not None:
+        return media
     if (code := part.executable_code) is not None:
         return CodeBlock(
             role=role,
@@ -284,31 +268,25 @@ def _provider(event: Event) -> str:
     return provider if isinstance(provider, str) else ""
 
 
+def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
+    blob, file = part.inline_data, part.file_data
+    held = blob if blob is not None else file
+    if held is None:
+        return None
+    return MediaBlock(
+        role=role,
+        origin=origin,
+        mime_type=held.mime_type or "application/octet-stream",
+        data=_standard_base64(blob.data or "") if blob is not None else None,
+        uri=file.file_uri or "" if blob is None and file is not None else None,
+        name=held.display_name or "",
+        signature=part.thought_signature,
+    )
+
+
 def _result_media(result: FunctionResponse, origin: Origin) -> tuple[MediaBlock, ...]:
-    media: list[MediaBlock] = []
-    for raw in result.parts or ():
-        part = msgspec.convert(raw, Part)
-        if part.inline_data is not None:
-            media.append(
-                MediaBlock(
-                    role="user",
-                    origin=origin,
-                    mime_type=part.inline_data.mime_type or "application/octet-stream",
-                    data=_standard_base64(part.inline_data.data or ""),
-                    name=part.inline_data.display_name or "",
-                )
-            )
-        elif part.file_data is not None:
-            media.append(
-                MediaBlock(
-                    role="user",
-                    origin=origin,
-                    mime_type=part.file_data.mime_type or "application/octet-stream",
-                    uri=part.file_data.file_uri or "",
-                    name=part.file_data.display_name or "",
-                )
-            )
-    return tuple(media)
+    shown = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
+    return tuple(block for block in shown if block is not None)
 
 
 def _standard_base64(data: str) -> str:
