@@ -23,7 +23,8 @@ import sys
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ import msgspec
 
 from weft import _token_tables as tables
 from weft import tokens
+from weft.dialects.measure import Meter
+from weft.dialects.measure.meter import reader_for
+from weft.dialects.measure.quantities import Head, Part, list_of
 from weft.tokens import Overheads
 from weft.values import compact
 
@@ -42,35 +46,44 @@ RIDGE = 1e-7
 
 @dataclass
 class Shape:
-    """The quantities of one wire request that its token count depends on."""
+    """One request of a recording, read, and what the provider said it took."""
 
     id: str
     dialect: str
     model: str
     reported: int
-    chars: int
-    turns: int = 0
-    parallel: int = 0
-    texts: list[str] = field(default_factory=list)
-    documents: int = 0
-    thoughts: list[tuple[str, int]] = field(default_factory=list)
-    calls: list[tuple[str, Any]] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-    tools: list[tuple[str, str, Any]] = field(default_factory=list)
-    schema: Any = None
-    forced: bool = False
-    thinking: bool = False
-    media: list[tuple[str, bytes]] = field(default_factory=list)
-    skip: str = ""
+    wire: dict[str, Any]
+
+    @cached_property
+    def chars(self) -> int:
+        return len(json.dumps(self.wire, ensure_ascii=False))
+
+    @cached_property
+    def head(self) -> Head:
+        return reader_for(self.dialect).head(self.wire)
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        reader = reader_for(self.dialect)
+        turns = map(reader.turn, list_of(self.wire.get(reader.turns)))
+        return [part for turn in turns for part in turn.parts]
+
+    @property
+    def countable(self) -> bool:
+        """Whether its bytes can tell its tokens: no server state or tools, no addresses."""
+        return bool(self.reported) and not (
+            self.head.stateful
+            or self.head.others
+            or any(p.kind == "other" or (p.kind == "media" and not p.text) for p in self.parts)
+        )
 
 
 def read(path: Path) -> Iterator[Shape]:
     """The requests of a recording that were answered and can be counted."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
-            exchange = json.loads(line)
-            shape = shape_of(exchange)
-            if not shape.skip:
+            shape = shape_of(json.loads(line))
+            if shape.countable:
                 yield shape
 
 
@@ -106,268 +119,36 @@ def reported(exchange: dict[str, Any]) -> int:
 def shape_of(exchange: dict[str, Any]) -> Shape:
     request, dialect = exchange["request"], exchange["dialect"]
     model = request.get("model") or exchange["path"].rpartition("/")[2].partition(":")[0]
-    chars = len(json.dumps(request, ensure_ascii=False))
-    shape = Shape(exchange["id"], dialect, model, reported(exchange), chars)
-    if not shape.reported:
-        shape.skip = "no usage"
-        return shape
-    READERS[dialect](request, shape)
-    return shape
+    return Shape(exchange["id"], dialect, model, reported(exchange), request)
 
 
-def gemini(request: dict[str, Any], shape: Shape) -> None:
-    if request.get("cachedContent"):
-        shape.skip = "state"
-    system = request.get("systemInstruction") or request.get("system_instruction") or {}
-    shape.texts += [part["text"] for part in system.get("parts", [])]
-    role = None
-    for content in request["contents"]:
-        shape.turns += content.get("role") != role
-        role = content.get("role")
-        shape.parallel += sum("functionCall" in part for part in content["parts"]) > 1
-        if (
-            not keeps(shape)
-            and role == "user"
-            and not any("functionResponse" in part for part in content["parts"])
-        ):
-            shape.thoughts.clear()
-        for part in content["parts"]:
-            if signature := part.get("thoughtSignature"):
-                shape.thoughts.append(("", len(signature)))
-            if part.get("thought"):
-                continue
-            if "text" in part:
-                shape.texts.append(part["text"])
-            elif call := part.get("functionCall"):
-                shape.calls.append((call["name"], call.get("args", {})))
-            elif result := part.get("functionResponse"):
-                shape.results.append(result["name"] + compact(result.get("response")))
-                for inner in result.get("parts") or []:
-                    media(shape, inner.get("inlineData") or {}, "mimeType")
-            elif "inlineData" in part:
-                media(shape, part["inlineData"], "mimeType")
-            else:
-                shape.skip = "part"
-    tools = request.get("tools") or []
-    for tool in [tools] if isinstance(tools, dict) else tools:
-        declared = tool.get("functionDeclarations") or tool.get("function_declarations")
-        if declared is None:
-            shape.skip = "server tool"
-        for one in declared or []:
-            keys = ("parametersJsonSchema", "parameters_json_schema", "parameters")
-            schema = next((one[key] for key in keys if key in one), None)
-            shape.tools.append((one["name"], one.get("description", ""), schema))
-    config = (request.get("toolConfig") or {}).get("functionCallingConfig", {})
-    shape.forced = config.get("mode") == "ANY"
-    generation = request.get("generationConfig") or {}
-    shape.schema = generation.get("responseJsonSchema") or generation.get("responseSchema")
+def total(shape: Shape, costs: Overheads) -> int:
+    return Meter(shape.dialect, shape.model, costs).request(shape.wire)
 
 
-def anthropic(request: dict[str, Any], shape: Shape) -> None:
-    if request.get("container") or request.get("context_management") or request.get("thread"):
-        shape.skip = "state"
-    system = request.get("system") or []
-    shape.texts += [system] if isinstance(system, str) else [block["text"] for block in system]
-    role = None
-    for message in request["messages"]:
-        shape.turns += message["role"] != role
-        role, blocks = message["role"], message["content"]
-        if isinstance(blocks, str):
-            blocks = [{"type": "text", "text": blocks}]
-        if not keeps(shape) and role == "user" and any(block["type"] == "text" for block in blocks):
-            shape.thoughts.clear()
-        shape.parallel += sum(block["type"] == "tool_use" for block in blocks) > 1
-        for block in blocks:
-            anthropic_block(block, shape)
-    for tool in request.get("tools") or []:
-        if tool.get("type", "custom") != "custom":
-            shape.skip = "server tool"
-        elif not tool.get("defer_loading"):
-            shape.tools.append((tool["name"], tool.get("description", ""), tool["input_schema"]))
-    shape.forced = (request.get("tool_choice") or {}).get("type") in ("any", "tool")
-    shape.schema = ((request.get("output_config") or {}).get("format") or {}).get("schema")
-    shape.thinking = (request.get("thinking") or {}).get("type") in ("enabled", "adaptive")
-
-
-def anthropic_block(block: dict[str, Any], shape: Shape) -> None:
-    match block["type"]:
-        case "text":
-            shape.texts.append(block["text"])
-        case "thinking":
-            shape.thoughts.append((block["thinking"], len(block["signature"])))
-        case "redacted_thinking":
-            shape.thoughts.append(("", len(block["data"])))
-        case "tool_use":
-            shape.calls.append((block["name"], block["input"]))
-        case "tool_result":
-            content = block.get("content") or ""
-            inner = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            shape.results.append("".join(one.get("text", "") for one in inner))
-            for one in inner:
-                if one["type"] != "text":
-                    anthropic_block(one, shape)
-        case "image" | "document" if block["source"]["type"] == "base64":
-            media(shape, block["source"], "media_type")
-        case "document" if block["source"]["type"] == "text":
-            shape.texts.append(block["source"]["data"])
-            shape.documents += 1
-        case other:
-            shape.skip = other
-
-
-def chat(request: dict[str, Any], shape: Shape) -> None:
-    if request.get("web_search_options"):
-        shape.skip = "server tool"
-    for message in request["messages"]:
-        shape.turns += 1
-        content = message.get("content")
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-        for part in parts:
-            if part["type"] == "text" and message["role"] == "tool":
-                shape.results.append(part["text"])
-            elif part["type"] == "text":
-                shape.texts.append(part["text"])
-            elif part["type"] == "image_url":
-                data_url(shape, part["image_url"]["url"])
-            else:
-                shape.skip = part["type"]
-        calls = message.get("tool_calls") or []
-        shape.parallel += len(calls) > 1
-        for call in calls:
-            function = call["function"]
-            shape.calls.append((function["name"], json.loads(function["arguments"] or "{}")))
-    for tool in request.get("tools") or []:
-        one = tool["function"]
-        shape.tools.append((one["name"], one.get("description", ""), one.get("parameters")))
-    shape.forced = request.get("tool_choice") not in (None, "auto", "none")
-    shape.schema = ((request.get("response_format") or {}).get("json_schema") or {}).get("schema")
-
-
-def responses(request: dict[str, Any], shape: Shape) -> None:
-    if any(request.get(key) for key in ("previous_response_id", "conversation")):
-        shape.skip = "state"
-    items = request["input"]
-    if isinstance(items, str):
-        items = [{"role": "user", "content": items}]
-    if request.get("instructions"):
-        items = [{"role": "developer", "content": request["instructions"]}, *items]
-    before = ""
-    for item in items:
-        kind = item.get("type") or "message"
-        if kind == "message":
-            shape.turns += 1
-            if item["role"] == "user" and not keeps(shape):
-                shape.thoughts.clear()
-            content = item["content"]
-            parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            for part in parts:
-                if part["type"] in ("text", "input_text", "output_text"):
-                    shape.texts.append(part["text"])
-                elif part["type"] == "input_image":
-                    data_url(shape, part.get("image_url") or "")
-                else:
-                    shape.skip = part["type"]
-        elif kind == "function_call":
-            shape.turns += 1
-            shape.parallel += before == kind
-            shape.calls.append((item["name"], json.loads(item["arguments"] or "{}")))
-        elif kind == "function_call_output" and isinstance(item["output"], str):
-            shape.turns += 1
-            shape.results.append(item["output"])
-        elif kind == "reasoning":
-            shape.thoughts.append(("", len(item.get("encrypted_content") or "")))
-        else:
-            shape.skip = kind
-        before = kind
-    for tool in request.get("tools") or []:
-        if tool["type"] != "function":
-            shape.skip = "server tool"
-        elif not tool.get("defer_loading"):
-            shape.tools.append((tool["name"], tool.get("description") or "", tool["parameters"]))
-    shape.forced = request.get("tool_choice") not in (None, "auto", "none")
-    shape.schema = ((request.get("text") or {}).get("format") or {}).get("schema")
-
-
-READERS: dict[str, Callable[[dict[str, Any], Shape], None]] = {
-    "gemini": gemini,
-    "anthropic": anthropic,
-    "openai-chat": chat,
-    "openai-responses": responses,
-}
-
-
-def keeps(shape: Shape) -> bool:
-    """Whether thoughts from before the last user message still count."""
-    return tokens.overheads_for(shape.dialect, shape.model).earlier_thoughts
-
-
-def media(shape: Shape, source: dict[str, Any], key: str) -> None:
-    if not source.get("data"):
-        shape.skip = "media by reference"
-        return
-    data = base64.b64decode(source["data"].translate({45: 43, 95: 47}) + "==")
-    shape.media.append((source[key], data))
-
-
-def data_url(shape: Shape, url: str) -> None:
-    head, _, data = url.partition(",")
-    mime = head.removeprefix("data:").partition(";")[0]
-    media(shape, {"data": data if url.startswith("data:") else "", "mime": mime}, "mime")
-
-
-def payload(shape: Shape, costs: Overheads) -> float:
+def payload(shape: Shape, costs: Overheads) -> int:
     """The tokens of everything that has a size of its own."""
-    count = tokens.counter_for(shape.model).count
-    total = float(sum(map(count, shape.texts)) + costs.text * len(shape.texts))
-    for text, opaque in shape.thoughts:
-        total += tokens.thought_tokens(costs, count(text), opaque)
-    total += costs.args_json * sum(count(name) + count(compact(a)) for name, a in shape.calls)
-    total += costs.result_json * sum(map(count, shape.results))
-    for tool in shape.tools:
-        text = tokens.tool_text(shape.dialect, shape.model, *tool)
-        total += costs.tool_json * count(text)
-    if shape.schema:
-        total += costs.schema_json * count(compact(shape.schema))
-    for mime, data in shape.media:
-        if mime.startswith("text/"):
-            total += count(data.decode("utf-8", "replace"))
-            continue
-        width, height = tokens.image_size(data) or (0, 0)
-        total += tokens.media_tokens(shape.dialect, shape.model, mime, len(data), width, height)
-    return total
+    return total(shape, without(costs))
+
+
+def without(costs: Overheads) -> Overheads:
+    return msgspec.structs.replace(costs, **dict.fromkeys((*PARAMETERS, "result"), 0))
 
 
 def row(shape: Shape) -> list[float]:
     """How often each of `PARAMETERS` applies; a call and its result are one pair."""
-    has_tools = bool(shape.tools)
-    return [
-        1,
-        shape.turns,
-        len(shape.calls),
-        shape.parallel,
-        has_tools and not shape.forced,
-        has_tools and shape.forced,
-        len(shape.tools),
-        bool(shape.schema),
-        shape.thinking,
-        shape.documents,
-    ]
-
-
-def values(costs: Overheads) -> list[float]:
-    pairs = replace_pair(costs)
-    return [float(pairs[name]) for name in PARAMETERS]
-
-
-def replace_pair(costs: Overheads) -> dict[str, int]:
-    found: dict[str, int] = {name: getattr(costs, name) for name in PARAMETERS}
-    found["call"] += costs.result
+    free = without(tokens.overheads_for(shape.dialect, shape.model))
+    bare = total(shape, free)
+    found: list[float] = []
+    for name in PARAMETERS:
+        priced = {name: 1, "result": 0} if name != "call" else {"call": 1}
+        found.append(total(shape, msgspec.structs.replace(free, **priced)) - bare)
     return found
 
 
-def total(shape: Shape, costs: Overheads) -> float:
-    known = sum(a * b for a, b in zip(row(shape), values(costs), strict=True))
-    return payload(shape, costs) + known
+def values(costs: Overheads) -> list[float]:
+    found = {name: float(getattr(costs, name)) for name in PARAMETERS}
+    return [found[name] + (costs.result if name == "call" else 0) for name in PARAMETERS]
 
 
 def solve(
@@ -423,7 +204,7 @@ def fold(shape: Shape) -> int:
 def held_out(shapes: Sequence[Shape], costs: Overheads) -> list[float]:
     """The errors of each fold under what the other four teach, starting from nothing."""
     errors: list[float] = []
-    costs = msgspec.structs.replace(costs, **dict.fromkeys((*PARAMETERS, "result"), 0))
+    costs = without(costs)
     for part in range(5):
         train = [shape for shape in shapes if fold(shape) != part]
         test = [shape for shape in shapes if fold(shape) == part]

@@ -3,6 +3,9 @@
 import gc
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+Thing = TypeVar("Thing")
 
 
 class Table:
@@ -55,6 +58,11 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds * 1e9:.0f} ns"
+
+
+def best_of(action: Callable[[Thing], object], things: list[Thing]) -> float:
+    """The least CPU time over fresh things, each used once: what is kept with one is not reused."""
+    return min(best(lambda thing=thing: action(thing), rounds=1) for thing in things)
 
 
 def best(action: Callable[[], object], rounds: int = 7) -> float:

@@ -4,7 +4,6 @@ import json
 import re
 import time
 from html.parser import HTMLParser
-from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -52,11 +51,15 @@ def value_at(wire: object, pointer: str) -> object:
 
 
 def turn_overheads(compiled: Compiled) -> int:
-    """Counted from the blocks, independently of how the report gets it."""
-    over = compiled.scale.overheads
-    total = over.turn if compiled.prompt.system else 0
+    """Counted from the turns and blocks, independently of how the report gets it."""
+    over, lowered = compiled.scale.overheads, compiled.lowered()
+    system_is_a_turn = bool(lowered.lead) or "instructions" in lowered.wire
+    sealed = sum(entry.wire.get("type") == "reasoning" for entry in lowered.entries)
+    total = over.turn * (len(lowered.entries) - sealed + system_is_a_turn)
+    total += over.text * bool(compiled.prompt.system)
+    if compiled.dialect == "openai-responses":  # calls are turns there, none is parallel
+        return total
     for item in compiled.prompt.items:
-        total += over.turn * (1 + sum(a.role != b.role for a, b in pairwise(item.blocks)))
         total += over.parallel * (sum(isinstance(b, CallBlock) for b in item.blocks) > 1)
     return total
 

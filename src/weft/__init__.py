@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weft.declare import Agent, C, Raw, RunConfig, TokenBudget, Tool, ToolContext, Toolset
     from weft.declare.tool import tool
     from weft.diagnostics import Diagnostic, Origin, Severity
+    from weft.dialects.measure import count_tokens
     from weft.errors import WeftError
     from weft.session import Actions, Event, Session
 
@@ -40,6 +41,7 @@ _HOMES = {
     "Toolset": "weft.declare",
     "WeftError": "weft.errors",
     "compile": "weft.compiler",
+    "count_tokens": "weft.dialects",
     "instructions": "weft",
     "tool": "weft.declare",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "Toolset",
     "WeftError",
     "compile",
+    "count_tokens",
     "instructions",
     "tool",
 ]

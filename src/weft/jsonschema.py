@@ -6,7 +6,6 @@ dialects rewrite them. No document is ever changed in place.
 
 import functools
 import math
-import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -148,11 +147,13 @@ def definitions(schema: JsonObject) -> dict[str, JsonObject]:
 
 def resolve(root: JsonObject, ref: str) -> JsonObject | None:
     """What a JSON pointer in this document points to."""
+    from urllib.parse import unquote
+
     if ref != "#" and not ref.startswith("#/"):
         return None
     node: Json = root
     for step in ref.split("/")[1:]:
-        key = urllib.parse.unquote(step).replace("~1", "/").replace("~0", "~")
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict) and key in node:
             node = node[key]
         elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):

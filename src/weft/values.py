@@ -5,7 +5,6 @@ that templates insert and hashes are taken over, so equal values give equal byte
 every process.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +39,8 @@ def canonical(value: object) -> bytes:
 
 def digest(data: bytes) -> str:
     """A short content hash, stable across processes."""
+    import hashlib
+
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

@@ -28,7 +28,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.show import show_block
-from weft.passes import Env
+from weft.passes import Env, Sizes
 from weft.values import Strand
 
 _LINE = re.compile(
@@ -58,7 +58,10 @@ def parse_prompt(text: str, agent: str = "bot") -> Prompt:
         block = _block(match, position)
         if match["more"]:
             held = items[-1]
-            items[-1] = msgspec.structs.replace(held, blocks=(*held.blocks, block))
+            calls = held.kind == "model" and match["kind"] == "call"
+            items[-1] = msgspec.structs.replace(
+                held, blocks=(*held.blocks, block), kind="calls" if calls else held.kind
+            )
         else:
             items.append(_item(match, block, position, agent))
     return Prompt(
@@ -72,7 +75,8 @@ def _item(match: re.Match[str], block: Block, position: int, agent: str) -> Item
     )
     hidden = match["role"] == "hidden"
     author = "user" if match["role"] == "user" and not match["author"] else match["author"] or agent
-    kind = "hidden" if hidden else "results" if match["kind"] == "result" else match["role"]
+    kinds = {"result": "results", "call": "calls"}
+    kind = "hidden" if hidden else kinds.get(match["kind"] or "", match["role"])
     return Item(
         kind=kind,  # type: ignore[arg-type]
         blocks=(block,),
@@ -96,7 +100,14 @@ def _block(match: re.Match[str], position: int) -> Block:
         call = _CALL.match(rest)
         assert call is not None, rest
         args = msgspec.json.decode(call["args"])
-        return CallBlock(role="model", origin=origin, id=match["id"], name=call["name"], args=args)
+        return CallBlock(
+            role="model",
+            origin=origin,
+            id=match["id"],
+            name=call["name"],
+            args=args,
+            waits="open" in (match["attributes"] or ""),
+        )
     if match["kind"] == "result":
         result = _RESULT.match(rest)
         assert result is not None, rest
@@ -130,7 +141,7 @@ def parse_env(text: str) -> Env:
         policy=policy,
         invocation=str(values.pop("invocation", "1")),
         budget=msgspec.convert(budget, TokenBudget) if budget is not None else None,
-        measure=lambda p: (size * len(p.items), [size] * len(p.items)),
+        measure=lambda p: Sizes(size * len(p.items), lambda: (0, [size] * len(p.items))),
         **values,  # type: ignore[arg-type]
     )
 

@@ -58,6 +58,8 @@ def build_items(
         if hidden is not None and position in hidden:
             why = hidden[position]
         elif actions.compaction is not None:
+            if branch:
+                features |= Feature.BRANCHED
             items.append(_summary(event, position))
             continue
         blocks: tuple[Block, ...] = ()
@@ -94,7 +96,8 @@ def build_items(
             for block in blocks:
                 if isinstance(block, CallBlock):
                     features |= Feature.CALLS
-                    waits = waits or block.id in (event.long_running_tool_ids or ())
+                    kind = "calls"
+                    waits = waits or block.waits
                 elif isinstance(block, ResultBlock):
                     features |= Feature.CALLS
                     kind = "results"
@@ -144,7 +147,9 @@ def hidden_by_compaction(events: Iterable[Event]) -> dict[int, str]:
                for s, e, i in ranges):  # fmt: skip
             hidden[index] = "a wider summary covers it"
     for index, event in enumerate(log):
-        covered = any(s <= event.timestamp <= e for s, e, i in ranges if i not in hidden)
+        covered = any(
+            s <= event.timestamp <= e and index < i for s, e, i in ranges if i not in hidden
+        )
         if covered and event.actions.compaction is None:
             hidden[index] = "a summary stands for it"
     return hidden
@@ -209,6 +214,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             name=call.name or "",
             args=call.args or {},
             given=call.id is not None and not call.id.startswith("adk-"),
+            waits=call.id in (event.long_running_tool_ids or ()),
             signature=signature,
             provider=provider,
         )
@@ -222,7 +228,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             name=result.name or "",
             response=result.response or {},
             given=result.id is not None and not result.id.startswith("adk-"),
-            media=_result_media(result, origin),
+            media=_result_media(result, origin) if result.parts else (),
         )
     if (held := part.opaque) is not None:
         return OpaqueBlock(role=role, origin=origin, provider=held[0], payload=held[1])

@@ -91,8 +91,8 @@ class Compiled:
 
     @cached_property
     def tokens(self) -> int:
-        """Tokens of the whole request."""
-        return self.scale.prompt(self.prompt, self._thread)
+        """Tokens of the whole request, as `count_tokens` finds them in `wire`."""
+        return self.scale.request(self.lowered())
 
     @cached_property
     def hash(self) -> str:
@@ -166,14 +166,11 @@ class Compiled:
     def _shared_tokens(self, shared: Shared) -> int:
         if not shared.tools:
             return 0
-        tokens = self.scale.overheads.request + self.scale.tools(self.prompt)
+        lowered, scale = self.lowered(), self.scale
         if not shared.system:
-            return tokens
-        tokens = self.scale.fixed(self.prompt)
-        entries = self.lowered().entries.first(shared.turns)
-        blocks = [block for entry in entries for _, block in entry.blocks]
-        turns = shared.turns * self.scale.overheads.turn
-        return tokens + turns + sum(self.scale.block(block) for block in blocks)
+            head = scale.head(lowered)
+            return head.request + head.preamble + sum(head.tools) + head.others
+        return scale.fixed(lowered) + scale.shared(lowered.entries, shared.turns)
 
     def _track(self, dialect: str) -> Track | None:
         """Turns lowered before, where this request's items are the thread's."""

@@ -1,35 +1,43 @@
-"""How many tokens a prompt takes, whole and block by block, each block counted once."""
+"""How many tokens a compiled request takes, whole, block by block, and before it is cut.
 
-import base64
-import binascii
-from collections.abc import Iterable
-from itertools import pairwise
-from typing import assert_never
+What is counted is what is sent: the turns as they were lowered. A final turn is counted once;
+the running sums stay with the turns, so one more step costs what it added.
+"""
+
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from weft.compiler.thread import Thread
-from weft.ir import (
-    Block,
-    CallBlock,
-    CodeBlock,
-    CodeResultBlock,
-    Item,
-    MediaBlock,
-    OpaqueBlock,
-    Prompt,
-    ResultBlock,
-    TextBlock,
-    ThoughtBlock,
-    ToolDecl,
-)
-from weft.tokens import (
-    counter_for,
-    image_size,
-    media_tokens,
-    overheads_for,
-    thought_tokens,
-    tool_text,
-)
-from weft.values import compact
+from weft.dialects import Entry, Lowered, Track, dialect_named
+from weft.dialects.measure import HeadCost, Mark, meter_for
+from weft.ir import Block, Item, Prompt, ResultBlock
+from weft.passes import Sizes
+from weft.values import Strand
+
+
+class Bound(NamedTuple):
+    """What an item takes at most, what its thoughts take, and whether the user speaks in it."""
+
+    tokens: int
+    thoughts: int
+    asks: bool
+
+
+class _Marks:
+    """The sums after each final turn, beginning with none."""
+
+    def __init__(self) -> None:
+        self.marks = [Mark()]
+
+
+class _Bounds:
+    """What each settled item takes at most."""
+
+    def __init__(self) -> None:
+        self.bounds: list[Bound] = []
+
+
+_Kept = TypeVar("_Kept", _Marks, _Bounds)
 
 
 class Scale:
@@ -38,118 +46,124 @@ class Scale:
     def __init__(self, dialect: str, model: str) -> None:
         self.dialect = dialect
         self.model = model
-        self.counter = counter_for(model)
-        self.overheads = overheads_for(dialect, model)
-        self.key = f"{dialect}:{model}"
+        self.meter = meter_for(dialect, model)
+        self.counter = self.meter.counter
+        self.overheads = self.meter.overheads
 
-    def prompt(self, prompt: Prompt, thread: Thread | None = None) -> int:
-        """The whole request: system, tools, schema, turns and what the provider adds."""
-        return self.fixed(prompt) + self.items(prompt, thread)
+    def request(self, lowered: Lowered) -> int:
+        """The whole request, as `count_request` counts its wire."""
+        return self.fixed(lowered) + self.turns(lowered.entries).total
 
-    def measure(self, prompt: Prompt, thread: Thread | None = None) -> tuple[int, list[int]]:
-        """The whole request, and each of its items."""
-        total = self.prompt(prompt, thread)
-        sums = thread.sums.get(self.key) if thread is not None else None
-        if sums is None or thread is None or thread.settled.memo is not prompt.items.memo:
-            return total, self.each(prompt.items)
-        settled = [after - before for before, after in pairwise(sums[: prompt.items.settled + 1])]
-        return total, settled + self.each(prompt.items.since(prompt.items.settled))
+    def fixed(self, lowered: Lowered) -> int:
+        """Everything but the conversation."""
+        return self.head(lowered).total + self.lead(lowered)
 
-    def fixed(self, prompt: Prompt) -> int:
+    def head(self, lowered: Lowered) -> HeadCost:
         """Everything but the turns."""
-        total = self.overheads.request + self.tools(prompt) + self.schema(prompt)
-        if prompt.system:
-            total += self.overheads.turn + self.counter.count(prompt.system_text)
-        if prompt.config.get("thinking"):
-            total += self.overheads.thinking
-        return total
+        return self.meter.head(self.meter.reader.head(lowered.wire))
 
-    def tools(self, prompt: Prompt) -> int:
-        """All tool declarations and what they add together."""
-        if not prompt.tools:
-            return 0
-        choice = prompt.config.get("tool_choice")
-        forced = choice is not None and choice not in ("auto", "none")
-        once = self.overheads.tools_forced if forced else self.overheads.tools
-        return once + sum(self.tool(tool) for tool in prompt.tools)
+    def lead(self, lowered: Lowered) -> int:
+        """The turns before the conversation, such as a system text that is one."""
+        loads = [self.meter.turn(entry.wire) for entry in lowered.lead]
+        return self.meter.follow(Mark(), loads).total
 
-    def tool(self, tool: ToolDecl) -> int:
-        """One tool declaration as the provider renders it."""
-        text = tool_text(self.dialect, self.model, tool.name, tool.description, tool.parameters)
-        return self.overheads.tool + round(self.counter.count(text) * self.overheads.tool_json)
+    def turns(self, entries: Strand[Entry]) -> Mark:
+        """The conversation; marks of final turns are kept with them."""
+        marks = self._kept(entries, _Marks).marks
+        done = len(marks) - 1
+        for entry in entries.since(done)[: max(0, entries.settled - done)]:
+            marks.append(self.meter.step(marks[-1], self.meter.turn(entry.wire)))
+        tail = [self.meter.turn(entry.wire) for entry in entries.since(entries.settled)]
+        return self.meter.follow(marks[entries.settled], tail)
 
-    def schema(self, prompt: Prompt) -> int:
-        """A native output schema."""
-        if prompt.output is None or prompt.output.how != "native":
-            return 0
-        size = self.counter.count(compact(prompt.output.schema)) * self.overheads.schema_json
-        return self.overheads.schema + round(size)
-
-    def items(self, prompt: Prompt, thread: Thread | None = None) -> int:
-        """All turns; settled ones are summed up once and remembered with the thread."""
-        items = prompt.items
-        if thread is None or thread.settled.memo is not items.memo:
-            return sum(self.each(items))
-        sums = thread.sums.setdefault(self.key, [0])
-        done = len(sums) - 1
-        if done < items.settled:
-            total = sums[-1]
-            for size in self.each(items.since(done)[: items.settled - done]):
-                total += size
-                sums.append(total)
-        return sums[items.settled] + sum(self.each(items.since(items.settled)))
-
-    def each(self, items: Iterable[Item]) -> list[int]:
-        """The tokens of each item."""
-        return [self.item(item) for item in items]
+    def shared(self, entries: Strand[Entry], length: int) -> int:
+        """The first turns of a conversation, without thoughts that no longer count in it."""
+        mark = self.turns(entries.first(length))
+        turns = [self.meter.reader.turn(entry.wire) for entry in entries.since(length)]
+        spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
+        return mark.tokens if spoken else mark.total
 
     def item(self, item: Item) -> int:
-        """One item with the turns it takes."""
-        turns = 1 + sum(1 for one, next_ in pairwise(item.blocks) if one.role != next_.role)
-        calls = sum(1 for block in item.blocks if isinstance(block, CallBlock))
-        total = turns * self.overheads.turn + sum(self.block(block) for block in item.blocks)
-        return total + (self.overheads.parallel if calls > 1 else 0)
+        """One item with the turns it takes, by itself."""
+        bound = self._bound(item)
+        return bound.tokens + bound.thoughts
 
-    def block(self, block: Block) -> int:
-        """One block, without its share of the turn."""
-        count, over = self.counter.count, self.overheads
-        match block:
-            case TextBlock():
-                return over.text + count(block.text)
-            case ThoughtBlock():
-                return thought_tokens(over, count(block.text), len(block.signature or ""))
-            case CallBlock():
-                size = count(block.name) + count(compact(block.args)) * over.args_json
-                return over.call + round(size)
-            case ResultBlock():
-                size = count(compact(block.response)) * over.result_json
-                return over.result + round(size) + sum(self.media(m) for m in block.media)
-            case MediaBlock():
-                return self.media(block)
-            case CodeBlock():
-                return over.text + count(block.code)
-            case CodeResultBlock():
-                return over.text + count(block.output)
-            case OpaqueBlock():
-                held = block.payload.get("encrypted_content") or block.payload.get("signature")
-                if isinstance(held, str):
-                    return thought_tokens(over, 0, len(held))
-                return over.text + count(compact(block.payload))
-            case _:
-                assert_never(block)
+    def blocks(self, prompt: Prompt, lowered: Lowered) -> dict[int, int]:
+        """What each block of the conversation takes, by its `id()`, without its turn's share."""
+        owners = {
+            id(media): id(block)
+            for item in prompt.items
+            for block in item.blocks
+            if isinstance(block, ResultBlock)
+            for media in block.media
+        }
+        turns = [self.meter.reader.turn(entry.wire) for entry in lowered.entries]
+        asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
+        sizes: dict[int, int] = {}
+        for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):
+            places = dict(entry.blocks)
+            for part in turn.parts:
+                if part.kind == "thought" and index < asked and not self.overheads.earlier_thoughts:
+                    continue
+                if entry.joined and part.pointer == "/content":
+                    shares = self._shares(part.text, entry)
+                elif part.pointer in places:
+                    shares = [(places[part.pointer], self.meter.part(part))]
+                else:
+                    shares = []
+                for block, size in shares:
+                    key = owners.get(id(block), id(block))
+                    sizes[key] = sizes.get(key, 0) + size
+        return sizes
 
-    def media(self, block: MediaBlock) -> int:
-        """An image, document, recording or film."""
-        data = block.data or ""
-        size = image_size(_head(data)) or (0, 0)
-        return media_tokens(
-            self.dialect, self.model, block.mime_type, len(data) * 3 // 4, size[0], size[1]
-        )
+    def _shares(self, text: str, entry: Entry) -> list[tuple[Block, int]]:
+        """The blocks of a joined text; each takes what it adds to the text before it."""
+        shares: list[tuple[Block, int]] = []
+        counted = 0
+        for end, block in entry.joined:
+            total = max(counted, self.counter.count(text[:end]))
+            shares.append((block, total - counted))
+            counted = total
+        return shares
 
+    def measure(self, prompt: Prompt, thread: Thread | None = None) -> Sizes:
+        """The whole request, and what its items take at most."""
+        track: Track | None = None
+        if thread is not None and thread.settled.memo is prompt.items.memo:
+            track = thread.tracks.setdefault(self.dialect, Track())
+        lowered = dialect_named(self.dialect).lower(prompt, track=track)
+        return Sizes(self.request(lowered), partial(self._split, prompt, lowered))
 
-def _head(data: str) -> bytes:
-    """Enough of the decoded data to find an image's size in."""
-    try:
-        return base64.b64decode(data[: 64 * 1024 // 4 * 4])
-    except (binascii.Error, ValueError):
-        return b""
+    def _split(self, prompt: Prompt, lowered: Lowered) -> tuple[int, list[int]]:
+        """Turns that neighbours share, and thoughts before the user's last words, are saved."""
+        items = prompt.items
+        bounds = self._kept(items, _Bounds).bounds
+        done = len(bounds)
+        bounds += map(self._bound, items.since(done)[: max(0, items.settled - done)])
+        each = bounds[: items.settled]
+        each += map(self._bound, items.since(items.settled))
+        spoken = (index for index, item in enumerate(items) if item.kind == "user")
+        last = max(spoken, default=-1)
+        if self.overheads.earlier_thoughts or last < 0 or not each[last].asks:
+            last = 0
+        sizes = [
+            bound.tokens + (bound.thoughts if index >= last else 0)
+            for index, bound in enumerate(each)
+        ]
+        return self.fixed(lowered), sizes
+
+    def _bound(self, item: Item) -> Bound:
+        alone = Prompt(self.model, "", items=Strand([item] if item.blocks else []))
+        entries = dialect_named(self.dialect).lower(alone).entries
+        loads = [self.meter.turn(entry.wire) for entry in entries]
+        turns = sum(load.counts for load in loads) * self.overheads.turn
+        tokens = sum(load.tokens for load in loads) + turns
+        return Bound(tokens, sum(load.thoughts for load in loads), any(l.asks for l in loads))
+
+    def _kept(self, strand: Strand[Entry] | Strand[Item], kind: type[_Kept]) -> _Kept:
+        """What was counted of a strand's settled part, kept with it for this model."""
+        key = (kind, self.dialect, self.model)
+        held = strand.memo.get(key)
+        if not isinstance(held, kind):
+            held = strand.memo[key] = kind()
+        return held

@@ -98,11 +98,12 @@ def _target(before: "Compiled", after: "Compiled") -> Iterator[Change]:
 def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
     old = {tool.name: tool for tool in before.prompt.tools}
     new = {tool.name: tool for tool in after.prompt.tools}
+    old_sizes, new_sizes = _tool_sizes(before), _tool_sizes(after)
     for name, tool in old.items():
         if name not in new:
-            yield Change("tool", "removed", name, tool.origin, before.scale.tool(tool), 0)
+            yield Change("tool", "removed", name, tool.origin, old_sizes[name], 0)
     for name, tool in new.items():
-        size = after.scale.tool(tool)
+        size = new_sizes[name]
         held = old.get(name)
         if held is None:
             yield Change("tool", "added", name, tool.origin, 0, size, tool.description)
@@ -117,9 +118,7 @@ def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
         ]
         if said:
             detail = " and ".join(said)
-            yield Change(
-                "tool", "changed", name, tool.origin, before.scale.tool(held), size, detail
-            )
+            yield Change("tool", "changed", name, tool.origin, old_sizes[name], size, detail)
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]
     if common != reordered:
@@ -127,11 +126,19 @@ def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
         yield Change("tool", "moved", "", origin, 0, 0, f"now in the order {', '.join(reordered)}")
 
 
+def _tool_sizes(side: "Compiled") -> dict[str, int]:
+    sizes = side.scale.head(side.lowered()).tools
+    return {tool.name: size for tool, size in zip(side.prompt.tools, sizes, strict=False)}
+
+
 def _schema(before: "Compiled", after: "Compiled") -> Iterator[Change]:
     old, new = before.prompt.output, after.prompt.output
     if old == new:
         return
-    sizes = before.scale.schema(before.prompt), after.scale.schema(after.prompt)
+    sizes = (
+        before.scale.head(before.lowered()).schema,
+        after.scale.head(after.lowered()).schema,
+    )
     if new is None and old is not None:
         yield Change("schema", "removed", old.name, old.origin, *sizes)
     elif new is not None and old is None:
@@ -146,15 +153,16 @@ def _system(before: "Compiled", after: "Compiled") -> Iterator[Change]:
     new = {str(block.origin): block for block in after.prompt.system}
     for name, block in old.items():
         if name not in new:
-            size = before.scale.block(block)
+            size = before.scale.counter.count(block.text)
             yield Change("system", "removed", "", block.origin, size, 0, block.text)
     for name, block in new.items():
-        held, size = old.get(name), after.scale.block(block)
+        held, size = old.get(name), after.scale.counter.count(block.text)
         if held is None:
             yield Change("system", "added", "", block.origin, 0, size, block.text)
         elif held.text != block.text:
             detail, origin = _line_of_difference(held, block)
-            yield Change("system", "changed", "", origin, before.scale.block(held), size, detail)
+            was = before.scale.counter.count(held.text)
+            yield Change("system", "changed", "", origin, was, size, detail)
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]
     if common != reordered:

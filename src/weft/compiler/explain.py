@@ -86,14 +86,16 @@ def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
 def _fixed(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     """What the provider adds to every request, to any tools, and to thinking."""
     shared = prefix.tokens > 0
-    scale, prompt = compiled.scale, compiled.prompt
-    if scale.overheads.request:
-        yield _overhead(compiled, scale.overheads.request, "the request itself", shared=shared)
-    once = scale.tools(prompt) - sum(scale.tool(tool) for tool in prompt.tools)
-    if once:
-        yield _overhead(compiled, once, "the provider's preamble for tools", shared=shared)
-    if prompt.config.get("thinking") and scale.overheads.thinking:
-        yield _overhead(compiled, scale.overheads.thinking, "thinking switched on")
+    head = compiled.scale.head(compiled.lowered())
+    for tokens, text in (
+        (head.request, "the request itself"),
+        (head.preamble, "the provider's preamble for tools"),
+        (head.others, "the provider's own tools"),
+    ):
+        if tokens:
+            yield _overhead(compiled, tokens, text, shared=shared)
+    if head.thinking:
+        yield _overhead(compiled, head.thinking, "thinking switched on")
 
 
 def _overhead(compiled: "Compiled", tokens: int, text: str, *, shared: bool = False) -> SentRow:
@@ -102,14 +104,15 @@ def _overhead(compiled: "Compiled", tokens: int, text: str, *, shared: bool = Fa
 
 
 def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
-    prompt, scale, lowered = compiled.prompt, compiled.scale, compiled.lowered()
+    prompt, lowered = compiled.prompt, compiled.lowered()
+    head = compiled.scale.head(lowered)
     shared = prefix.tokens > 0
     places = [p.pointer for p in lowered.placed if p.pointer.startswith("/tools/")]
     for index, tool in enumerate(prompt.tools):
         pointer = places[index] if len(places) == len(prompt.tools) else ""
         text = f"{tool.name}: {tool.description}\n{compact(tool.parameters)}"
         yield SentRow(
-            "tools", "tool", "", scale.tool(tool), tool.origin, "static", pointer, text, shared
+            "tools", "tool", "", head.tools[index], tool.origin, "static", pointer, text, shared
         )
     output = prompt.output
     if output is not None and output.how == "native":
@@ -122,7 +125,7 @@ def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
             "schema",
             "schema",
             "",
-            scale.schema(prompt),
+            head.schema,
             output.origin,
             "static",
             places[-1] if places else "",
@@ -134,7 +137,7 @@ def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
 def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
-    shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(prompt)
+    shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
     pointer = _system_pointer(compiled.lowered())
     text, counted = "", 0
     for block in prompt.system:
@@ -157,6 +160,7 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
 
 def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     places = _places(compiled.lowered())
+    sizes = compiled.scale.blocks(compiled.prompt, compiled.lowered())
     settled = compiled.prompt.items.settled
     for index, item in enumerate(compiled.prompt.items):
         for block in item.blocks:
@@ -165,7 +169,7 @@ def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
                 _source(item, block),
                 block_kind(block),
                 block.role,
-                compiled.scale.block(block),
+                sizes.get(id(block), 0),
                 block.origin,
                 block.stability.name.lower(),
                 pointer,
@@ -178,11 +182,12 @@ def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
 def _places(lowered: Lowered) -> dict[int, tuple[int, str]]:
     """By block: the turn it stands in and its pointer. Blocks are the prompt's own objects."""
     lead = len(lowered.lead)
-    return {
-        id(block): (turn, f"/{lowered.turns}/{turn + lead}{suffix}")
-        for turn, entry in enumerate(lowered.entries)
-        for suffix, block in entry.blocks
-    }
+    places: dict[int, tuple[int, str]] = {}
+    for turn, entry in enumerate(lowered.entries):
+        above = f"/{lowered.turns}/{turn + lead}"
+        for suffix, block in (*entry.blocks, *(("/content", one) for _, one in entry.joined)):
+            places.setdefault(id(block), (turn, above + suffix))
+    return places
 
 
 def _blocks(placed: Placed) -> tuple[TextBlock, ...]:
@@ -242,8 +247,8 @@ def _unsaid(compiled: "Compiled", sent: Iterable[SentRow]) -> list[LeftOutRow]:
             "dropped",
             f"{compiled.dialect} does not take it back",
             row.origin,
-            row.tokens,
-            row.tokens,
+            compiled.scale.counter.count(row.text),
+            0,
             row.text,
         )
         for row in sent

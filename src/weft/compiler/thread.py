@@ -102,7 +102,6 @@ class Thread:
         self.called: set[str] = set()
         self.features = Feature.NONE
         self.tracks: dict[str, Track] = {}
-        self.sums: dict[str, list[int]] = {}
 
     def weave(self, events: Strand[Event], env: Env) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
@@ -166,7 +165,7 @@ class Thread:
             if item.kind == "exchange":
                 self.used_ids.update(b.id for b in item.blocks if isinstance(b, CallBlock))
         for item in built:
-            if item.position < boundary:
+            if item.kind == "calls" and item.position < boundary:
                 self.called.update(b.id for b in item.blocks if isinstance(b, CallBlock))
 
 

@@ -6,6 +6,7 @@ from weft.dialects.anthropic import Anthropic
 from weft.dialects.base import Dialect, Entry, Lowered, Placed, Track
 from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.gemini import Gemini
+from weft.dialects.measure import count_request, count_tokens
 from weft.dialects.openai_chat import OpenAIChat
 from weft.dialects.openai_responses import OpenAIResponses
 from weft.errors import UsageError
@@ -37,6 +38,8 @@ __all__ = [
     "Lowered",
     "Placed",
     "Track",
+    "count_request",
+    "count_tokens",
     "dialect_named",
     "facts_for",
     "wire_name",

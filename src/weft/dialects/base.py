@@ -53,11 +53,15 @@ class Traits(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One element of the request's turns, and which block each part of it came from."""
+    """One element of the request's turns, and which block each part of it came from.
+
+    Where several blocks were joined to one text, `joined` has them with the offset each ends at.
+    """
 
     wire: Wire
     role: str
     blocks: tuple[tuple[str, Block], ...]
+    joined: tuple[tuple[int, Block], ...] = ()
 
 
 class Placed(NamedTuple):
@@ -218,7 +222,18 @@ class Dialect:
         ready: list[Entry] = []
         merging = self.traits.merges_turns
         for item in items:
-            for entry in self._item(item, own):
+            blocks = item.blocks
+            block = blocks[0]
+            if (
+                len(blocks) == 1
+                and isinstance(block, TextBlock)
+                and not block.signature
+                and not block.text.isspace()
+            ):
+                entries = [self.spoken(block)]
+            else:
+                entries = self._item(blocks, own)
+            for entry in entries:
                 if last is None:
                     last = entry
                 elif merging and entry.role == last.role:
@@ -229,13 +244,8 @@ class Dialect:
         said += own.diagnostics
         return ready, last
 
-    def _item(self, item: Item, sink: Sink) -> list[Entry]:
-        blocks = item.blocks
-        if len(blocks) == 1:
-            block = blocks[0]
-            if type(block) is TextBlock and not block.signature and not block.text.isspace():
-                return [self.spoken(block)]
-            return self.turn(block.role, blocks, sink)
+    def _item(self, blocks: tuple[Block, ...], sink: Sink) -> list[Entry]:
+        """The elements for an item: one turn for each stretch of one role."""
         entries: list[Entry] = []
         start = 0
         for index in range(1, len(blocks) + 1):

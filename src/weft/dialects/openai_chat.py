@@ -1,6 +1,7 @@
 """OpenAI Chat Completions, and every server that speaks it: system is a turn, results a role."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 from weft.diagnostics import Severity
@@ -9,6 +10,7 @@ from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
     EFFORTS,
+    GAP,
     choice,
     is_openai,
     joined,
@@ -159,13 +161,15 @@ class OpenAIChat(Dialect):
         if not said and not sources:
             return []
         wire: Wire = {"role": "assistant", "content": None}
+        pieces: tuple[tuple[int, Block], ...] = ()
         if said:
             text = _message("assistant", said)
             wire["content"] = text.wire["content"]
             sources = [*text.blocks, *sources]
+            pieces = text.joined
         if calls:
             wire["tool_calls"] = calls
-        return [Entry({**own, **wire}, "assistant", tuple(sources))]
+        return [Entry({**own, **wire}, "assistant", tuple(sources), pieces)]
 
     def _shown(self, result: ResultBlock, sink: Sink) -> list[tuple[Wire, Block]]:
         """What a result shows, after a line that says whose it is."""
@@ -223,8 +227,13 @@ def _message(role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
     """A message: one text where it is only text, which every server takes, else parts."""
     texts = [(str(part["text"]), block) for part, block in said if part.get("type") == "text"]
     if len(texts) == len(said):
-        block = said[0][1] if len(said) == 1 else joined(texts)
-        text = texts[0][0] if len(said) == 1 else joined(texts).text
-        return Entry({"role": role, "content": text}, role, (("/content", block),))
+        if len(said) == 1:
+            text, block = texts[0]
+            return Entry({"role": role, "content": text}, role, (("/content", block),))
+        whole = joined(texts)
+        ends = accumulate((len(text) for text, _ in texts), lambda end, size: end + len(GAP) + size)
+        pieces = tuple((end, block) for end, (_, block) in zip(ends, texts, strict=True))
+        wire: Wire = {"role": role, "content": whole.text}
+        return Entry(wire, role, (("/content", whole),), pieces)
     sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
     return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)

@@ -59,12 +59,16 @@ class ThoughtBlock(_Base, frozen=True, gc=False, tag="thought"):
 
 
 class CallBlock(_Base, frozen=True, gc=False, tag="call"):
-    """A tool call; `id` is never empty, `given` says whether the provider gave it."""
+    """A tool call; `id` is never empty, `given` says whether the provider gave it.
+
+    `waits` marks a long-running call, whose result may come much later.
+    """
 
     id: str
     name: str
     args: JsonObject
     given: bool = True
+    waits: bool = False
     signature: str | None = None
     provider: str = ""
 

@@ -10,7 +10,8 @@ import msgspec
 
 from weft.ir.block import Block
 
-ItemKind = Literal["user", "model", "exchange", "results", "foreign", "summary", "hidden"]
+ItemKind = Literal["user", "model", "calls", "results", "exchange", "foreign", "summary", "hidden"]
+"""What an item is; `calls` and `results` become an `exchange` once they are paired."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,11 +11,22 @@ from weft.ir import Prompt
 from weft.values import Json
 
 
+class Sizes(NamedTuple):
+    """The tokens of a prompt, and what it is made of, worked out when asked for.
+
+    `split` gives what everything but the items takes, and what each item takes at most: any of
+    them together take no more than that, as long as the user's last one is among them.
+    """
+
+    total: int
+    split: Callable[[], tuple[int, list[int]]]
+
+
 class Env(msgspec.Struct, frozen=True, kw_only=True):
     """Who is asked, where, under which policy, and what the instruction already carries.
 
     `carried` are the state values the templates inserted, `used_ids` the call ids of earlier
-    requests' items, `measure` the tokens of the whole prompt and of each of its items.
+    requests' items, `measure` the tokens of a prompt.
     """
 
     agent: str
@@ -25,4 +37,4 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     used_ids: AbstractSet[str] = frozenset()
     opening: bool = True
     budget: TokenBudget | None = None
-    measure: Callable[[Prompt], tuple[int, list[int]]] | None = None
+    measure: Callable[[Prompt], Sizes] | None = None

@@ -15,26 +15,29 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
 
     The cut moves in strides of a quarter of the budget, so that the requests between two cuts
     extend each other; and it stops before a user turn, so that no answer stands without its
-    question. What the user said last and the last `keep_recent` items stay.
+    question. What the user said last and the last `keep_recent` items stay, and with them the
+    user turn they follow.
 
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
     """
     if env.budget is None or env.measure is None:
         return prompt
-    total, sizes = env.measure(prompt)
+    total, split = env.measure(prompt)
     limit = env.budget.token_budget
     if total <= limit:
         return prompt
+    fixed, sizes = split()
     items = list(prompt.items)
-    keep = len(items) - env.budget.keep_recent if env.budget.keep_recent else len(items)
-    spoken = [index for index, item in enumerate(items) if item.kind == "user"]
-    pinned = {*range(keep, len(items)), *spoken[-1:]}
-    pinned |= {index for index in spoken if items[index].invocation == env.invocation}
+    pinned = _pinned(items, env.invocation, env.budget.keep_recent)
     loose = [0 if index in pinned else size for index, size in enumerate(sizes)]
     gone = list(accumulate(loose))
-    excess = total - limit
-    least = total - (gone[-1] if gone else 0)
+    most = fixed + sum(sizes)
+    excess = most - limit
+    least = most - (gone[-1] if gone else 0)
+    if least > limit:
+        # the bounds may be too careful where hardly anything is left, so that is counted
+        least = env.measure(prompt.with_items([items[index] for index in sorted(pinned)])).total
     if least > limit:
         raise BudgetExceeded(
             f"what must stay takes {least} tokens, {least - limit} more than the budget of {limit}",
@@ -59,5 +62,19 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
     return prompt.with_items(kept, notes, [diagnostic])
 
 
+def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:
+    """The items that stay whatever they cost."""
+    pinned = set(range(max(0, len(items) - keep_recent), len(items)))
+    spoken = [index for index, item in enumerate(items) if item.kind == "user"]
+    pinned.update(spoken[-1:])
+    pinned.update([index for index in spoken if items[index].author == "user"][-1:])
+    if invocation:
+        pinned.update(index for index in spoken if items[index].invocation == invocation)
+    first = min(pinned, default=0)
+    while first > 0 and not _may_begin(items[first]):
+        first -= 1
+    return {*pinned, first} if pinned else pinned
+
+
 def _may_begin(item: Item) -> bool:
-    return item.kind in ("user", "foreign")
+    return item.blocks[0].role == "user"

@@ -17,22 +17,41 @@ _LOST = {"error": "no result was recorded for this call"}
 class _Exchange:
     """A model item with calls, and the results found for them so far."""
 
-    def __init__(self, item: Item, calls: list[CallBlock], long_running: bool) -> None:
+    def __init__(self, item: Item, calls: list[CallBlock]) -> None:
         self.item = item
         self.calls = calls
         self.results: dict[str, ResultBlock] = {}
         self.last = item.last
-        self.long_running = long_running
 
-    def waits_for(self, result: ResultBlock) -> CallBlock | None:
-        """The call this result answers, by id, or by name where it has none."""
-        for call in self.calls:
-            if result.call_id:
-                if call.id == result.call_id:
-                    return call
-            elif call.name == result.name and call.id not in self.results:
-                return call
-        return None
+
+_Waiting = tuple[_Exchange, CallBlock]
+
+
+class _Index:
+    """Calls by the id the log gives them, and by name for results that have no id."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, list[_Waiting]] = {}
+        self._by_name: dict[str, list[_Waiting]] = {}
+
+    def add(self, exchange: _Exchange, ids: list[str]) -> None:
+        """Note the calls of an exchange under the ids they had before any was renamed."""
+        for call_id, call in zip(ids, exchange.calls, strict=True):
+            self._by_id.setdefault(call_id, []).append((exchange, call))
+            self._by_name.setdefault(call.name, []).append((exchange, call))
+
+    def find(self, result: ResultBlock) -> _Waiting | None:
+        """The call a result answers: of the newest exchange, unanswered ones first."""
+        index = self._by_id if result.call_id else self._by_name
+        key = result.call_id or result.name
+        held = index.get(key, [])
+        waiting = [(e, call) for e, call in held if call.id not in e.results]
+        if not result.call_id:
+            index[key] = waiting
+        if waiting:
+            newest = waiting[-1][0]
+            return next(found for found in waiting if found[0] is newest)
+        return held[-1] if held and result.call_id else None
 
 
 def pair_results(prompt: Prompt, env: Env) -> Prompt:
@@ -48,23 +67,20 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
     if not prompt.features & Feature.CALLS:
         return prompt
     out: list[Item | _Exchange] = []
-    waiting: list[_Exchange] = []
+    waiting = _Index()
     notes: list[Note] = []
     diagnostics: list[Diagnostic] = []
     seen: set[str] = set()
     for item in prompt.items:
-        if item.kind == "model":
+        if item.kind == "calls":
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
-            if not calls:
-                out.append(item)
-                continue
+            ids = [call.id for call in calls]
             renamed = _renamed(item, calls, seen, env) if item.author == env.agent else item
-            exchange = _Exchange(
-                renamed, [b for b in renamed.blocks if isinstance(b, CallBlock)], item.open
-            )
-            # a result names the id as it stands in the log, so the newest call of that id wins
+            if renamed is not item:
+                calls = [block for block in renamed.blocks if isinstance(block, CallBlock)]
+            exchange = _Exchange(renamed, calls)
             out.append(exchange)
-            waiting.append(exchange)
+            waiting.add(exchange, ids)
         elif item.kind == "results":
             rest = _attach(item, waiting, out, notes)
             if rest:
@@ -101,14 +117,14 @@ def _renamed(item: Item, calls: list[CallBlock], seen: set[str], env: Env) -> It
 
 def _attach(
     item: Item,
-    waiting: list[_Exchange],
+    waiting: _Index,
     out: Sequence[Item | _Exchange],
     notes: list[Note],
 ) -> list[Block]:
     """Give each result to its call; return what is left over."""
     rest: list[Block] = []
     for block in item.blocks:
-        found = _find(block, waiting) if isinstance(block, ResultBlock) else None
+        found = waiting.find(block) if isinstance(block, ResultBlock) else None
         if found is None or not isinstance(block, ResultBlock):
             rest.append(block)
             continue
@@ -117,26 +133,13 @@ def _attach(
             notes.append(Note("pair_results", "a later result replaced its placeholder", item))
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))
-        exchange.results[call.id] = msgspec.structs.replace(
-            block, call_id=call.id, name=block.name or call.name, given=call.given
-        )
+        if block.call_id != call.id or not block.name or block.given != call.given:
+            block = msgspec.structs.replace(
+                block, call_id=call.id, name=call.name or block.name, given=call.given
+            )
+        exchange.results[call.id] = block
         exchange.last = max(exchange.last, item.last)
     return rest
-
-
-def _find(block: ResultBlock, waiting: list[_Exchange]) -> tuple[_Exchange, CallBlock] | None:
-    """The newest exchange with a call for this result, unanswered ones first."""
-    answered: tuple[_Exchange, CallBlock] | None = None
-    for exchange in reversed(waiting):
-        call = exchange.waits_for(block)
-        if call is None:
-            renamed = [c for c in exchange.calls if c.id.startswith(f"{block.call_id}_")]
-            call = renamed[0] if block.call_id and renamed else None
-        if call is not None:
-            if call.id not in exchange.results:
-                return exchange, call
-            answered = answered or (exchange, call)
-    return answered
 
 
 def _orphans(item: Item, rest: list[Block], diagnostics: list[Diagnostic]) -> Item:
@@ -174,11 +177,11 @@ def _closed(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
                 origin=Origin("pass", "pair_results"),
                 call_id=call.id,
                 name=call.name,
-                response=dict(_PENDING if exchange.long_running else _LOST),
+                response=dict(_PENDING if call.waits else _LOST),
                 given=call.given,
                 synthetic=True,
             )
-            if not exchange.long_running:
+            if not call.waits:
                 diagnostics.append(
                     report(
                         "WEFT201",
@@ -188,6 +191,15 @@ def _closed(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
                     )
                 )
         results.append(result)
-    return msgspec.structs.replace(
-        item, kind="exchange", blocks=(*item.blocks, *results), last=exchange.last, open=waits
+    return Item(
+        "exchange",
+        (*item.blocks, *results),
+        item.author,
+        item.invocation,
+        item.position,
+        exchange.last,
+        item.event,
+        item.branch,
+        item.wrote,
+        waits,
     )

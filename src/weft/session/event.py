@@ -128,6 +128,8 @@ class Event(Value, frozen=True):
         """Whether this event ends its agent's turn, as ADK defines it."""
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
+        if self.error_code and not self.partial and not self.calls:
+            return True
         if self.calls or self.results or self.partial:
             return False
         parts = self.content.parts if self.content is not None else None
