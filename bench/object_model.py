@@ -142,7 +142,7 @@ def _pydantic() -> tuple[float, float, float] | None:
                 content=content(role="model", parts=(part(text=TEXT),)),
             )
             for i in range(COUNT)
-        ],  # fmt: skip
+        ],
         lambda made: adapter.dump_json(made, exclude_none=True),
         adapter.validate_json,
     )

@@ -4,13 +4,13 @@ import json
 import time
 
 from sessions import BOT, events, turn_events
-from table import Table, best, best_of
+from table import Table, race
 
 import weft
 from weft import Session
 
 STATE = {"location": "NYC"}
-ROUNDS = 7
+ROUNDS = 15
 
 
 def measure() -> Table:
@@ -24,9 +24,12 @@ def measure() -> Table:
     whole = weft.compile(BOT, session=Session("s", state=STATE, events=log))
     for dialect in ("gemini", "anthropic", "openai-chat", "openai-responses"):
         fresh = [Session("s", state=STATE, events=log) for _ in range(ROUNDS)]
-        cold = best_of(lambda s, d=dialect: weft.compile(BOT, session=s).lower(d), fresh)
         wire = whole.lower(dialect)
-        dumped = best(lambda wire=wire: json.dumps(wire))
+        cold, dumped = race(
+            lambda session, dialect=dialect: weft.compile(BOT, session=session).lower(dialect),
+            fresh,
+            lambda wire=wire: json.dumps(wire),
+        )
         table.add(f"cold compile of 2,000 events, {dialect}", cold, "json.dumps", dumped, 3.0)
     return table
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
+import msgspec
+
 from weft.errors import SessionError
 
 if TYPE_CHECKING:
@@ -25,16 +27,21 @@ MAX_DEPTH = 200
 """How deep a value may nest: deeper than any real payload, shallower than the stack."""
 
 
+_unescaped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_sorted = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
 def compact(value: object) -> str:
-    """The value as compact JSON, keys in their own order, text unescaped."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """A JSON value as compact text, keys in their own order, nothing escaped that need not be."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError, TypeError):  # lone surrogates, very large integers
+        return _unescaped.encode(value)
 
 
 def canonical(value: object) -> bytes:
     """The value as canonical JSON: sorted keys, compact, ASCII, so also lone surrogates encode."""
-    return json.dumps(
-        value, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
-    ).encode("ascii")
+    return _sorted.encode(value).encode("ascii")
 
 
 def digest(data: bytes) -> str:

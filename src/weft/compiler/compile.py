@@ -110,10 +110,12 @@ def compile(
         ),
     )
     carried = {k: v for k, v in instructions.carried.items() if k in facts.produced}
+    start = _start(events, asked, invocation)
     env = Env(
         agent=asked.name,
         branch=branch or "",
         invocation=invocation,
+        turn=start,
         policy=asked.policy,
         carried=carried,
         budget=asked.context_compressor,
@@ -122,7 +124,7 @@ def compile(
         asked.name,
         env.branch,
         asked.policy,
-        _start(events, asked, invocation),
+        start,
         tuple(sorted((k, to_text(v)) for k, v in carried.items())),
         facts.reaches_back,
     )
@@ -246,18 +248,38 @@ def _user_content(events: Strand[Event], invocation: str) -> Content | None:
 
 
 def _start(events: Strand[Event], agent: Agent, invocation: str) -> int:
-    """The log index an agent's view begins at: the current turn, for one that sees no more."""
+    """The log index an agent's view begins at: the current turn, for one that sees no more.
+
+    A turn begins where its invocation does, with what the user asked. A result that comes in a
+    later invocation continues the turn of its call.
+    """
     if agent.policy.view == "default":
         return 0
+    for follow in (True, False):  # a result that answers no call at all leads nowhere
+        begins = _begins(events, invocation, follow)
+        if begins is not None:
+            return begins
     index = len(events)
-    while index > 0:
-        event = events[index - 1]
-        if event.invocation_id != invocation:
-            break
+    while index > 0 and events[index - 1].invocation_id == invocation:
         index -= 1
-        if not invocation and event.author == "user":
-            break
     return index
+
+
+def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
+    """Where the turn begins, going back to the calls of late results if `follow`."""
+    asked = False
+    sought: set[str | None] = set()
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if asked and not sought and not (invocation and event.invocation_id == invocation):
+            return index + 1
+        results = event.results
+        if follow:
+            sought -= {call.id for call in event.calls}
+            sought |= {result.id for result in results if result.id}
+        if event.author == "user" and event.content is not None and not results and not sought:
+            asked = True
+    return 0 if asked and not sought else None
 
 
 def _target(path: tuple[Agent, ...], config: RunConfig) -> Target:

@@ -122,12 +122,7 @@ def render(
 
 def to_text(value: Json, *, where: str = "state") -> str:
     """A value as a template inserts it: text as it is, anything else as compact JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return compact(value)
-    except (TypeError, ValueError, RecursionError):
-        return compact(require_json(value, where=where))
+    return value if isinstance(value, str) else compact(require_json(value, where=where))
 
 
 def _variable(match: re.Match[str]) -> Variable:

@@ -25,13 +25,14 @@ class Sizes(NamedTuple):
 class Env(msgspec.Struct, frozen=True, kw_only=True):
     """Who is asked, where, under which policy, and what the instruction already carries.
 
-    `carried` are the state values the templates inserted, `used_ids` the call ids of earlier
+    `turn` is the log index the current turn begins at, `carried` are the state values the templates inserted, `used_ids` the call ids of earlier
     requests' items, `measure` the tokens of a prompt.
     """
 
     agent: str
     branch: str = ""
     invocation: str = ""
+    turn: int = 0
     policy: Policy = Policy()
     carried: Mapping[str, Json] = {}
     used_ids: AbstractSet[str] = frozenset()

@@ -133,7 +133,7 @@ def _attach(
             notes.append(Note("pair_results", "a later result replaced its placeholder", item))
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))
-        if block.call_id != call.id or not block.name or block.given != call.given:
+        if (block.call_id, block.name, block.given) != (call.id, call.name, call.given):
             block = msgspec.structs.replace(
                 block, call_id=call.id, name=call.name or block.name, given=call.given
             )

@@ -1,16 +1,16 @@
 """Keep what the policy lets the agent see."""
 
-from weft.ir import Item, Note, Prompt
+from weft.ir import CallBlock, Item, Note, Prompt, ResultBlock
 from weft.passes.env import Env
 
 
 def select_view(prompt: Prompt, env: Env) -> Prompt:
     """Under C.none(), keep the current turn; under C.nothing(), only the agent's own traffic.
 
-    The current turn is the user's message that started the invocation and what the agent itself
-    did since: its answers, calls and results. Without its own traffic it would ask again for ever.
+    The current turn is the user's message that started it and what the agent itself did since:
+    its answers, calls and results. Without its own traffic it would ask again for ever.
 
-    Before:  user "Hi" | model "Hello" | user "Oslo?"       (C.none(), invocation of "Oslo?")
+    Before:  user "Hi" | model "Hello" | user "Oslo?"       (C.none(), the turn of "Oslo?")
     After:   user "Oslo?"
     """
     view = env.policy.view
@@ -18,14 +18,21 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
         return prompt
     kept: list[Item] = []
     notes: list[Note] = []
+    others: set[str] = set()
     for item in prompt.items:
-        if item.invocation != env.invocation:
-            reason = "it is not of this invocation"
-        elif item.author == env.agent or (item.author == "user" and item.kind == "results"):
+        if item.position < env.turn:
+            reason = "it is not of this turn"
+        elif item.author == env.agent or item.kind == "summary":
+            kept.append(item)
+            continue
+        elif item.kind == "results" and _ids(item) <= others:
+            reason = "it answers another agent"
+        elif item.author == "user" and item.kind == "results":
             kept.append(item)
             continue
         elif item.author != "user":
             reason = f"it is {item.author}'s"
+            others |= _ids(item)
         elif view == "nothing":
             reason = "C.nothing() leaves out the user's message too"
         else:
@@ -33,3 +40,9 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
             continue
         notes.append(Note("select_view", reason, item))
     return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _ids(item: Item) -> set[str]:
+    """The ids of the calls an item makes or answers."""
+    calls = {block.id for block in item.blocks if isinstance(block, CallBlock)}
+    return calls | {block.call_id for block in item.blocks if isinstance(block, ResultBlock)}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from weft.content import Value, encode, require_content
 from weft.errors import SessionError
 from weft.session.event import Event
+from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, Strand, require_object
 
@@ -135,7 +136,10 @@ class Session:
         events: list[Event] = []
         for index, raw in enumerate(listed):
             try:
-                events.append(decode(raw))
+                try:
+                    events.append(decode(raw))
+                except msgspec.ValidationError as error:
+                    events.append(_respelled_event(raw, error))
             except (ValueError, RecursionError) as error:
                 raise SessionError(
                     f"this is not an event: {_words(error)}",
@@ -200,8 +204,8 @@ def _opened(
     try:
         outer = msgspec.json.decode(data, type=_SessionJson)
         return outer, outer.events, cast("Callable[[object], Event]", _event_decoder.decode)
-    except msgspec.ValidationError:
-        raise
+    except msgspec.ValidationError as error:
+        return _respelled_session(data, error)
     except ValueError:
         text = data if isinstance(data, str) else data.decode()
         if not _surrogate.search(text):
@@ -212,6 +216,30 @@ def _opened(
     parsed = cast("dict[str, object]", held)
     listed = msgspec.convert(parsed.pop("events", []), list[object])
     return msgspec.convert(parsed, _SessionJson), listed, _event_from
+
+
+def _respelled_session(
+    data: bytes | str, refused: msgspec.ValidationError
+) -> tuple[_SessionJson, Sequence[object], Callable[[object], Event]]:
+    """The outer JSON in another spelling; if that is not what is wrong, the first complaint."""
+    held = respelled(msgspec.json.decode(data), _SessionJson)
+    if not isinstance(held, dict):
+        raise refused
+    parsed = cast("dict[str, object]", held)
+    try:
+        listed = msgspec.convert(parsed.pop("events", []), list[object])
+        return msgspec.convert(parsed, _SessionJson), listed, _event_from
+    except msgspec.ValidationError:
+        raise refused from None
+
+
+def _respelled_event(raw: object, refused: msgspec.ValidationError) -> Event:
+    """The event in another spelling; if that is not what is wrong, the first complaint."""
+    held: object = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
+    try:
+        return msgspec.convert(respelled(held, Event), Event)
+    except msgspec.ValidationError:
+        raise refused from None
 
 
 def _event_from(value: object) -> Event:
