@@ -1,8 +1,10 @@
 """Declarations: what an agent may be, and what is refused where it is written."""
 
 import asyncio
+import copy
 import dataclasses
 import math
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypedDict
 
@@ -12,7 +14,7 @@ import pytest
 
 import weft
 from weft import Agent, C, RunConfig, TokenBudget, Tool, ToolContext, Toolset, tool
-from weft.errors import DeclarationError
+from weft.errors import CompileError, DeclarationError
 from weft.values import Json
 
 MODEL = "gemini-flash-latest"
@@ -414,7 +416,7 @@ def test_F7_an_option_like_none_at_all_lists_the_valid_ones() -> None:
         ({"extra": {"gemini": {"x": object()}}}, "a object is not a JSON value"),
         (
             {"max_tokens": 1, "max_output_tokens": 2},
-            "`max_output_tokens` is given twice, once as `max_output_tokens`",
+            "`max_output_tokens` is given twice, as `max_tokens` and as `max_output_tokens`",
         ),
     ],
 )
@@ -656,3 +658,118 @@ def test_F4_callbacks_are_one_or_several() -> None:
     assert agent.before_model is callback
     assert agent.after_model == (callback, callback)
     assert Agent("bot", on_tool_error="raise").on_tool_error == "raise"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequential": "yes"}, "sequential='yes'"),
+        ({"long_running": None}, "long_running=None"),
+        ({"confirm": 1}, "confirm=1"),
+        ({"retries": None}, "retries=None"),
+        ({"timeout": math.inf}, "timeout=inf"),
+        ({"reads": 5}, "reads=5 is not a list of names"),
+        ({"writes": [5]}, "writes=[5] is not a list of names"),
+        ({"labels": None}, "labels=None is not a list of names"),
+        ({"name": ""}, "the name is empty"),
+        ({"description": 5}, "its description is not text"),
+    ],
+)
+def test_an_ill_typed_tool_option_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        tool(**options)(get_weather)  # type: ignore[call-overload]
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+def test_a_tool_is_declared_once() -> None:
+    with pytest.raises(DeclarationError, match="this is a tool already"):
+        tool(name="again")(tool(get_weather))
+
+
+def test_a_tools_parameters_are_an_object() -> None:
+    with pytest.raises(DeclarationError, match="a model gives them by name"):
+        Tool(name="look", description="Look.", parameters={"type": "string"})
+
+
+def test_a_toolset_is_a_list() -> None:
+    with pytest.raises(DeclarationError, match="tools is a int, not a list"):
+        Toolset("set", 5)  # type: ignore[arg-type]
+
+
+def test_a_declared_schema_stays_as_it_was_written() -> None:
+    schema: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    agent = Agent("bot", model=MODEL, output_schema=schema)
+    made = Tool(name="look", description="Look.", parameters=schema)
+    schema["type"] = "nonsense"
+    assert weft.compile(agent, message="Hi").prompt.output is not None
+    assert made.parameters["type"] == "object"
+
+
+def test_a_function_is_no_schema() -> None:
+    with pytest.raises(DeclarationError, match="is no type"):
+        Agent("bot", output_schema=get_weather)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": 5}, "5 is not a model's name"),
+        ({"model": " "}, "' ' is not a model's name"),
+        ({"strict": "yes"}, "strict='yes'"),
+    ],
+)
+def test_an_ill_typed_run_config_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        RunConfig(**options)  # type: ignore[arg-type]
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize("field", ["on_missing", "on_provider_error"])
+def test_an_agents_choices_are_never_none(field: str) -> None:
+    with pytest.raises(DeclarationError, match=f"{field}=None is not one of"):
+        Agent("bot", **{field: None})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"tool_choice": "bogus"}, "'bogus' is not a choice"),
+        ({"tool_choice": {"x": 1}}, "{'x': 1} names no tool"),
+        ({"max_output_tokens": 0}, "0 is not above 0"),
+        ({"extra": {"gemini": 5}}, "`gemini` holds no dict"),
+    ],
+)
+def test_F7_a_value_that_no_provider_takes_is_refused(
+    config: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Agent("bot", generate_config=config)
+    assert caught.value.message == message
+    assert caught.value.where.startswith("bot.generate_config.")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"session": "s.json"}, "session is a str"),
+        ({"config": {}}, "config is a dict"),
+        ({"branch": 5}, "branch is a int"),
+        ({"artifacts": {"report": 5}}, "the artifact `report` is a int"),
+        ({"recorded": 5}, "recorded is a int"),
+    ],
+)
+def test_compile_says_what_it_cannot_take(given: dict[str, object], message: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        weft.compile(Agent("bot", model=MODEL), **given)  # type: ignore[arg-type]
+    assert caught.value.message == message
+    assert caught.value.hint
+
+
+def test_an_agent_and_an_error_travel_to_another_process() -> None:
+    agent = Agent("bot", model=MODEL, tools=[get_weather], context=C.none())
+    assert pickle.loads(pickle.dumps(agent)) == copy.deepcopy(agent) == agent
+    error = DeclarationError("wrong", where="bot.tools", hint="mend it")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is DeclarationError
+    assert str(again) == str(error)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.build import calls, returns, says, session, user
-from weft import Actions, Agent, C, Content, Event, Part, Session, compile
+from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget, compile
 from weft.content import file_part, media_part, thought_part
 from weft.session import Compaction
 
@@ -297,3 +297,59 @@ def test_lone_surrogates_anywhere_in_an_event_are_mended_and_reported(dialect: s
     json.dumps(compiled.lower(dialect), ensure_ascii=False).encode()
     assert [d.code for d in compiled.prompt.diagnostics] == ["WEFT204"] * 4
     assert len(str(compiled.hash)) == 32
+
+
+def test_H2_a_summary_of_another_branch_is_not_seen() -> None:
+    said = Content(role="model", parts=(Part(text="gist"),))
+    summed = Event(
+        author="bot", branch="fan.right", actions=Actions(compaction=Compaction(5.0, 6.0, said))
+    )
+    log = session(user("Hi"), summed)
+    assert seen(BOT, log, branch="fan.left") == ["user: Hi"]
+
+
+def test_H3_a_result_bears_the_name_of_its_call() -> None:
+    log = session(
+        user("Go"), calls("bot", "look", {}, "c1"), returns("bot", "other", {"a": 1}, "c1")
+    )
+    assert seen(BOT, log)[-1] == 'user result c1: look -> {"a":1}'
+
+
+def test_H3_an_id_that_begins_like_another_is_another() -> None:
+    log = session(
+        user("Go"),
+        calls("bot", "one", {}, "c"),
+        calls("bot", "two", {}, "c_1"),
+        returns("bot", "one", {"a": 1}, "c"),
+    )
+    assert 'user result c: one -> {"a":1}' in seen(BOT, log)
+
+
+def test_H6_a_summary_never_hides_what_is_said_now() -> None:
+    said = Content(role="model", parts=(Part(text="gist"),))
+    summed = Event(author="bot", actions=Actions(compaction=Compaction(0.0, 6.0, said)))
+    log = session(user("Hi", timestamp=1.0), summed)
+    assert seen(BOT, log, message="Now?")[-1] == "user: Now?"
+
+
+@pytest.mark.parametrize("keep_recent", [0, 1, 2])
+def test_H9_a_budget_cuts_a_long_turn_where_it_must_and_keeps_the_last_result(
+    keep_recent: int,
+) -> None:
+    steps = [
+        each
+        for n in range(12)
+        for each in (
+            calls("bot", "look", {"n": n, "why": "because " * 8}, f"c{n}"),
+            returns("bot", "look", {"found": "something " * 8}, f"c{n}"),
+        )
+    ]
+    log = session(user("Go"), *steps)
+    budget = TokenBudget(token_budget=500, keep_recent=keep_recent)
+    agent = Agent("bot", model="gemini-flash-latest", context_compressor=budget)
+    compiled = compile(agent, session=log)
+    shown = seen(agent, log)
+    assert compiled.tokens <= 500
+    assert compiled.tokens > 250
+    assert shown[0] == "user: Go"
+    assert shown[-1].startswith("user result c11")

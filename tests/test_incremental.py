@@ -1,13 +1,16 @@
 """Compiling step by step gives what compiling at once gives, and extends what was sent."""
 
 import itertools
+import random
+import sys
+import threading
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.strategies import logs
-from weft import Agent, C, Compiled, Event, Session, TokenBudget, compile
+from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded
 from weft.testing import make_session
@@ -145,3 +148,51 @@ def test_a_budget_that_cannot_be_met_says_by_how_much() -> None:
     )  # fmt: skip
     with pytest.raises(BudgetExceeded, match=r"takes \d+ tokens, \d+ more than the budget of 20"):
         compile(agent, session=make_session(("user", "Hi")))
+
+
+def test_threads_may_compile_one_growing_session() -> None:
+    agents = (BOT, Agent("peer", model="claude-sonnet-4-5", instruction="{intent?}"))
+    log = make_session(
+        *(("user", f"q{n}") if n % 3 == 0 else ("bot", f"a{n}") if n % 3 == 1 else
+          ("peer", f"p{n}", {"intent": f"p{n}"}) for n in range(45)),
+        state=STATE,
+    )  # fmt: skip
+    fresh = [Session("s", state=STATE, events=list(log.events)[:n]) for n in range(46)]
+    wanted = [[compile(agent, session=each).wire for agent in agents] for each in fresh]
+    snapshots = [Session("s", state=STATE)]
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        choose = random.Random(seed)
+        while len(snapshots) < 46 or choose.random() < 0.98:
+            session = choose.choice((snapshots[-1], choose.choice(snapshots)))
+            which = choose.randrange(2)
+            length = len(session.events)
+            if compile(agents[which], session=session).wire != wanted[length][which]:
+                wrong.append(f"{agents[which].name} at {length}")
+
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for event in log.events:
+            snapshots.append(snapshots[-1].append(event))
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switching)
+    assert wrong == []
+
+
+def test_the_request_before_is_rebuilt_with_the_given_state_and_never_refused() -> None:
+    agent = Agent("bot", model="claude-sonnet-4-5", instruction="Hi {name}.")
+    log = make_session(("user", "a"), ("bot", "b"), ("user", "c"))
+    compiled = compile(agent, session=log, state={"name": "Ann"}, config=RunConfig(strict=True))
+    assert compiled.prefix_break is None
+    assert compiled.stable_prefix.turns == 1
+    late = make_session(("user", "a"), ("bot", "b"), ("tool", [], {"name": "Ann"}), ("user", "c"))
+    strict = compile(agent, session=late, config=RunConfig(strict=True))
+    assert strict.prefix_break is not None
+    assert str(strict.prefix_break.origin) == "state name"

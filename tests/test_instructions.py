@@ -526,3 +526,37 @@ def test_a_lone_surrogate_is_mended_and_said_wherever_it_stands(agent: Agent) ->
 def test_every_error_of_ours_can_be_caught_as_one() -> None:
     with pytest.raises(WeftError):
         weft.compile(Agent("bot", instruction="{x}", on_missing="error"))
+
+
+def test_T7_a_provider_cannot_reach_into_the_session() -> None:
+    def greedy(context: ReadonlyContext) -> str:
+        held = context.state["order"]
+        assert isinstance(held, dict)
+        held["id"] = 9
+        return "Order {order.id}"
+
+    session = Session("s", state={"order": {"id": 7}})
+    compiled = weft.compile(Agent("bot", model=MODEL, instruction=greedy), session=session)
+    assert compiled.system.endswith("Order 7")
+    assert session.state == {"order": {"id": 7}}
+
+
+def test_T7_what_raw_holds_is_coerced_too() -> None:
+    agent = Agent("bot", model=MODEL, instruction=lambda context: Raw(5))  # type: ignore[arg-type]
+    assert weft.compile(agent, message="Hi").system.endswith("\n\n5")
+
+
+@pytest.mark.parametrize(
+    ("text", "mapping", "message"),
+    [(5, {}, "a int is not text"), ("{a}", None, "a NoneType is not a mapping")],
+)
+def test_T8_substitute_vars_says_what_it_cannot_take(
+    text: object, mapping: object, message: str
+) -> None:
+    with pytest.raises(CompileError, match=message):
+        public.substitute_vars(text, mapping)  # type: ignore[arg-type]
+
+
+def test_T8_only_an_agent_has_instructions() -> None:
+    with pytest.raises(CompileError, match="a str is not an agent"):
+        public.compile("bot", {})  # type: ignore[arg-type]

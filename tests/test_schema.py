@@ -392,7 +392,7 @@ def test_a_text_of_no_style_is_all_description(text: str) -> None:
     [
         (int, {"type": "integer"}),
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
-        (Literal["b", "a"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
         (Unit, {"type": "string", "enum": ["c", "f"]}),
         (dict[str, float], {"type": "object", "additionalProperties": {"type": "number"}}),
         (set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),

@@ -1,7 +1,9 @@
 """S1 to S3 and H5: the log, its JSON, and the state it adds up to."""
 
+import copy
 import json
 import math
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,9 +191,9 @@ def test_S3_whole_numbers_of_any_size_survive() -> None:
             "unknown field `txt` - at `$.content.parts[0]`",
         ),
         (
-            '{"events": [{"actions": {"state_delta": {}}}]}',
+            '{"events": [{"actions": {"state_deltas": {}}}]}',
             "log.json: events[0]",
-            "unknown field `state_delta` - at `$.actions`",
+            "unknown field `state_deltas` - at `$.actions`",
         ),
         (
             '{"events": [{"author": "\\ud83d"}, {"content": {"parts": [{"txt": ""}]}}]}',
@@ -539,3 +541,38 @@ def test_a_hundred_thousand_events_compile_in_one_go() -> None:
     grown = weft.compile(BOT, session=session.append(said("user", "last", invocation="z"))).wire
     assert isinstance(grown["contents"], list)
     assert grown["contents"][-1] == {"role": "user", "parts": [{"text": "last"}]}
+
+
+def test_a_compiled_session_is_copied_and_pickled_like_a_fresh_one() -> None:
+    session = Session("s", state={"intent": "x"}, events=[said("user", "Hi"), said("bot", "Yes")])
+    before = weft.compile(BOT, session=session)
+    for again in (pickle.loads(pickle.dumps(session)), copy.deepcopy(session)):
+        assert again == session
+        assert weft.compile(BOT, session=again).hash == before.hash
+
+
+@pytest.mark.parametrize("data", [None, 5, {}, []])
+def test_from_json_wants_text(data: object) -> None:
+    with pytest.raises(SessionError, match="is not JSON text"):
+        Session.from_json(data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("event", "where"),
+    [
+        (Event(author=None), "author"),  # type: ignore[arg-type]
+        (Event(author="user", content="Hi"), "content"),  # type: ignore[arg-type]
+        (Event(author="user", actions={}), "actions"),  # type: ignore[arg-type]
+        (Event(author="user", actions=Actions(state_delta=None)), "actions.stateDelta"),  # type: ignore[arg-type]
+        (said("user", Part(text=5)), "content.parts[0].text"),  # type: ignore[arg-type]
+        (
+            said("bot", Part(text="a", function_call=call_part("f", {}).function_call)),
+            "content.parts[0]",
+        ),
+    ],
+)
+def test_an_ill_made_event_is_refused_where_it_enters(event: Event, where: str) -> None:
+    with pytest.raises(SessionError) as caught:
+        Session("s", events=[event])
+    assert caught.value.where == f"session.events[0].{where}"
+    assert caught.value.hint

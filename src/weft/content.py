@@ -237,7 +237,20 @@ def require_content(content: Content, *, where: str) -> Content:
                 where=f"{where}.parts[{index}]",
                 hint="pass weft.Part values",
             )
+        if not isinstance(cast("object", part.text), str | None):
+            raise SessionError(
+                f"a {type(part.text).__name__} is not text",
+                where=f"{where}.parts[{index}].text",
+                hint="pass a string",
+            )
         call, result = part.function_call, part.function_response
+        if part.text and (call is not None or result is not None) and not part.thought:
+            other = "functionCall" if call is not None else "functionResponse"
+            raise SessionError(
+                f"one part holds both text and {other}",
+                where=f"{where}.parts[{index}]",
+                hint="give each its own part",
+            )
         if call is not None and call.args:
             require_json(call.args, where=f"{where}.parts[{index}].functionCall.args")
         if result is not None:

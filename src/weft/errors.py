@@ -25,9 +25,17 @@ class WeftError(Exception):
         self.hint = hint
         super().__init__(message, where, hint)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (type(self), self.message, self.where, self.hint)
+
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+def _again(kind: type[WeftError], message: str, where: str, hint: str) -> WeftError:
+    """The error as it was, after a pickle carried it to another process."""
+    return kind(message, where=where, hint=hint)
 
 
 class DeclarationError(WeftError):

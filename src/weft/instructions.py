@@ -5,6 +5,7 @@ ReadonlyContext; None is an empty one.
 """
 
 from collections.abc import Mapping
+from typing import cast
 
 from weft.compiler.compile import output_for
 from weft.compiler.context import ReadonlyContext
@@ -35,6 +36,16 @@ def substitute_vars(text: str, mapping: Mapping[str, Json]) -> str:
     >>> substitute_vars("No vars here", {})
     'No vars here'
     """
+    if not isinstance(cast("object", text), str):
+        raise CompileError(
+            f"a {type(text).__name__} is not text", where="substitute_vars", hint="pass a string"
+        )
+    if not isinstance(cast("object", mapping), Mapping):
+        raise CompileError(
+            f"a {type(mapping).__name__} is not a mapping",
+            where="substitute_vars",
+            hint='pass {"key": value}',
+        )
     return "".join(piece.text for piece in render(parse(text), mapping))
 
 
@@ -65,6 +76,13 @@ def compile_split(
 
 
 def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions:
+    for given in (agent, root):
+        if given is not None and not isinstance(cast("object", given), Agent):
+            raise CompileError(
+                f"a {type(given).__name__} is not an agent",
+                where="instructions.compile",
+                hint="pass a weft.Agent",
+            )
     path = tree.find(root, agent.name) if root is not None else (agent,)
     if not path:
         raise CompileError(

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[..., object]
 
+CONTEXT_NAME = "tool_context"
+"""A parameter of this name takes the context whatever its annotation, as in ADK."""
+
 
 class Param(msgspec.Struct, frozen=True):
     """One argument a model may give; `default` only where the function does not know its own."""
@@ -89,7 +92,7 @@ def of_function(
     for each in signature.parameters.values():
         place = f"{where}({each.name})"
         annotation = hints.get(each.name, inspect.Parameter.empty)
-        if _is_context(annotation, context_type):
+        if _is_context(annotation, context_type) or each.name == CONTEXT_NAME:
             if context:
                 raise DeclarationError(
                     f"`{context}` already takes the context", where=place, hint="remove one"

@@ -6,6 +6,7 @@ of pydantic's, or msgspec refuses it. Nobody above needs to know.
 
 import dataclasses
 import datetime
+import enum
 import functools
 import importlib.util
 import types
@@ -95,8 +96,32 @@ def _msgspec_schema(tp: object) -> JsonObject:
             old = properties[field.key]
             default = {"default": old["default"]} if "default" in old else {}
             properties[field.key] = {**schema, **default}
-    root = made[0]
-    return {**root, "$defs": parts} if parts else root
+    root = {**made[0], "$defs": parts} if parts else made[0]
+    orders = {_key(values): values for each in _types(tp) if (values := _choices(each))}
+    return _ordered(root, orders) if orders else root
+
+
+def _choices(tp: object) -> list[Json]:
+    """The values of a Literal or an Enum, in the order they are declared."""
+    if isinstance(tp, type) and issubclass(tp, enum.Enum):
+        values = [cast("object", member.value) for member in tp]
+    else:
+        values = list(get_args(tp)) if get_origin(tp) is typing.Literal else []
+    plain_ones = all(value is None or isinstance(value, (str, int)) for value in values)
+    return cast("list[Json]", values) if plain_ones else []
+
+
+def _key(values: Sequence[Json]) -> frozenset[str]:
+    return frozenset(map(repr, values))
+
+
+def _ordered(node: JsonObject, orders: Mapping[frozenset[str], list[Json]]) -> JsonObject:
+    """The schema with its choices in the order of the source; msgspec sorts them."""
+    node = map_children(node, lambda child, _: _ordered(child, orders))
+    held = node.get("enum")
+    if isinstance(held, list) and (declared := orders.get(_key(held))):
+        node["enum"] = list(declared)
+    return node
 
 
 def _undiscriminated(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:

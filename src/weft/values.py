@@ -8,6 +8,7 @@ every process.
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
 import msgspec
@@ -153,25 +154,27 @@ class Strand(Sequence[Item], Generic[Item]):
     Snapshots share one backing list and know their own length, so appending to the newest
     copies nothing, and appending to an older one copies once. A short `tail` may follow that
     is this snapshot's own. `memo` is shared by all snapshots of one backing list: what was
-    derived from a prefix is derived once.
+    derived from a prefix is derived once. So is `lock`, for whoever derives something.
     """
 
-    __slots__ = ("_backing", "_tail", "memo", "settled")
+    __slots__ = ("_backing", "_tail", "lock", "memo", "settled")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._backing: list[Item] = list(items)
         self._tail: list[Item] = []
         self.settled = len(self._backing)
         self.memo: dict[object, object] = {}
+        self.lock = RLock()
 
     def extend(self, items: Sequence[Item]) -> "Strand[Item]":
         """A strand with the items added; this one stays as it is."""
         if not items:
             return self
-        if self._tail or len(self._backing) != self.settled:
-            return Strand([*self, *items])
-        self._backing.extend(items)
-        return self._view(len(self._backing), [])
+        with self.lock:
+            if not self._tail and len(self._backing) == self.settled:
+                self._backing.extend(items)
+                return self._view(len(self._backing), [])
+        return Strand([*self, *items])
 
     def with_tail(self, items: list[Item]) -> "Strand[Item]":
         """A snapshot followed by items that the next one will not have."""
@@ -196,7 +199,11 @@ class Strand(Sequence[Item], Generic[Item]):
         view._tail = tail
         view.settled = settled
         view.memo = self.memo
+        view.lock = self.lock
         return view
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Strand, (self.since(0),)
 
     def __len__(self) -> int:
         return self.settled + len(self._tail)

@@ -42,6 +42,8 @@ def build_items(
         events = list(events)
         summaries = _summaries(events, start, hidden)
     for position, event in enumerate(events, start):
+        if summaries:
+            items += summaries.get(position, ())
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
@@ -51,7 +53,6 @@ def build_items(
         elif actions.compaction is not None:
             if branch:
                 features |= Feature.BRANCHED
-            items += summaries.get(position, ())
             continue
         elif event.isolation_scope and author != agent:
             why = f"it belongs to the task {event.isolation_scope}"
@@ -81,7 +82,8 @@ def build_items(
                     branch, why=why,
                 )
             )  # fmt: skip
-            items += summaries.get(position, ())
+            if any(isinstance(block, CallBlock) for block in blocks):
+                features |= Feature.CALLS  # a later result may bring it back
             continue
         if branch:
             features |= Feature.BRANCHED
@@ -207,8 +209,7 @@ def _summaries(events: list[Event], start: int, hidden: dict[int, str]) -> dict[
             continue
         anchor = position
         for index in range(start, position):
-            inside = held.start_timestamp <= events[index - start].timestamp <= held.end_timestamp
-            if inside and hidden.get(index) == _SUMMED:
+            if held.start_timestamp <= events[index - start].timestamp <= held.end_timestamp:
                 anchor = index
                 break
         if anchor < position or not start:  # else it is about what lies before the view

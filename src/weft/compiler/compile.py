@@ -17,7 +17,7 @@ from weft.compiler.compiled import Compiled
 from weft.compiler.context import ReadonlyContext
 from weft.compiler.count import Scale
 from weft.compiler.instruction import Scope, resolve_instructions
-from weft.compiler.thread import ThreadKey, facts_of, thread_for
+from weft.compiler.thread import ThreadKey, facts_of, weave
 from weft.compiler.transfer import transfer_targets, transfer_tool
 from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, RunConfig, tree
@@ -26,7 +26,7 @@ from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Facts, dialect_named, facts_for
 from weft.dialects.subset import wrap_root
-from weft.errors import CompileError
+from weft.errors import BudgetExceeded, CompileError
 from weft.ir import Output, Prompt, ToolDecl
 from weft.passes import ON_REQUEST, Env, run
 from weft.session import Event, Session
@@ -83,6 +83,7 @@ def compile(
     instruction providers said before, so that a request can be rebuilt without asking them.
     """
     path = _path(root, agent)
+    _require_kinds(session, config, branch, artifacts, recorded)
     asked = path[-1]
     config = config if config is not None else _DEFAULT
     session = session if session is not None else Session()
@@ -105,7 +106,7 @@ def compile(
             ),
             on_missing="error" if config.strict else config.on_missing or asked.on_missing,
             on_provider_error=config.on_provider_error or asked.on_provider_error,
-            volatile=facts.frozen_volatile,
+            volatile=facts.volatile,
             recorded=recorded or {},
         ),
     )
@@ -128,8 +129,7 @@ def compile(
         tuple(sorted((k, to_text(v)) for k, v in carried.items())),
         facts.reaches_back,
     )
-    thread = thread_for(session.events, key)
-    woven = thread.weave(events, env)
+    thread, woven = weave(events, key, env)
     generate, origins = _config(asked, config)
     prompt = Prompt(
         model=target.model,
@@ -160,33 +160,46 @@ def compile(
         provided=instructions.provided,
         thread=thread,
         allow=asked.allow,
-        previous=lambda: _previous(root, asked.name, session, config, branch, artifacts),
+        previous=lambda: _previous(root, asked, session, state, config, branch, artifacts),
     )
 
 
 def _previous(
     root: Agent,
-    asked: str,
+    asked: Agent,
     session: Session,
+    state: Mapping[str, Json] | None,
     config: RunConfig,
     branch: str | None,
     artifacts: Mapping[str, str] | None,
 ) -> Compiled | None:
-    """The request that led to this agent's last answer, rebuilt from the log."""
+    """The request that led to this agent's last answer, rebuilt from the log.
+
+    It was sent, so what would be refused now is no reason to refuse it.
+    """
+    lenient = msgspec.structs.replace(
+        config,
+        strict=False,
+        on_missing="empty" if (config.on_missing or asked.on_missing) == "empty" else "keep",
+        on_provider_error="log",
+    )
     for index in range(len(session.events) - 1, -1, -1):
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
-        if event.author == asked and spoke and (event.branch or "") == (branch or ""):
-            earlier = session.before(index)
-            return compile(
-                root,
-                session=earlier,
-                agent=asked,
-                config=config,
-                branch=branch,
-                artifacts=artifacts,
-                recorded=_recorded(event),
-            )
+        if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
+            try:
+                return compile(
+                    root,
+                    state=state,
+                    session=session.before(index),
+                    agent=asked.name,
+                    config=lenient,
+                    branch=branch,
+                    artifacts=artifacts,
+                    recorded=_recorded(event),
+                )
+            except BudgetExceeded:
+                return None
     return None
 
 
@@ -213,6 +226,28 @@ def _path(root: Agent, name: str | None) -> tuple[Agent, ...]:
             hint=f"the tree has: {known}",
         )
     return path
+
+
+def _require_kinds(
+    session: object, config: object, branch: object, artifacts: object, recorded: object
+) -> None:
+    """Refuse what is no session, no config, no branch or no mapping."""
+    for name, value, kind, hint in (
+        ("session", session, Session, "pass a weft.Session; Session.from_json reads JSON"),
+        ("config", config, RunConfig, "pass weft.RunConfig(...)"),
+        ("branch", branch, str, 'pass text, such as "fan.left"'),
+        ("artifacts", artifacts, Mapping, 'pass {"name": "text"}'),
+        ("recorded", recorded, Mapping, "pass what Compiled.provided holds"),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise CompileError(f"{name} is a {type(value).__name__}", where="compile", hint=hint)
+    for held, text in cast("Mapping[object, object]", artifacts or {}).items():
+        if not isinstance(text, str):
+            raise CompileError(
+                f"the artifact `{held}` is a {type(text).__name__}",
+                where="compile",
+                hint="pass its newest text",
+            )
 
 
 def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[Event]:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from weft.content import Content
 from weft.session import Event
-from weft.values import Json, Strand
+from weft.values import Json, Strand, require_object
 
 
 class ReadonlyContext:
@@ -29,3 +29,14 @@ class ReadonlyContext:
         self.invocation_id = invocation_id
         self.user_content = user_content
         self.artifacts: Mapping[str, str] = MappingProxyType(dict(artifacts or {}))
+
+    def apart(self) -> "ReadonlyContext":
+        """A copy whose state shares nothing with the session's, however deep one reaches in."""
+        return ReadonlyContext(
+            agent_name=self.agent_name,
+            state=require_object(self.state, where="state"),
+            events=self.events,
+            invocation_id=self.invocation_id,
+            user_content=self.user_content,
+            artifacts=self.artifacts,
+        )

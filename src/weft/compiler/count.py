@@ -5,6 +5,7 @@ the running sums stay with the turns, so one more step costs what it added.
 """
 
 from functools import partial
+from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from weft.compiler.thread import Thread
@@ -27,6 +28,7 @@ class _Marks:
     """The sums after each final turn, beginning with none."""
 
     def __init__(self) -> None:
+        self.lock = Lock()
         self.marks = [Mark()]
 
 
@@ -34,6 +36,7 @@ class _Bounds:
     """What each settled item takes at most."""
 
     def __init__(self) -> None:
+        self.lock = Lock()
         self.bounds: list[Bound] = []
 
 
@@ -69,10 +72,12 @@ class Scale:
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""
-        marks = self._kept(entries, _Marks).marks
-        done = len(marks) - 1
-        for entry in entries.since(done)[: max(0, entries.settled - done)]:
-            marks.append(self.meter.step(marks[-1], self.meter.turn(entry.wire)))
+        kept = self._kept(entries, _Marks)
+        marks = kept.marks
+        with kept.lock:
+            done = len(marks) - 1
+            for entry in entries.since(done)[: max(0, entries.settled - done)]:
+                marks.append(self.meter.step(marks[-1], self.meter.turn(entry.wire)))
         tail = [self.meter.turn(entry.wire) for entry in entries.since(entries.settled)]
         return self.meter.follow(marks[entries.settled], tail)
 
@@ -137,17 +142,19 @@ class Scale:
     def _split(self, prompt: Prompt, lowered: Lowered) -> tuple[int, list[int]]:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items = prompt.items
-        bounds = self._kept(items, _Bounds).bounds
-        done = len(bounds)
-        bounds += map(self._bound, items.since(done)[: max(0, items.settled - done)])
-        each = bounds[: items.settled]
+        kept = self._kept(items, _Bounds)
+        with kept.lock:
+            done = len(kept.bounds)
+            kept.bounds += map(self._bound, items.since(done)[: max(0, items.settled - done)])
+        each = kept.bounds[: items.settled]
         each += map(self._bound, items.since(items.settled))
-        spoken = (index for index, item in enumerate(items) if item.kind == "user")
-        last = max(spoken, default=-1)
-        if self.overheads.earlier_thoughts or last < 0 or not each[last].asks:
-            last = 0
+        indexes = range(len(each))
+        said = [i for i in indexes if items[i].kind == "user" and items[i].author == "user"]
+        asked = max((i for i in (*said[-1:], *indexes[-1:]) if each[i].asks), default=0)
+        if self.overheads.earlier_thoughts:
+            asked = 0
         sizes = [
-            bound.tokens + (bound.thoughts if index >= last else 0)
+            bound.tokens + (bound.thoughts if index >= asked else 0)
             for index, bound in enumerate(each)
         ]
         return self.fixed(lowered), sizes
@@ -158,12 +165,11 @@ class Scale:
         loads = [self.meter.turn(entry.wire) for entry in entries]
         turns = sum(load.counts for load in loads) * self.overheads.turn
         tokens = sum(load.tokens for load in loads) + turns
-        return Bound(tokens, sum(load.thoughts for load in loads), any(l.asks for l in loads))
+        thoughts = sum(load.thoughts for load in loads)
+        return Bound(tokens, thoughts, any(load.asks for load in loads))
 
     def _kept(self, strand: Strand[Entry] | Strand[Item], kind: type[_Kept]) -> _Kept:
         """What was counted of a strand's settled part, kept with it for this model."""
-        key = (kind, self.dialect, self.model)
-        held = strand.memo.get(key)
-        if not isinstance(held, kind):
-            held = strand.memo[key] = kind()
+        held = strand.memo.setdefault((kind, self.dialect, self.model), kind())
+        assert isinstance(held, kind)
         return held

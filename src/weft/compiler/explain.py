@@ -77,9 +77,9 @@ def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     fixed = list(_fixed(compiled, prefix))
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
     if rest:
-        fixed.append(
-            _overhead(compiled, rest, f"roles and limits of {_turn_count(compiled)} turns")
-        )
+        number = _turn_count(compiled)
+        text = f"roles and limits of {number} turn{'' if number == 1 else 's'}"
+        fixed.append(_overhead(compiled, rest, text))
     return iter((*head, *turns, *fixed))
 
 

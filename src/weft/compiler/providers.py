@@ -44,7 +44,7 @@ def provide(
         )
         return Provided("", False, True, problem)
     if isinstance(value, Raw):
-        return Provided(value.text, True, True)
+        return Provided(str(value.text), True, True)
     return Provided("" if value is None else str(value), False, True)
 
 
@@ -52,7 +52,7 @@ def _call(provider: object, context: ReadonlyContext | None) -> object:
     if isinstance(provider, Raw):
         return provider
     function, extra = _target(provider)
-    value = function(context, *extra)
+    value = function(context.apart() if context is not None else None, *extra)
     return _awaited(cast("Awaitable[object]", value)) if inspect.isawaitable(value) else value
 
 

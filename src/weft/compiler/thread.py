@@ -25,6 +25,18 @@ from weft.session import Event
 from weft.values import Strand
 
 
+class Facts(NamedTuple):
+    """What there is to know of a log.
+
+    `produced` are the keys answers were stored under, `volatile` all keys that agents and tools
+    wrote, `reaches_back` the index of the last event that does so, or -1.
+    """
+
+    produced: frozenset[str]
+    volatile: frozenset[str]
+    reaches_back: int
+
+
 class LogFacts:
     """What is known of a growing log after reading each event once."""
 
@@ -33,6 +45,7 @@ class LogFacts:
         self.produced: set[str] = set()
         self.volatile: set[str] = set()
         self.reaches_back = -1
+        self.frozen_produced: frozenset[str] = frozenset()
         self.frozen_volatile: frozenset[str] = frozenset()
 
     def update(self, events: Strand[Event]) -> None:
@@ -48,16 +61,18 @@ class LogFacts:
                 self.reaches_back = position
         self.read = events.settled
         if grown:
+            self.frozen_produced = frozenset(self.produced)
             self.frozen_volatile = frozenset(self.volatile)
 
 
-def facts_of(events: Strand[Event]) -> LogFacts:
+def facts_of(events: Strand[Event]) -> Facts:
     """The facts of this log, kept with it; an older snapshot is read again."""
-    held = events.memo.get("facts")
-    facts = held if isinstance(held, LogFacts) and held.read <= events.settled else LogFacts()
-    facts.update(events)
-    events.memo["facts"] = facts
-    return facts
+    with events.lock:
+        held = events.memo.get("facts")
+        facts = held if isinstance(held, LogFacts) and held.read <= events.settled else LogFacts()
+        facts.update(events)
+        events.memo["facts"] = facts
+        return Facts(facts.frozen_produced, facts.frozen_volatile, facts.reaches_back)
 
 
 class ThreadKey(NamedTuple):
@@ -106,7 +121,7 @@ class Thread:
     def weave(self, events: Strand[Event], env: Env) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
         built = self._build(events)
-        if self.settled.settled and self._reaches_back(built):
+        if self.consumed > self.key.start and self._reaches_back(built):
             self._begin()
             built = self._build(events)
         self.features |= built.features
@@ -165,7 +180,7 @@ class Thread:
             if item.kind == "exchange":
                 self.used_ids.update(b.id for b in item.blocks if isinstance(b, CallBlock))
         for item in built:
-            if item.kind == "calls" and item.position < boundary:
+            if item.kind in ("calls", "hidden") and item.position < boundary:
                 self.called.update(b.id for b in item.blocks if isinstance(b, CallBlock))
 
 
@@ -189,7 +204,14 @@ def _settles(items: list[Item], length: int) -> tuple[int, int]:
         whole, boundary = late, items[late].position
 
 
-def thread_for(events: Strand[Event], key: ThreadKey) -> Thread:
+def weave(events: Strand[Event], key: ThreadKey, env: Env) -> tuple[Thread, Woven]:
+    """The items of a request, woven by the thread of this view, one compilation at a time."""
+    with events.lock:
+        thread = _thread_for(events, key)
+        return thread, thread.weave(events, env)
+
+
+def _thread_for(events: Strand[Event], key: ThreadKey) -> Thread:
     """The thread of this view, kept with the log; a new one where the old one does not fit."""
     slot = ("thread", key.agent, key.branch, str(key.policy))
     held = events.memo.get(slot)

@@ -114,15 +114,15 @@ class Agent:
         self._set("context", checks.check_policy(name, self.context, self.include_contents))
         budget = checks.check_budget(name, self.context_compressor)
         self._set("context_compressor", budget)
-        checks.check_schema(name, "output_schema", self.output_schema)
-        checks.check_schema(name, "input_schema", self.input_schema)
+        for kind in ("output_schema", "input_schema"):
+            self._set(kind, checks.check_schema(name, kind, getattr(self, kind)))
         checks.check_output_key(name, self.output_key)
         checks.check_text(name, "description", self.description)
         checks.check_flag(name, "disallow_transfer_to_parent", self.disallow_transfer_to_parent)
         checks.check_flag(name, "disallow_transfer_to_peers", self.disallow_transfer_to_peers)
         checks.check_steps(name, self.max_steps)
-        check_choice(name, "on_missing", self.on_missing, OnMissing)
-        check_choice(name, "on_provider_error", self.on_provider_error, OnProviderError)
+        for choice, kinds in (("on_missing", OnMissing), ("on_provider_error", OnProviderError)):
+            check_choice(name, choice, getattr(self, choice), kinds)
         self._set("allow", checks.check_allow(name, self.allow))
         for verb in _CALLBACKS:
             self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))

@@ -5,8 +5,10 @@ type, and returns what the agent keeps.
 """
 
 import difflib
+import inspect
 import keyword
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import cast
 
 import msgspec
@@ -136,13 +138,18 @@ def check_budget(agent: str, budget: object) -> TokenBudget | None:
     )
 
 
-def check_schema(agent: str, field: str, declared: object) -> None:
-    """A schema that can be told to a model."""
+def check_schema(agent: str, field: str, declared: object) -> object:
+    """A schema that can be told to a model; a dict is copied, so that it stays as it is."""
     if declared is None:
-        return
+        return None
+    if inspect.isroutine(declared):
+        raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
     made = schema.of_type(declared, where=f"{agent}.{field}")
     if has_lone_surrogate(compact(made)):
         raise wrong(agent, field, "the schema holds a lone surrogate", "mend its texts")
+    if isinstance(declared, Mapping):
+        return deepcopy(cast("Mapping[str, object]", declared))
+    return declared
 
 
 def check_output_key(agent: str, key: object) -> None:

@@ -33,6 +33,8 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 """Generation options by canonical name: the types they take, and that in words."""
 
+TOOL_CHOICES = ("auto", "any", "required", "none")
+
 ALIASES = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
@@ -65,8 +67,9 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
                 else f"valid: {valid}",
             )
         if canonical in checked:
+            other = next(alias for alias in config if ALIASES.get(alias, alias) == canonical)
             raise DeclarationError(
-                f"`{canonical}` is given twice, once as `{name}`",
+                f"`{canonical}` is given twice, as `{other}` and as `{name}`",
                 where=where,
                 hint=f"keep `{canonical}` only",
             )
@@ -88,13 +91,28 @@ def _plain(name: str, value: object, *, where: str) -> Json:
         raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
     if has_lone_surrogate(compact(plain)):
         raise DeclarationError("the text holds a lone surrogate", where=where, hint="mend the text")
-    if name == "stop_sequences" and isinstance(plain, list):
-        for stop in plain:
-            if not isinstance(stop, str):
-                raise DeclarationError(
-                    f"{stop!r} is not a string", where=where, hint="pass a list of strings"
-                )
+    wrong = None if plain is None else _nonsense(name, plain)
+    if wrong is not None:
+        raise DeclarationError(wrong, where=where, hint=f"pass {OPTIONS[name][1]}")
     return plain
+
+
+def _nonsense(name: str, value: Json) -> str | None:
+    """Why no provider could take this value, of the right type as it is."""
+    match name, value:
+        case "stop_sequences", list():
+            return next((f"{one!r} is not a string" for one in value if type(one) is not str), None)
+        case "max_output_tokens", int() if value < 1:
+            return f"{value} is not above 0"
+        case "tool_choice", str() if value not in TOOL_CHOICES:
+            return f"{value!r} is not a choice"
+        case "tool_choice", dict() if not (len(value) == 1 and isinstance(value.get("name"), str)):
+            return f"{value!r} names no tool"
+        case "extra", dict():
+            flat = (key for key, held in value.items() if not isinstance(held, dict))
+            return next((f"`{key}` holds no dict" for key in flat), None)
+        case _:
+            return None
 
 
 def merge(*layers: Mapping[str, Json]) -> JsonObject:
@@ -125,8 +143,21 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
         msgspec.structs.force_setattr(self, "generate_config", checked)
-        check_choice("RunConfig", "on_missing", self.on_missing, OnMissing)
-        check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
+        if self.on_missing is not None:
+            check_choice("RunConfig", "on_missing", self.on_missing, OnMissing)
+        if self.on_provider_error is not None:
+            check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
+        model, strict = cast("object", self.model), cast("object", self.strict)
+        if model is not None and not (isinstance(model, str) and model.strip()):
+            raise DeclarationError(
+                f"{model!r} is not a model's name",
+                where="RunConfig.model",
+                hint='write model="gpt-5", or leave it out',
+            )
+        if not isinstance(strict, bool):
+            raise DeclarationError(
+                f"strict={strict!r}", where="RunConfig.strict", hint="pass True or False"
+            )
         calls = cast("object", self.max_llm_calls)
         if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
             raise DeclarationError(
@@ -137,7 +168,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
-    if value is not None and value not in valid:
+    if value not in valid:
         near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
         raise DeclarationError(

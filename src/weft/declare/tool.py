@@ -7,6 +7,7 @@ at hand becomes a Tool: a function, a method, an object with `run`, a toolset of
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import Protocol, cast, overload, runtime_checkable
 
 import msgspec
@@ -50,8 +51,19 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
                 where=f"tool {name}",
                 hint="letters, digits, _ and -, at most 64, not starting with a digit",
             )
+        if not isinstance(cast("object", self.description), str):
+            raise DeclarationError(
+                "its description is not text", where=f"tool {name}", hint="pass a string"
+            )
         if self.function is None:
-            schema.of_type(self.parameters, where=f"tool {name}.parameters")
+            kept = schema.of_type(self.parameters, where=f"tool {name}.parameters")
+            if kept.get("type", "object") != "object":
+                raise DeclarationError(
+                    f"its parameters are of type {kept['type']!r}: a model gives them by name",
+                    where=f"tool {name}.parameters",
+                    hint='write {"type": "object", "properties": {...}}',
+                )
+            msgspec.structs.force_setattr(self, "parameters", deepcopy(self.parameters))
         if has_lone_surrogate(self.description + compact(self.parameters)):
             raise DeclarationError(
                 "its texts hold a lone surrogate", where=f"tool {name}", hint="mend its docstring"
@@ -81,6 +93,13 @@ class Toolset(msgspec.Struct, frozen=True):
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        tools = cast("object", self.tools)
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
+            raise DeclarationError(
+                f"tools is a {type(tools).__name__}, not a list",
+                where=f"toolset {self.name}",
+                hint="write Toolset(name, [f])",
+            )
         msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
 
     def get_tools(self) -> list[Tool]:
@@ -122,16 +141,23 @@ def tool(
 ) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool; bare, or with options."""
     for option, keys in (("reads", reads), ("writes", writes), ("labels", labels)):
-        if isinstance(keys, str):
-            raise DeclarationError(
-                f'{option}="{keys}" is one string, not a list of names',
-                where="@tool",
-                hint=f'write {option}=["{keys}"]',
-            )
-    _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
+        _check_names(option, keys)
+    if timeout is not None:
+        _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
     _check_number("retries", retries, (int,), "0 or more", above=-1)
+    for flag, value in (
+        ("sequential", sequential), ("long_running", long_running), ("confirm", confirm),
+    ):  # fmt: skip
+        if not isinstance(cast("object", value), bool):
+            raise DeclarationError(f"{flag}={value!r}", where="@tool", hint="pass True or False")
+    if name == "":
+        raise DeclarationError("the name is empty", where="@tool", hint='write name="my_tool"')
 
     def declare(target: Function) -> Tool:
+        if isinstance(target, Tool):
+            raise DeclarationError(
+                "this is a tool already", where=f"tool {target.name}", hint="write one @tool(...)"
+            )
         made = _from_function(target, name=name, description=description, where="@tool")
         return msgspec.structs.replace(
             made,
@@ -152,8 +178,26 @@ def _check_number(
     name: str, value: object, types: tuple[type, ...], words: str, *, above: int
 ) -> None:
     right = isinstance(value, types) and not isinstance(value, bool)
-    if value is not None and not (right and cast("float", value) > above):
+    if not (right and above < cast("float", value) < float("inf")):
         raise DeclarationError(f"{name}={value!r}", where="@tool", hint=f"pass {words}")
+
+
+def _check_names(option: str, keys: object) -> None:
+    if isinstance(keys, str):
+        raise DeclarationError(
+            f'{option}="{keys}" is one string, not a list of names',
+            where="@tool",
+            hint=f'write {option}=["{keys}"]',
+        )
+    listed = isinstance(keys, Iterable) and all(
+        isinstance(key, str) and key for key in cast("Iterable[object]", keys)
+    )
+    if not listed:
+        raise DeclarationError(
+            f"{option}={keys!r} is not a list of names",
+            where="@tool",
+            hint=f'write {option}=["name"]',
+        )
 
 
 def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:

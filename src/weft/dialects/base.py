@@ -5,15 +5,13 @@ block. The base class owns the loop, so that a new kind of block is a type error
 nowhere else.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias, assert_never
-
-import msgspec
 
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.subset import Loss
+from weft.dialects.track import Entry, Track, Wire
 from weft.errors import LoweringError
 from weft.ir import (
     Block,
@@ -30,9 +28,8 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json, JsonObject, Strand, canonical, compact
+from weft.values import Json, JsonObject, Strand, compact
 
-Wire: TypeAlias = JsonObject
 Option: TypeAlias = "str | Callable[[Wire, Json], Sequence[str] | None]"
 """Where an option goes: a dotted path in the request, or a function that puts it there.
 
@@ -50,18 +47,6 @@ class Traits(NamedTuple):
     merges_turns: bool
     model_role: str
     parts: str = "content"
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One element of the request's turns, and which block each part of it came from.
-
-    Where several blocks were joined to one text, `joined` has them with the offset each ends at.
-    """
-
-    wire: Wire
-    role: str
-    blocks: tuple[tuple[str, Block], ...]
-    joined: tuple[tuple[int, Block], ...] = ()
 
 
 class Placed(NamedTuple):
@@ -123,29 +108,6 @@ class Lowered(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-class Track:
-    """Turns already lowered for the items that will not change any more.
-
-    The last turn is kept apart: the next item may still be merged into it.
-    """
-
-    def __init__(self) -> None:
-        self.items = 0
-        self.entries: Strand[Entry] = Strand()
-        self.wires: list[Wire] = []
-        self.open: Entry | None = None
-        self.diagnostics: list[Diagnostic] = []
-        self.hashed = 0
-        self.hasher = hashlib.blake2b(digest_size=16)
-
-    def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
-        """How many turns are final, and a hash over them, continued each time."""
-        for wire in self.wires[self.hashed :]:
-            self.hasher.update(canonical(wire))
-        self.hashed = len(self.wires)
-        return self.hashed, self.hasher.copy()
-
-
 class Dialect:
     """How a provider spells a prompt."""
 
@@ -200,8 +162,17 @@ class Dialect:
         self, prompt: Prompt, sink: Sink, track: Track | None
     ) -> tuple[Strand[Entry], list[Wire]]:
         items = prompt.items
-        if track is None or track.items > items.settled:
-            track = Track()
+        if track is None:
+            return self._turns_with(items, sink, Track())
+        with track.lock:
+            if track.of is None:
+                track.of = items.memo
+            fits = track.of is items.memo and track.items <= items.settled
+            return self._turns_with(items, sink, track if fits else Track())
+
+    def _turns_with(
+        self, items: Strand[Item], sink: Sink, track: Track
+    ) -> tuple[Strand[Entry], list[Wire]]:
         if track.items < items.settled:
             fresh = items.since(track.items)[: items.settled - track.items]
             ready, track.open = self._extend(track.open, fresh, track.diagnostics, sink)

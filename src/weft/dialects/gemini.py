@@ -3,18 +3,9 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.base import (
-    Dialect,
-    Entry,
-    Placed,
-    Sink,
-    Traits,
-    Wire,
-    one_of,
-    put,
-    system_placed,
-)
+from weft.dialects.base import Dialect, Placed, Sink, Traits, one_of, put, system_placed
 from weft.dialects.fitted import fitted
+from weft.dialects.track import Entry, Wire
 from weft.ir import (
     Block,
     CallBlock,

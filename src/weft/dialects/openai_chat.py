@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import ClassVar
 
 from weft.diagnostics import Severity
-from weft.dialects.base import Dialect, Entry, Option, Placed, Sink, Traits, Wire, system_placed
+from weft.dialects.base import Dialect, Option, Placed, Sink, Traits, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
@@ -18,6 +18,7 @@ from weft.dialects.openai import (
     output_text,
     parameters,
 )
+from weft.dialects.track import Entry, Wire
 from weft.ir import (
     Block,
     CallBlock,
@@ -231,8 +232,8 @@ def _message(role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
             text, block = texts[0]
             return Entry({"role": role, "content": text}, role, (("/content", block),))
         whole = joined(texts)
-        ends = accumulate((len(text) for text, _ in texts), lambda end, size: end + len(GAP) + size)
-        pieces = tuple((end, block) for end, (_, block) in zip(ends, texts, strict=True))
+        ends = accumulate(len(text) + len(GAP) for text, _ in texts)
+        pieces = tuple((end - len(GAP), one) for end, (_, one) in zip(ends, texts, strict=True))
         wire: Wire = {"role": role, "content": whole.text}
         return Entry(wire, role, (("/content", whole),), pieces)
     sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))

@@ -15,7 +15,7 @@ class Sizes(NamedTuple):
     """The tokens of a prompt, and what it is made of, worked out when asked for.
 
     `split` gives what everything but the items takes, and what each item takes at most: any of
-    them together take no more than that, as long as the user's last one is among them.
+    them together take no more than that, as long as the user's last and the very last stay.
     """
 
     total: int
@@ -25,8 +25,9 @@ class Sizes(NamedTuple):
 class Env(msgspec.Struct, frozen=True, kw_only=True):
     """Who is asked, where, under which policy, and what the instruction already carries.
 
-    `turn` is the log index the current turn begins at, `carried` are the state values the templates inserted, `used_ids` the call ids of earlier
-    requests' items, `measure` the tokens of a prompt.
+    `turn` is the log index the current turn begins at, `carried` are the state values the
+    templates inserted, `used_ids` the call ids of earlier requests' items, `measure` the tokens
+    of a prompt.
     """
 
     agent: str

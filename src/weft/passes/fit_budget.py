@@ -15,8 +15,8 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
 
     The cut moves in strides of a quarter of the budget, so that the requests between two cuts
     extend each other; and it stops before a user turn, so that no answer stands without its
-    question. What the user said last and the last `keep_recent` items stay, and with them the
-    user turn they follow.
+    question. What started the invocation, what the user said last, what the agent's last call
+    gave and the last `keep_recent` items stay, and with them the user turn they follow.
 
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
@@ -48,7 +48,8 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
     stride = max(1, limit // 4)
     wanted = min(-(-excess // stride) * stride, gone[-1])
     cut = bisect_left(gone, wanted) + 1
-    while cut < len(items) and not _may_begin(items[cut]):
+    asked = min(pinned)  # behind the question that stays, every item may be the next
+    while cut <= asked and not _may_begin(items[cut]):
         cut += 1
     kept = [item for index, item in enumerate(items) if index >= cut or index in pinned]
     dropped = [item for index, item in enumerate(items) if index < cut and index not in pinned]
@@ -63,13 +64,13 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
 
 
 def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:
-    """The items that stay whatever they cost."""
-    pinned = set(range(max(0, len(items) - keep_recent), len(items)))
-    spoken = [index for index, item in enumerate(items) if item.kind == "user"]
-    pinned.update(spoken[-1:])
-    pinned.update([index for index in spoken if items[index].author == "user"][-1:])
-    if invocation:
-        pinned.update(index for index in spoken if items[index].invocation == invocation)
+    """The items that stay whatever they cost; the first of them is the user's side."""
+    pinned = set(range(max(0, len(items) - max(keep_recent, 1)), len(items)))
+    said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
+    started = [i for i in said if invocation and items[i].invocation == invocation]
+    pinned.update((*started[:1], *said[-1:]))
+    results = [i for i, item in enumerate(items) if item.kind == "exchange"]
+    pinned.update(i for i in results[-1:] if items[i].invocation == invocation)
     first = min(pinned, default=0)
     while first > 0 and not _may_begin(items[first]):
         first -= 1

@@ -75,7 +75,8 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
         if item.kind == "calls":
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
             ids = [call.id for call in calls]
-            renamed = _renamed(item, calls, seen, env) if item.author == env.agent else item
+            others: set[str] = set()  # what another agent called is told without ids
+            renamed = _renamed(item, calls, seen if item.author == env.agent else others, env)
             if renamed is not item:
                 calls = [block for block in renamed.blocks if isinstance(block, CallBlock)]
             exchange = _Exchange(renamed, calls)

@@ -25,14 +25,14 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
         elif item.author == env.agent or item.kind == "summary":
             kept.append(item)
             continue
-        elif item.kind == "results" and _ids(item) <= others:
-            reason = "it answers another agent"
-        elif item.author == "user" and item.kind == "results":
-            kept.append(item)
-            continue
         elif item.author != "user":
             reason = f"it is {item.author}'s"
-            others |= _ids(item)
+            others.update(block.id for block in item.blocks if isinstance(block, CallBlock))
+        elif item.kind == "results" and _answered(item) <= others:
+            reason = "it answers another agent"
+        elif item.kind == "results":
+            kept.append(item)
+            continue
         elif view == "nothing":
             reason = "C.nothing() leaves out the user's message too"
         else:
@@ -42,7 +42,5 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
     return prompt.with_items(kept, notes) if notes else prompt
 
 
-def _ids(item: Item) -> set[str]:
-    """The ids of the calls an item makes or answers."""
-    calls = {block.id for block in item.blocks if isinstance(block, CallBlock)}
-    return calls | {block.call_id for block in item.blocks if isinstance(block, ResultBlock)}
+def _answered(item: Item) -> set[str]:
+    return {block.call_id for block in item.blocks if isinstance(block, ResultBlock)}

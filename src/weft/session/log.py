@@ -12,9 +12,9 @@ from typing import NoReturn, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Value, encode, require_content
+from weft.content import Content, Value, encode, require_content
 from weft.errors import SessionError
-from weft.session.event import Event
+from weft.session.event import Actions, Event
 from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, Strand, require_object
@@ -129,6 +129,12 @@ class Session:
     @staticmethod
     def from_json(data: bytes | str, *, name: str = "session") -> "Session":
         """Read ADK's JSON; an error names `name`, the event and the field."""
+        if not isinstance(cast("object", data), bytes | bytearray | str):
+            raise SessionError(
+                f"a {type(data).__name__} is not JSON text",
+                where=name,
+                hint="pass bytes or text, or build a weft.Session from events",
+            )
         try:
             outer, listed, decode = _opened(data)
         except (ValueError, RecursionError) as error:
@@ -296,12 +302,25 @@ def _admitted(events: Iterable[Event], log: Strand[Event], *, where: str) -> lis
 
 def _require_sound(event: Event) -> None:
     """Refuse an event that carries what is not JSON, and so could be neither stored nor sent."""
-    if event.content is not None:
-        require_content(event.content, where="content")
-    if event.actions.state_delta:
-        require_object(event.actions.state_delta, where="actions.stateDelta")
+    author, content, actions = event.author, event.content, event.actions
+    if type(author) is not str:
+        raise _misplaced(author, "author", "text")
+    if type(actions) is not Actions:
+        raise _misplaced(actions, "actions", "weft.Actions")
+    if content is not None:
+        if type(content) is not Content:
+            raise _misplaced(content, "content", "weft.Content")
+        require_content(content, where="content")
+    if actions.state_delta or type(actions.state_delta) is not dict:
+        require_object(actions.state_delta, where="actions.stateDelta")
     if event.custom_metadata:
         require_object(event.custom_metadata, where="customMetadata")
+
+
+def _misplaced(value: object, where: str, wanted: str) -> SessionError:
+    return SessionError(
+        f"a {type(value).__name__} stands there", where=where, hint=f"pass {wanted}"
+    )
 
 
 def _same(held: Event, event: Event) -> bool:

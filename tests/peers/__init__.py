@@ -1,0 +1,1 @@
+"""Behaviours that users of other frameworks rely on, through the front door."""
