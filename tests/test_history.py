@@ -353,3 +353,14 @@ def test_H9_a_budget_cuts_a_long_turn_where_it_must_and_keeps_the_last_result(
     assert compiled.tokens > 250
     assert shown[0] == "user: Go"
     assert shown[-1].startswith("user result c11")
+
+
+def test_H2_a_summary_of_another_branch_hides_nothing() -> None:
+    said = Content(role="model", parts=(Part(text="gist"),))
+    held = Compaction(0.0, 6.0, said)
+    log = session(
+        user("Hi", timestamp=1.0),
+        Event(author="bot", branch="fan.right", actions=Actions(compaction=held)),
+    )
+    assert seen(BOT, log, branch="fan.left") == ["user: Hi"]
+    assert seen(BOT, log, branch="fan.right") == ["user: [summary of earlier turns]: gist"]

@@ -133,14 +133,16 @@ def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     return hidden
 
 
-def hidden_by_compaction(events: Iterable[Event]) -> dict[int, str]:
-    """Log indexes whose events a summary stands for, with the reason."""
+def hidden_by_compaction(events: Iterable[Event], branch: str) -> dict[int, str]:
+    """Log indexes whose events a summary stands for that this branch sees, with the reason."""
     log = list(events)
     rewound = hidden_by_rewind(log)
     ranges = [
         (c.start_timestamp, c.end_timestamp, index)
         for index, event in enumerate(log)
-        if (c := event.actions.compaction) is not None and index not in rewound
+        if (c := event.actions.compaction) is not None
+        and index not in rewound
+        and f"{branch}.".startswith(f"{event.branch}." if event.branch else "")
     ]
     hidden: dict[int, str] = {}
     for start, end, index in ranges:

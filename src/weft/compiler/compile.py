@@ -26,7 +26,7 @@ from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Facts, dialect_named, facts_for
 from weft.dialects.subset import wrap_root
-from weft.errors import BudgetExceeded, CompileError
+from weft.errors import CompileError
 from weft.ir import Output, Prompt, ToolDecl
 from weft.passes import ON_REQUEST, Env, run
 from weft.session import Event, Session
@@ -175,7 +175,8 @@ def _previous(
 ) -> Compiled | None:
     """The request that led to this agent's last answer, rebuilt from the log.
 
-    It was sent, so what would be refused now is no reason to refuse it.
+    It was sent, so a variable that has no value in it is no reason to refuse it; what `state`
+    adds to the session's now, it had then.
     """
     lenient = msgspec.structs.replace(
         config,
@@ -187,19 +188,18 @@ def _previous(
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
         if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
-            try:
-                return compile(
-                    root,
-                    state=state,
-                    session=session.before(index),
-                    agent=asked.name,
-                    config=lenient,
-                    branch=branch,
-                    artifacts=artifacts,
-                    recorded=_recorded(event),
-                )
-            except BudgetExceeded:
-                return None
+            return compile(
+                root,
+                state={
+                    key: held for key, held in (state or {}).items() if key not in session.state
+                },
+                session=session.before(index),
+                agent=asked.name,
+                config=lenient,
+                branch=branch,
+                artifacts=artifacts,
+                recorded=_recorded(event),
+            )
     return None
 
 

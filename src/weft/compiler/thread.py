@@ -157,7 +157,7 @@ class Thread:
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
         if self.key.reaches_back >= self.consumed:
-            hidden = {**hidden_by_compaction(events), **hidden_by_rewind(events)}
+            hidden = {**hidden_by_compaction(events, self.key.branch), **hidden_by_rewind(events)}
         return build_items(events.since(self.consumed), self.consumed, self.key.agent, hidden)
 
     def _reaches_back(self, built: Built) -> bool:

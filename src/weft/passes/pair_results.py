@@ -130,8 +130,12 @@ def _attach(
             rest.append(block)
             continue
         exchange, call = found
-        if call.id in exchange.results:
-            notes.append(Note("pair_results", "a later result replaced its placeholder", item))
+        held = exchange.results.get(call.id)
+        if held is not None:
+            placeholder = msgspec.structs.replace(item, blocks=(held,), event=held.origin.name)
+            notes.append(
+                Note("pair_results", "a later result replaced its placeholder", placeholder)
+            )
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))
         if (block.call_id, block.name, block.given) != (call.id, call.name, call.given):
