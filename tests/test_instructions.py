@@ -12,6 +12,7 @@ import weft
 from weft import Actions, Agent, Content, Event, Part, Raw, ReadonlyContext, RunConfig, Session
 from weft import instructions as public
 from weft.errors import CompileError, SessionError, WeftError
+from weft.testing import make_session
 from weft.tokens import counter_for
 
 MODEL = "gemini-flash-latest"
@@ -560,3 +561,42 @@ def test_T8_substitute_vars_says_what_it_cannot_take(
 def test_T8_only_an_agent_has_instructions() -> None:
     with pytest.raises(CompileError, match="a str is not an agent"):
         public.compile("bot", {})  # type: ignore[arg-type]
+
+
+def test_I1_a_global_instruction_below_the_root_is_reported() -> None:
+    root = Agent("root", model=MODEL, sub_agents=[Agent("child", global_instruction="Be odd.")])
+    compiled = weft.compile(root, agent="child", message="Hi")
+    assert "Be odd." not in compiled.system
+    assert [d.code for d in compiled.diagnostics] == ["WEFT103"]
+
+
+def test_T7_the_report_does_not_ask_a_provider_again_for_the_request_before() -> None:
+    asked: list[int] = []
+
+    def counting(context: ReadonlyContext) -> str:
+        asked.append(1)
+        return f"Call {len(asked)}."
+
+    agent = Agent("bot", model=MODEL, instruction=counting)
+    log = make_session(("user", "Hi"))
+    first = weft.compile(agent, session=log)
+    later = make_session(("user", "Hi"), ("bot", "Hello"), ("user", "And?")).events
+    second = weft.compile(agent, session=log.append(*later[1:]))
+    assert second.prefix_break is not None
+    assert len(asked) == 2
+    assert second.previous is not None
+    assert second.previous.hash == first.hash
+
+
+def test_an_extra_for_no_dialect_is_reported() -> None:
+    agent = Agent("bot", model=MODEL, generate_config={"extra": {"gemni": {"a": 1}}})
+    (found,) = weft.compile(agent, message="Hi").diagnostics
+    assert found.code == "WEFT702"
+    assert "`gemni`, which is no dialect" in found.message
+
+
+def test_a_changed_wire_does_not_change_the_declaration() -> None:
+    agent = Agent("bot", model=MODEL, generate_config={"stop_sequences": ["END"]})
+    wire = weft.compile(agent, message="Hi").wire
+    wire["generationConfig"]["stopSequences"].append("X")  # type: ignore[index, call-overload, union-attr]
+    assert agent.generate_config == {"stop_sequences": ["END"]}

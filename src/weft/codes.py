@@ -46,6 +46,17 @@ Use instead:  mend the provider, or set on_provider_error="raise" to stop the ru
 """,
     ),
     Code(
+        "WEFT103",
+        _W,
+        "global instruction below the root",
+        """An agent that is not the root has a `global_instruction`.
+
+Why it matters: it is sent to nobody; only the root's is, to every agent of the tree.
+
+Use instead:  move it to the root, or into the agent's own instruction.
+""",
+    ),
+    Code(
         "WEFT201",
         _W,
         "call without result",

@@ -24,7 +24,7 @@ from weft.declare import Agent, RunConfig, tree
 from weft.declare.config import merge
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
-from weft.dialects import Facts, dialect_named, facts_for
+from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, Prompt, ToolDecl
@@ -142,7 +142,7 @@ def compile(
         output=output,
         features=woven.features,
         diagnostics=(
-            *_declared(asked, target),
+            *_declared(asked, target, root=len(path) == 1),
             *instructions.diagnostics,
             *woven.diagnostics,
         ),
@@ -151,6 +151,9 @@ def compile(
         scale = Scale(target.dialect, target.model)
         env = msgspec.structs.replace(env, measure=partial(scale.measure, thread=thread))
     prompt, steps = run(prompt, env, ON_REQUEST)
+    if instructions.provided:
+        kept = ("provided", asked.name, len(events))
+        session.events.memo.setdefault(kept, instructions.provided)
     return Compiled(
         prompt,
         dialect=target.dialect,
@@ -198,9 +201,15 @@ def _previous(
                 config=lenient,
                 branch=branch,
                 artifacts=artifacts,
-                recorded=_recorded(event),
+                recorded=_recorded(event) or _provided(session, asked.name, index),
             )
     return None
+
+
+def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
+    """What providers said when this process compiled the log at that length."""
+    held = session.events.memo.get(("provided", asked, length))
+    return cast("dict[str, str]", held) if isinstance(held, dict) else {}
 
 
 def _recorded(event: Event) -> dict[str, str]:
@@ -387,7 +396,7 @@ def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Orig
     return merge(agent.generate_config, config.generate_config), origins
 
 
-def _declared(agent: Agent, target: Target) -> list[Diagnostic]:
+def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
     """What there is to say about the declaration itself."""
     found = [
         report(
@@ -398,6 +407,26 @@ def _declared(agent: Agent, target: Target) -> list[Diagnostic]:
         )
         for tool in agent.tools
         if not tool.documented
+    ]
+    if not root and agent.global_instruction is not None:
+        found.append(
+            report(
+                "WEFT103",
+                Origin("field", "global_instruction", agent.name),
+                "only the root's global_instruction is sent",
+                "move it to the root, or into this agent's instruction",
+            )
+        )
+    extra = agent.generate_config.get("extra")
+    found += [
+        report(
+            "WEFT702",
+            Origin("field", "generate_config", agent.name),
+            f"`extra` is for `{name}`, which is no dialect",
+            f"use one of {', '.join(DIALECTS)}",
+        )
+        for name in (extra if isinstance(extra, dict) else ())
+        if name not in DIALECTS
     ]
     if not target.facts.known:
         found.append(

@@ -10,6 +10,7 @@ from weft.compiler.sourcemap import SourceMap
 from weft.compiler.thread import Thread, Woven
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
+from weft.errors import BudgetExceeded
 from weft.ir import Prompt, Stability
 from weft.passes import Step
 from weft.values import JsonObject, canonical
@@ -45,6 +46,7 @@ class Compiled:
         self._thread = thread
         self._allow = allow
         self._find_previous = previous
+        self.previous_problem = ""
         self._lowered: dict[str, Lowered] = {}
 
     @property
@@ -59,7 +61,10 @@ class Compiled:
 
     @property
     def wire(self) -> JsonObject:
-        """The provider's JSON for the agent's model."""
+        """The provider's JSON for the agent's model.
+
+        It shares its turns with the session's next requests: copy it before you change it.
+        """
         return self.lowered().wire
 
     def lower(self, dialect: str) -> JsonObject:
@@ -103,8 +108,10 @@ class Compiled:
         lead = len(lowered.lead)
         track = self._track(self.dialect)
         done, hasher = 0, Track().hasher
-        if track is not None and track.items == self.prompt.items.settled:
-            done, hasher = track.settled_hash()
+        if track is not None:
+            with track.lock:
+                if track.items == self.prompt.items.settled:
+                    done, hasher = track.settled_hash()
         for wire in turns[lead + done :]:
             hasher.update(canonical(wire))
         head = {key: value for key, value in lowered.wire.items() if key != lowered.turns}
@@ -127,8 +134,16 @@ class Compiled:
 
     @cached_property
     def previous(self) -> "Compiled | None":
-        """The request that led to this agent's last answer, if there was one."""
-        return self._find_previous()
+        """The request that led to this agent's last answer, if there was one.
+
+        One that cannot be rebuilt, because the budget does not allow it, is none;
+        `previous_problem` then says so.
+        """
+        try:
+            return self._find_previous()
+        except BudgetExceeded as error:
+            self.previous_problem = error.message
+            return None
 
     @property
     def stable_prefix(self) -> Prefix:

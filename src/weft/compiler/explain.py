@@ -21,9 +21,9 @@ from weft.compiler.report import (
 from weft.compiler.text import block_kind, block_text
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
-from weft.errors import CompileError
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
 from weft.passes import ON_FRESH
+from weft.passes.pair_results import REPLACED
 from weft.values import compact
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "explain"]
 
 _MOVER = "pair_results"
-"""The pass whose notes without an `after` mean that a result went to its call."""
+"""The pass whose notes without an `after` mean that a result went to its call, or was replaced."""
 
 _ASKED = {
     "native": "by the provider's own schema option",
@@ -219,7 +219,8 @@ def _turn_count(compiled: "Compiled") -> int:
 
 
 def _notes(compiled: "Compiled") -> Iterator[Note]:
-    yield from compiled.woven.notes
+    """All notes: those on the log in its order, however often it was compiled on the way."""
+    yield from sorted(compiled.woven.notes, key=lambda note: (note.before.position, note.step))
     for step in compiled.steps:
         yield from step.notes
 
@@ -232,7 +233,7 @@ def _left_out(compiled: "Compiled", note: Note) -> LeftOutRow:
         action, shown, before = "added", note.after, 0
     elif note.after is not None:
         action = "changed"
-    elif note.step == _MOVER:
+    elif note.step == _MOVER and note.reason != REPLACED:
         action, after = "moved", before
     return LeftOutRow(
         note.step, action, note.reason, _origin(shown), before, after, _item_text(shown)
@@ -303,12 +304,10 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
 
 def _prefix(compiled: "Compiled") -> PrefixRow:
     """What is shared with the request before; that one may be impossible to rebuild."""
-    try:
-        if compiled.previous is None:
-            return PrefixRow()
-        shared, broken = compiled.stable_prefix, compiled.prefix_break
-    except CompileError as error:
-        return PrefixRow(first=False, problem=error.message)
+    if compiled.previous is None:
+        problem = compiled.previous_problem
+        return PrefixRow(first=not problem, problem=problem)
+    shared, broken = compiled.stable_prefix, compiled.prefix_break
     row = PrefixRow(False, shared.tokens, shared.bytes, shared.turns)
     if broken is None:
         return row

@@ -21,7 +21,7 @@ def dialect_named(name: str) -> Dialect:
     """The dialect of that name, or an error that lists them."""
     found = DIALECTS.get(name)
     if found is None:
-        near = difflib.get_close_matches(name, DIALECTS, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(str(name), DIALECTS, n=1, cutoff=0.4)
         known = ", ".join(DIALECTS)
         raise UsageError(
             f"`{name}` is not a dialect",

@@ -6,6 +6,7 @@ nowhere else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import ClassVar, NamedTuple, TypeAlias, assert_never
 
 from weft.codes import report
@@ -317,7 +318,7 @@ class Dialect:
             if option is None:
                 self._refuse(name, origin, sink)
             elif isinstance(option, str):
-                put(wire, option, value)
+                put(wire, option, deepcopy(value))  # what the author wrote stays his
                 placed.append(Placed("/" + option.replace(".", "/"), origin))
             else:
                 own: Wire = {}

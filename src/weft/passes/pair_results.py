@@ -10,6 +10,7 @@ from weft.ir import Block, CallBlock, Feature, Item, Note, Prompt, ResultBlock, 
 from weft.passes.env import Env
 from weft.values import compact
 
+REPLACED = "a later result replaced its placeholder"
 _PENDING = {"status": "pending: this call is still running"}
 _LOST = {"error": "no result was recorded for this call"}
 
@@ -133,9 +134,7 @@ def _attach(
         held = exchange.results.get(call.id)
         if held is not None:
             placeholder = msgspec.structs.replace(item, blocks=(held,), event=held.origin.name)
-            notes.append(
-                Note("pair_results", "a later result replaced its placeholder", placeholder)
-            )
+            notes.append(Note("pair_results", REPLACED, placeholder))
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))
         if (block.call_id, block.name, block.given) != (call.id, call.name, call.given):
