@@ -186,6 +186,26 @@ def test_H6_the_message_that_started_the_invocation_is_in_view(policy: object) -
     assert "user: Fly me to Oslo" in seen(agent, log)
 
 
+def test_H6_a_summary_does_not_hide_what_started_the_invocation() -> None:
+    summary = Compaction(
+        start_timestamp=0.5,
+        end_timestamp=2.5,
+        compacted_content=Content(role="model", parts=(Part(text="They spoke."),)),
+    )
+    log = session(
+        user("Old", timestamp=1.0),
+        user("Now", inv="2", timestamp=2.0),
+        Event(author="bot", invocation_id="2", timestamp=3.0, actions=Actions(compaction=summary)),
+    )
+    assert seen(BOT, log) == ["user: [summary of earlier turns]: They spoke.", "user: Now"]
+    later = log.append(says("bot", "Fine", inv="2"), user("Next", inv="3", timestamp=5.0))
+    assert seen(BOT, later) == [
+        "user: [summary of earlier turns]: They spoke.",
+        "model: Fine",
+        "user: Next",
+    ]
+
+
 def test_H7_none_is_the_current_turn_with_the_agents_own_traffic() -> None:
     log = session(
         user("Old"),

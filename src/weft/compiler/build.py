@@ -133,8 +133,11 @@ def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     return hidden
 
 
-def hidden_by_compaction(events: Iterable[Event], branch: str) -> dict[int, str]:
-    """Log indexes whose events a summary stands for that this branch sees, with the reason."""
+def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> dict[int, str]:
+    """Log indexes whose events a summary stands for that this branch sees, with the reason.
+
+    What the user said in the current invocation stays in view, whatever was summed up.
+    """
     log = list(events)
     rewound = hidden_by_rewind(log)
     ranges = [
@@ -153,7 +156,8 @@ def hidden_by_compaction(events: Iterable[Event], branch: str) -> dict[int, str]
         covered = any(
             s <= event.timestamp <= e and index < i for s, e, i in ranges if i not in hidden
         )
-        if covered and event.actions.compaction is None:
+        asked = event.author == "user" and event.invocation_id == current and not event.results
+        if covered and event.actions.compaction is None and not asked:
             hidden[index] = _SUMMED
     for index in _still_answered(log, hidden, rewound):
         del hidden[index]
@@ -171,7 +175,7 @@ def _still_answered(
         for call in event.calls:
             newest[call.id] = index
         for result in event.results:
-            owner = newest.get(result.id)
+            owner = newest.get(result.id) if result.id else None
             if owner is None or hidden.get(owner) != _SUMMED:
                 continue
             owners.setdefault((owner, result.id), []).append(index)

@@ -128,6 +128,7 @@ def compile(
         start,
         tuple(sorted((k, to_text(v)) for k, v in carried.items())),
         facts.reaches_back,
+        invocation if facts.reaches_back >= 0 else "",
     )
     thread, woven = weave(events, key, env)
     generate, origins = _config(asked, config)

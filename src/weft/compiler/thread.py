@@ -84,6 +84,7 @@ class ThreadKey(NamedTuple):
     start: int
     carried: tuple[tuple[str, str], ...]
     reaches_back: int
+    current: str = ""
 
 
 class Woven(NamedTuple):
@@ -157,7 +158,8 @@ class Thread:
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
         if self.key.reaches_back >= self.consumed:
-            hidden = {**hidden_by_compaction(events, self.key.branch), **hidden_by_rewind(events)}
+            summed = hidden_by_compaction(events, self.key.branch, self.key.current)
+            hidden = {**summed, **hidden_by_rewind(events)}
         return build_items(events.since(self.consumed), self.consumed, self.key.agent, hidden)
 
     def _reaches_back(self, built: Built) -> bool:
