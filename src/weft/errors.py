@@ -8,6 +8,10 @@
     │   ├── LoweringError     a dialect cannot express the prompt, under strict
     │   └── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
     ├── SessionError          a session or an event that cannot be read
+    ├── StoreError            a store that cannot be opened, read or written
+    │   ├── Conflict          a write from a session value that the store has moved past
+    │   └── SessionBusy       another run has the session, under busy="reject"
+    ├── RunError              an invocation that ended with an error event
     ├── SchemaError           a value that does not fit its schema
     └── UsageError            a command, path or name the user typed wrong
 
@@ -64,6 +68,22 @@ class InvalidPrompt(CompileError):
 
 class SessionError(WeftError):
     """A session or an event that cannot be read."""
+
+
+class StoreError(WeftError):
+    """A store that cannot be opened, read or written."""
+
+
+class Conflict(StoreError):
+    """A write from a session value that the store has moved past."""
+
+
+class SessionBusy(StoreError):
+    """Another run has the session, under `busy="reject"`."""
+
+
+class RunError(WeftError):
+    """An invocation that ended with an error event."""
 
 
 class SchemaError(WeftError):

@@ -1,1 +1,5 @@
-"""Models carry a wire to a provider and lift the answer back to events."""
+"""Carry a wire to a provider and bring the answer back."""
+
+from weft.models.base import Model, ModelResponse
+
+__all__ = ["Model", "ModelResponse"]

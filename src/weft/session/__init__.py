@@ -3,13 +3,20 @@
 from weft.session.event import Actions, Compaction, Event, Usage
 from weft.session.log import Session, read_session
 from weft.session.state import Scope, apply_delta, scope_of
+from weft.session.store import Busy, Lease, SessionInfo, SessionKey, Store, Transaction
 
 __all__ = [
     "Actions",
+    "Busy",
     "Compaction",
     "Event",
+    "Lease",
     "Scope",
     "Session",
+    "SessionInfo",
+    "SessionKey",
+    "Store",
+    "Transaction",
     "Usage",
     "apply_delta",
     "read_session",

@@ -1,0 +1,106 @@
+"""What a store is: where sessions are kept, one writer at a time.
+
+A store hands out sessions as values. `append` is the only way a log grows; it commits the
+events with their deltas, all or nothing, and refuses a session value that is not the newest.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, NamedTuple, Protocol
+
+from weft.session.event import Event
+from weft.session.log import Session
+from weft.values import Json
+
+Busy = Literal["queue", "reject", "interrupt"]
+"""What a second run of one session does: wait, be refused, or stop the first."""
+
+
+class SessionKey(NamedTuple):
+    """What identifies a session."""
+
+    app_name: str
+    user_id: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"session {self.id} of {self.user_id} in {self.app_name}"
+
+
+class SessionInfo(NamedTuple):
+    """A session in a list: how long it is, and when it last changed."""
+
+    key: SessionKey
+    events: int
+    last_update_time: float
+
+
+class Lease(Protocol):
+    """The right to run one session; `release` may be called more than once."""
+
+    async def release(self) -> None:
+        """Let the next run have the session."""
+        ...
+
+
+class Transaction(Protocol):
+    """One atomic change of the store that a tool shares: its writes and the event, or neither."""
+
+    @property
+    def connection(self) -> object:
+        """The store's own connection, inside the transaction: what the tool writes with."""
+        ...
+
+    async def append(self, *events: Event) -> Session:
+        """Add the events in this transaction; they are stored when it ends without an error."""
+        ...
+
+
+class Store(Protocol):
+    """Where sessions are kept."""
+
+    async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
+        """A new session; one that exists is refused with a Conflict."""
+        ...
+
+    async def get(
+        self, key: SessionKey, *, recent: int | None = None, after: float | None = None
+    ) -> Session | None:
+        """The session, or None.
+
+        `recent` reads the newest events only, `after` those newer than a timestamp; the state is
+        whole either way. Such a part is for reading: appending to it is a Conflict.
+        """
+        ...
+
+    async def append(self, session: Session, *events: Event) -> Session:
+        """The session with the events stored: atomically, durably, each id once.
+
+        A session value that is not the newest is refused with a Conflict, unless the store has
+        these very events already. Partial events are not stored.
+        """
+        ...
+
+    async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
+        """The sessions of an app, or of one user of it, the latest first."""
+        ...
+
+    async def delete(self, key: SessionKey) -> None:
+        """Forget a session; what its events wrote to `app:` and `user:` stays."""
+        ...
+
+    async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
+        """The right to run the session, across processes; a dead holder's is free at once.
+
+        `interrupt` is called, in the holder's event loop, when a later run asks for the session
+        with `busy="interrupt"`; the holder then stops and releases.
+        """
+        ...
+
+    def transaction(self, session: Session) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction in which a tool and its result commit together, or not at all."""
+        ...
+
+    async def close(self) -> None:
+        """Close files and connections; the store can be opened again."""
+        ...
