@@ -1,5 +1,7 @@
 """Settings every test shares."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -12,3 +14,12 @@ settings.load_profile("weft")
 def anyio_backend() -> str:
     """Async tests run once, on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The address of a database on a real server, which starts when a test first asks for it."""
+    from tests.postgres import database
+
+    with database() as address:
+        yield address

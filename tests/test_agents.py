@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import dataclasses
+import functools
 import math
 import pickle
 from collections.abc import Callable, Iterator, Mapping
@@ -71,6 +72,18 @@ class AsyncFiles:
 
 
 def callback(context: object) -> None:
+    return None
+
+
+def model_callback(context: object, prompt: object) -> None:
+    return None
+
+
+def tool_callback(context: object, tool: object, args: object, result: object) -> None:
+    return None
+
+
+def probe(call_id: str, args: dict[str, Json]) -> dict[str, Json] | None:
     return None
 
 
@@ -200,7 +213,7 @@ REFUSED: dict[str, tuple[Mapping[str, object], str, str]] = {
     "allow": ({"allow": 101}, "bot.allow", "101 is no list of codes"),
     "allow code": ({"allow": ["WEFT010"]}, "bot.allow", "'WEFT010' is not a diagnostic code"),
     "callback": ({"before_model": "print"}, "bot.before_model", "'print' cannot be called"),
-    "callbacks": ({"after_tool": [callback, 3]}, "bot.after_tool", "3 cannot be called"),
+    "callbacks": ({"after_tool": [tool_callback, 3]}, "bot.after_tool", "3 cannot be called"),
     "on_tool_error": ({"on_tool_error": "log"}, "bot.on_tool_error", "'log' cannot be called"),
 }
 
@@ -654,10 +667,79 @@ def test_allowed_diagnostics_are_left_out() -> None:
 
 
 def test_F4_callbacks_are_one_or_several() -> None:
-    agent = Agent("bot", before_model=callback, after_model=[callback, callback])
-    assert agent.before_model is callback
-    assert agent.after_model == (callback, callback)
+    agent = Agent("bot", before_agent=callback, after_model=[model_callback, model_callback])
+    assert agent.before_agent is callback
+    assert agent.after_model == (model_callback, model_callback)
     assert Agent("bot", on_tool_error="raise").on_tool_error == "raise"
+
+
+TAKES = {
+    "before_agent": "(ctx)",
+    "after_agent": "(ctx)",
+    "before_model": "(ctx, prompt)",
+    "after_model": "(ctx, response)",
+    "before_tool": "(ctx, tool, args)",
+    "after_tool": "(ctx, tool, args, result)",
+    "on_model_error": "(ctx, prompt, error)",
+    "on_tool_error": "(ctx, tool, args, error)",
+}
+
+
+@pytest.mark.parametrize("moment", TAKES)
+def test_F4_a_callback_takes_what_it_will_be_given(moment: str) -> None:
+    count = TAKES[moment].count(",") + 1
+    taking: dict[int, Callable[..., object]] = {
+        0: lambda: None,
+        1: lambda a: None,
+        2: lambda a, b: None,
+        3: lambda a, b, c: None,
+        4: lambda a, b, c, d: None,
+        5: lambda a, b, c, d, e: None,
+    }
+    for number, function in taking.items():
+        if number == count:
+            Agent("bot", **{moment: [function]})  # type: ignore[arg-type]
+            continue
+        with pytest.raises(DeclarationError) as caught:
+            Agent("bot", **{moment: [function]})  # type: ignore[arg-type]
+        assert caught.value.where == f"bot.{moment}"
+        assert caught.value.message == f"{moment} takes {TAKES[moment]}; `<lambda>` takes {number}"
+        assert caught.value.hint == f"write def {moment}{TAKES[moment]}"
+
+
+def test_F4_a_callback_may_take_more_than_it_needs() -> None:
+    class Watch:
+        def __call__(self, ctx: object, tool: object, args: object) -> None:
+            return None
+
+        def before_tool(self, ctx: object, tool: object, args: object, extra: int = 0) -> None:
+            return None
+
+    def anything(*args: object, **options: object) -> None:
+        return None
+
+    async def later(ctx: object, tool: object, args: object) -> None:
+        return None
+
+    fixed = functools.partial(tool_callback, result=None)
+    chain = [Watch(), Watch().before_tool, anything, later, fixed, print, min]
+    assert Agent("bot", before_tool=chain).before_tool == tuple(chain)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda a, b=1: None, "1 to 2"),
+        (lambda a, b, c, d, *more: None, "4 or more"),
+        (lambda a, b, c, *, key: None, "3 and needs key="),
+    ],
+)
+def test_F4_what_a_callback_takes_is_said_in_words(
+    function: Callable[..., object], words: str
+) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Agent("bot", before_tool=function)
+    assert caught.value.message == f"before_tool takes (ctx, tool, args); `<lambda>` takes {words}"
 
 
 @pytest.mark.parametrize(
@@ -680,6 +762,50 @@ def test_an_ill_typed_tool_option_is_refused(options: dict[str, object], message
         tool(**options)(get_weather)  # type: ignore[call-overload]
     assert caught.value.message == message
     assert caught.value.hint
+
+
+def test_a_tool_says_what_happens_if_it_is_called_again() -> None:
+    assert tool(get_weather).effect == "idempotent"
+    assert tool(effect="unsafe")(get_weather).effect == "unsafe"
+    asked = tool(effect="probe", probe=probe)(get_weather)
+    assert (asked.effect, asked.probe) == ("probe", probe)
+    later = asyncio.sleep
+    made = Tool(name="x", description="", parameters={}, effect="probe", probe=later)
+    assert made.probe is later
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "message"),
+    [
+        ({"effect": "save"}, "effect", "effect='save' is not one of 'pure', 'idempotent', "),
+        ({"effect": None}, "effect", "effect=None is not one of"),
+        ({"effect": "probe"}, "probe", 'effect="probe" without a probe to ask'),
+        ({"probe": probe}, "probe", 'a probe is given, but effect="idempotent" never asks it'),
+        ({"effect": "probe", "probe": "find"}, "probe", "'find' cannot be called"),
+        (
+            {"effect": "probe", "probe": callback},
+            "probe",
+            "a probe takes (call_id, args); `callback` takes 1",
+        ),
+    ],
+)
+def test_an_effect_that_cannot_be_right_is_refused(
+    options: dict[str, object], field: str, message: str
+) -> None:
+    for build in (
+        lambda: tool(**options)(get_weather),  # type: ignore[call-overload]
+        lambda: Tool(name="get_weather", description="", parameters={}, **options),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(DeclarationError) as caught:
+            build()
+        assert caught.value.where == f"tool get_weather.{field}"
+        assert message in caught.value.message
+        assert caught.value.hint
+
+
+def test_a_near_effect_is_named() -> None:
+    with pytest.raises(DeclarationError, match="did you mean 'transactional'"):
+        tool(effect="transaction")(get_weather)  # type: ignore[call-overload]
 
 
 def test_a_tool_is_declared_once() -> None:

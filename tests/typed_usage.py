@@ -3,6 +3,7 @@
 # pyright: strict
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 import weft
@@ -12,16 +13,24 @@ from weft import (
     Compiled,
     Content,
     Event,
+    Fallback,
+    Loop,
+    Parallel,
     Part,
     Raw,
     ReadonlyContext,
+    Route,
     RunConfig,
+    Sequence,
     Session,
+    Step,
     TokenBudget,
     ToolContext,
     Toolset,
     tool,
+    until,
 )
+from weft.values import Json
 
 
 def get_weather(city: str, units: Literal["c", "f"] = "c") -> dict[str, str]:
@@ -113,3 +122,47 @@ text: str = compiled.system
 names: list[str] = compiled.tools
 static, dynamic = weft.instructions.compile_split(bot, {"location": "NYC"})
 both: str = static + dynamic + weft.instructions.substitute_vars("Hello {name}!", {"name": "World"})
+
+
+def tidy(state: Mapping[str, Json]) -> dict[str, Json]:
+    return {"topic": str(state["topic"]).strip()}
+
+
+async def fetch(state: Mapping[str, object]) -> None:
+    del state
+
+
+def was_sent(call_id: str, args: dict[str, Json]) -> dict[str, Json] | None:
+    return {"id": call_id} if args else None
+
+
+@tool(effect="probe", probe=was_sent)
+def send(letter: str) -> str:
+    """Send a letter."""
+    return letter
+
+
+triage, web, papers, writer, critic = (Agent(name) for name in ("t", "w", "p", "x", "y"))
+trip: Sequence = triage.writes("intent") >> Route("intent").eq("booking", writer).otherwise(critic)
+report: Sequence = (web | papers) >> writer
+polish: Loop = (writer >> critic) * until(lambda state: state["score"] > 0.8, max=3)
+thrice: Loop = 3 * (writer * 2)
+robust: Fallback = writer // critic // tidy
+typed: Agent = Agent("extract") @ Forecast
+steps: Sequence = tidy >> triage >> fetch >> Step(lambda state: {"n": len(state["x"])}) >> writer
+fan: Parallel = Parallel(web, papers, name="search", on_error="collect") | Step(tidy, writes=["x"])
+choice = (
+    Route("score", name="by_score")
+    .gt(0.8, writer)
+    .contains("x", fan)
+    .when(lambda state: state.get("tier") == "vip", tidy)
+    .otherwise(report)
+)
+led: Agent = Agent("boss", sub_agents=[report, critic]).delegates_to(robust)
+
+
+def name_of(flow: weft.Flow) -> str:
+    return f"{flow.name}: {flow.description}"
+
+
+named: str = name_of(choice) + name_of(polish)

@@ -11,11 +11,29 @@ if TYPE_CHECKING:
     from weft.compiler.compiled import Compiled
     from weft.compiler.context import ReadonlyContext
     from weft.content import Content, Part
-    from weft.declare import Agent, C, Raw, RunConfig, TokenBudget, Tool, ToolContext, Toolset
+    from weft.declare import (
+        Agent,
+        C,
+        CallbackContext,
+        Raw,
+        RunConfig,
+        TokenBudget,
+        Tool,
+        ToolContext,
+        Toolset,
+    )
+    from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until
+    from weft.declare.route import Route
+    from weft.declare.step import Step
     from weft.declare.tool import tool
     from weft.diagnostics import Diagnostic, Origin, Severity
     from weft.dialects.measure import count_tokens
     from weft.errors import WeftError
+    from weft.models.base import Model, ModelResponse
+    from weft.runtime.callbacks import Plugin
+    from weft.runtime.once import run, run_sync, stream
+    from weft.runtime.result import Result
+    from weft.runtime.runner import Runner
     from weft.session import Actions, Event, Session
 
 __version__ = "0.1.0"
@@ -24,17 +42,30 @@ _HOMES = {
     "Actions": "weft.session",
     "Agent": "weft.declare",
     "C": "weft.declare",
+    "CallbackContext": "weft.declare",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
+    "Fallback": "weft.declare",
+    "Flow": "weft.declare",
+    "Loop": "weft.declare",
+    "Model": "weft.models",
+    "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
+    "Parallel": "weft.declare",
     "Part": "weft.content",
+    "Plugin": "weft.runtime",
     "Raw": "weft.declare",
     "ReadonlyContext": "weft.compiler",
+    "Result": "weft.runtime",
+    "Route": "weft.declare",
     "RunConfig": "weft.declare",
+    "Runner": "weft.runtime",
+    "Sequence": "weft.declare",
     "Session": "weft.session",
     "Severity": "weft.diagnostics",
+    "Step": "weft.declare",
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
@@ -43,24 +74,41 @@ _HOMES = {
     "compile": "weft.compiler",
     "count_tokens": "weft.dialects",
     "instructions": "weft",
+    "run": "weft.runtime",
+    "run_sync": "weft.runtime",
+    "stream": "weft.runtime",
     "tool": "weft.declare",
+    "until": "weft.declare",
 }
 
 __all__ = [
     "Actions",
     "Agent",
     "C",
+    "CallbackContext",
     "Compiled",
     "Content",
     "Diagnostic",
     "Event",
+    "Fallback",
+    "Flow",
+    "Loop",
+    "Model",
+    "ModelResponse",
     "Origin",
+    "Parallel",
     "Part",
+    "Plugin",
     "Raw",
     "ReadonlyContext",
+    "Result",
+    "Route",
     "RunConfig",
+    "Runner",
+    "Sequence",
     "Session",
     "Severity",
+    "Step",
     "TokenBudget",
     "Tool",
     "ToolContext",
@@ -69,7 +117,11 @@ __all__ = [
     "compile",
     "count_tokens",
     "instructions",
+    "run",
+    "run_sync",
+    "stream",
     "tool",
+    "until",
 ]
 
 

@@ -57,6 +57,18 @@ Use instead:  move it to the root, or into the agent's own instruction.
 """,
     ),
     Code(
+        "WEFT104",
+        _W,
+        "two tools wrote one key",
+        """Two tools of one reply ran side by side and wrote different values to one state key.
+
+Why it matters: only one of the values is kept, the later call's; the other is lost.
+
+Use instead:  let each tool write its own key, or declare one of them @tool(sequential=True),
+              so that it runs alone and sees what the other wrote.
+""",
+    ),
+    Code(
         "WEFT201",
         _W,
         "call without result",

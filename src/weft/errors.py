@@ -12,6 +12,8 @@
     │   ├── Conflict          a write from a session value that the store has moved past
     │   └── SessionBusy       another run has the session, under busy="reject"
     ├── RunError              an invocation that ended with an error event
+    ├── IllegalRequest        a request that a provider would refuse, found by a test
+    ├── ScriptExhausted       a scripted model that was asked more often than its script says
     ├── SchemaError           a value that does not fit its schema
     └── UsageError            a command, path or name the user typed wrong
 
@@ -84,6 +86,14 @@ class SessionBusy(StoreError):
 
 class RunError(WeftError):
     """An invocation that ended with an error event."""
+
+
+class IllegalRequest(WeftError):
+    """A request that a provider would refuse, or that changes what was sent before."""
+
+
+class ScriptExhausted(WeftError):
+    """A scripted model that was asked more often than its script says."""
 
 
 class SchemaError(WeftError):

@@ -7,9 +7,9 @@ ReadonlyContext; None is an empty one.
 from collections.abc import Mapping
 from typing import cast
 
-from weft.compiler.compile import output_for
 from weft.compiler.context import ReadonlyContext
-from weft.compiler.instruction import Instructions, Scope, resolve_instructions
+from weft.compiler.instruction import Instructions, Scope, resolve_instructions, wording_of
+from weft.compiler.plan import output_for
 from weft.compiler.providers import provide
 from weft.declare import Agent, tree
 from weft.declare.template import parse, render
@@ -83,19 +83,23 @@ def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions
                 where="instructions.compile",
                 hint="pass a weft.Agent",
             )
-    path = tree.find(root, agent.name) if root is not None else (agent,)
+    found = tree.find(root, agent.name) if root is not None else (agent,)
+    path = tuple(node for node in found if isinstance(node, Agent))
     if not path:
         raise CompileError(
             f"`{agent.name}` is not an agent of that root's tree",
             where="instructions.compile",
             hint="pass the root that has it among its sub_agents",
         )
+    context = _context(env, agent.name)
     scope = Scope(
-        _context(env, agent.name),
+        context.state,
+        context.artifacts,
+        lambda: context,
         on_missing=agent.on_missing,
         on_provider_error=agent.on_provider_error,
     )
-    return resolve_instructions(path, output_for(path), scope)
+    return resolve_instructions(wording_of(path, output_for(path)), scope)
 
 
 def _context(env: Environment, name: str) -> ReadonlyContext:

@@ -157,11 +157,11 @@ class Strand(Sequence[Item], Generic[Item]):
     derived from a prefix is derived once. So is `lock`, for whoever derives something.
     """
 
-    __slots__ = ("_backing", "_tail", "lock", "memo", "settled")
+    __slots__ = ("_backing", "lock", "memo", "settled", "tail")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._backing: list[Item] = list(items)
-        self._tail: list[Item] = []
+        self.tail: list[Item] = []
         self.settled = len(self._backing)
         self.memo: dict[object, object] = {}
         self.lock = RLock()
@@ -170,33 +170,42 @@ class Strand(Sequence[Item], Generic[Item]):
         """A strand with the items added; this one stays as it is."""
         if not items:
             return self
+        backing = self._backing
         with self.lock:
-            if not self._tail and len(self._backing) == self.settled:
-                self._backing.extend(items)
-                return self._view(len(self._backing), [])
+            if not self.tail and len(backing) == self.settled:
+                backing.extend(items)
+                return self._view(len(backing), [])
         return Strand([*self, *items])
 
     def with_tail(self, items: list[Item]) -> "Strand[Item]":
         """A snapshot followed by items that the next one will not have."""
-        return self._view(self.settled, [*self._tail, *items]) if items else self
+        return self._view(self.settled, [*self.tail, *items]) if items else self
 
     def first(self, length: int) -> "Strand[Item]":
         """The strand's first items, sharing everything derived so far."""
         length = max(length, 0)
         if length > self.settled:
-            return self._view(self.settled, self._tail[: length - self.settled])
+            return self._view(self.settled, self.tail[: length - self.settled])
         return self._view(length, [])
 
     def since(self, start: int) -> list[Item]:
         """The items from `start` on, as a new list."""
         if start >= self.settled:
-            return self._tail[start - self.settled :]
-        return self._backing[start : self.settled] + self._tail
+            return self.tail[start - self.settled :]
+        items = self._backing[start : self.settled]
+        return items + self.tail if self.tail else items
+
+    @property
+    def tip(self) -> Item | None:
+        """The last item, or None where there is none."""
+        if self.tail:
+            return self.tail[-1]
+        return self._backing[self.settled - 1] if self.settled else None
 
     def _view(self, settled: int, tail: list[Item]) -> "Strand[Item]":
-        view = cast("Strand[Item]", object.__new__(Strand))
+        view = self.__class__.__new__(self.__class__)
         view._backing = self._backing
-        view._tail = tail
+        view.tail = tail
         view.settled = settled
         view.memo = self.memo
         view.lock = self.lock
@@ -206,7 +215,7 @@ class Strand(Sequence[Item], Generic[Item]):
         return Strand, (self.since(0),)
 
     def __len__(self) -> int:
-        return self.settled + len(self._tail)
+        return self.settled + len(self.tail)
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -215,10 +224,13 @@ class Strand(Sequence[Item], Generic[Item]):
     def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
         if isinstance(index, slice):
             return self.since(0)[index]
-        at = index + len(self) if index < 0 else index
-        if not 0 <= at < len(self):
+        settled = self.settled
+        at = index if index >= 0 else index + settled + len(self.tail)
+        if 0 <= at < settled:
+            return self._backing[at]
+        if at < 0:
             raise IndexError(index)
-        return self._backing[at] if at < self.settled else self._tail[at - self.settled]
+        return self.tail[at - settled]
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self.since(0))

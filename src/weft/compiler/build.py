@@ -14,6 +14,7 @@ from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock
 from weft.session import Compaction, Event
+from weft.session.event import NO_ACTIONS
 from weft.values import has_lone_surrogate, spells
 
 _SUMMED = "a summary stands for it"
@@ -44,6 +45,10 @@ def build_items(
     for position, event in enumerate(events, start):
         if summaries:
             items += summaries.get(position, ())
+        plain = _plain_item(event, position, agent) if hidden is None else None
+        if plain is not None:
+            items.append(plain)
+            continue
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
@@ -113,6 +118,30 @@ def build_items(
         )  # fmt: skip
         items += _unmixed(item, role) if mixed else (item,)
     return Built(items, features, diagnostics)
+
+
+def _plain_item(event: Event, position: int, agent: str) -> Item | None:
+    """The item of an event that is one text of the user's or the agent's, as most are."""
+    author, content = event.author, event.content
+    if (
+        (author != "user" and author != agent)
+        or content is None
+        or not content.parts
+        or len(content.parts) > 1
+        or event.actions is not NO_ACTIONS
+        or event.partial
+        or event.branch
+        or event.isolation_scope
+    ):
+        return None
+    part = content.parts[0]
+    text = part.text
+    if not text or not text.isascii() or _odd(part):
+        return None
+    role: Role = "user" if author == "user" or content.role == "user" else "model"
+    origin = Origin("event", event.id, author, -1, -1, 0)
+    blocks = (TextBlock(role=role, origin=origin, text=text),)
+    return Item(role, blocks, author, event.invocation_id, position, position, event.id)
 
 
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
@@ -198,8 +227,8 @@ def _odd(part: Part) -> bool:
     return bool(
         part.thought
         or part.thought_signature
-        or part.function_call
-        or part.function_response
+        or part.function_call is not None
+        or part.function_response is not None
         or part.part_metadata
         or part.tool_call
         or part.tool_response

@@ -1,66 +1,35 @@
 """The front door: a declaration and a session become a compiled request.
 
-Pure and synchronous: no model, no network. Everything that costs and may not be needed
-(lowering, counting, hashing, the report) is done when it is asked for, once.
+Pure and synchronous: no model, no network. What the declaration alone decides comes from its
+plan, what the log decides from its threads, so one more step costs what it added. Everything
+that may not be needed (lowering, counting, hashing, the report) is done when it is asked for.
 """
 
-import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import cast
 
 import msgspec
 
-from weft import schema
-from weft.codes import report
 from weft.compiler.compiled import Compiled
 from weft.compiler.context import ReadonlyContext
 from weft.compiler.count import Scale
-from weft.compiler.instruction import Scope, resolve_instructions
-from weft.compiler.thread import ThreadKey, facts_of, weave
-from weft.compiler.transfer import transfer_targets, transfer_tool
-from weft.content import Content, ContentLike, to_content
-from weft.declare import Agent, RunConfig, tree
-from weft.declare.config import merge
+from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
+from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
+from weft.compiler.thread import WHOLE, Basis, facts_of, weave
+from weft.compiler.turn import start_of, user_content
+from weft.content import ContentLike, to_content
+from weft.declare import Agent, RunConfig
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
-from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
-from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
-from weft.ir import Output, Prompt, ToolDecl
+from weft.ir import Prompt
 from weft.passes import ON_REQUEST, Env, run
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand, require_object
 
-SET_RESPONSE = "set_model_response"
+__all__ = ["SET_RESPONSE", "ModelLike", "compile", "output_for"]
+
 _DEFAULT = RunConfig()
-
-
-@runtime_checkable
-class ModelLike(Protocol):
-    """A model object: all the compiler needs is its name and the dialect it speaks."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    @property
-    def dialect(self) -> str:
-        """The dialect it speaks."""
-        ...
-
-
-class Target(NamedTuple):
-    """The model a request is for."""
-
-    model: str
-    facts: Facts
-
-    @property
-    def dialect(self) -> str:
-        """The dialect it is spoken to in."""
-        return self.facts.dialect
 
 
 def compile(
@@ -82,89 +51,134 @@ def compile(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them.
     """
-    path = _path(root, agent)
     _require_kinds(session, config, branch, artifacts, recorded)
-    asked = path[-1]
     config = config if config is not None else _DEFAULT
     session = session if session is not None else Session()
-    events = _with_message(session.events, message)
-    invocation = events[-1].invocation_id if len(events) else ""
-    target = _target(path, config)
-    output = _output(path, target)
-    facts = facts_of(session.events)
-    instructions = resolve_instructions(
-        path,
-        output,
-        Scope(
-            ReadonlyContext(
-                agent_name=asked.name,
-                state=_state(session, state, invocation),
-                events=events,
-                invocation_id=invocation,
-                user_content=_user_content(events, invocation),
-                artifacts=artifacts,
-            ),
-            on_missing="error" if config.strict else config.on_missing or asked.on_missing,
-            on_provider_error=config.on_provider_error or asked.on_provider_error,
-            volatile=facts.volatile,
-            recorded=recorded or {},
-        ),
-    )
-    carried = {k: v for k, v in instructions.carried.items() if k in facts.produced}
-    start = _start(events, asked, invocation)
+    plan = plan_for(root, agent, config)
+    asked, log = plan.agent, session.events
+    events = log if message is None else _with_message(log, message)
+    newest = events.tip
+    invocation = newest.invocation_id if newest is not None else ""
+    known = session.state if message is None else session.state_for(invocation)
+    if state is not None:
+        known = {**known, **require_object(state, where="state")}
+    facts = facts_of(log)
+    instructions = None if recorded else _kept(plan, log, known, artifacts, facts.volatile)
+    if instructions is None:
+        scope = Scope(
+            known,
+            artifacts or {},
+            partial(_context, asked.name, known, events, invocation, artifacts),
+            "error" if config.strict else config.on_missing or asked.on_missing,
+            config.on_provider_error or asked.on_provider_error,
+            facts.volatile,
+            recorded or {},
+        )
+        instructions = _resolved(plan, events, scope)
+    carried: JsonObject = {}
+    if facts.produced:
+        carried = {k: v for k, v in instructions.carried.items() if k in facts.produced}
+    start = start_of(events, plan.policy, invocation)
+    basis = WHOLE
+    if start or carried or facts.reaches_back >= 0:
+        basis = Basis(
+            start,
+            tuple(sorted((k, to_text(v)) for k, v in carried.items())),
+            facts.reaches_back,
+            invocation if facts.reaches_back >= 0 else "",
+        )
     env = Env(
         agent=asked.name,
         branch=branch or "",
         invocation=invocation,
         turn=start,
-        policy=asked.policy,
+        policy=plan.policy,
         carried=carried,
         budget=asked.context_compressor,
     )
-    key = ThreadKey(
-        asked.name,
-        env.branch,
-        asked.policy,
-        start,
-        tuple(sorted((k, to_text(v)) for k, v in carried.items())),
-        facts.reaches_back,
-        invocation if facts.reaches_back >= 0 else "",
-    )
-    thread, woven = weave(events, key, env)
-    generate, origins = _config(asked, config)
+    slot = plan.slot if not branch else plan.slot._replace(branch=branch)
+    thread, woven = weave(events, slot, basis, env)
     prompt = Prompt(
-        model=target.model,
-        agent=asked.name,
-        system=tuple(part.block for part in instructions.parts),
-        items=woven.items,
-        tools=_tools(path, output),
-        config=generate,
-        config_origins=origins,
-        output=output,
-        features=woven.features,
-        diagnostics=(
-            *_declared(asked, target, root=len(path) == 1),
-            *instructions.diagnostics,
-            *woven.diagnostics,
-        ),
+        plan.target.model,
+        asked.name,
+        instructions.system,
+        woven.items,
+        plan.tools,
+        dict(plan.config),
+        plan.origins,
+        plan.output,
+        woven.features,
+        (),
+        plan.diagnostics + instructions.diagnostics + woven.diagnostics,
     )
     if env.budget is not None:
-        scale = Scale(target.dialect, target.model)
+        scale = Scale(plan.target.dialect, plan.target.model)
         env = msgspec.structs.replace(env, measure=partial(scale.measure, thread=thread))
     prompt, steps = run(prompt, env, ON_REQUEST)
+    previous = partial(_previous, root, asked, session, state, config, branch, artifacts)
+    return Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The instructions of the newest request, and what they were made of."""
+
+    wording: Wording
+    read: tuple[object, ...]
+    volatile: frozenset[str]
+    instructions: Instructions
+
+
+def _kept(
+    plan: Plan,
+    log: Strand[Event],
+    state: JsonObject,
+    artifacts: Mapping[str, str] | None,
+    volatile: frozenset[str],
+) -> Instructions | None:
+    """The instructions of the request before, if nothing that they read has changed."""
+    held = log.memo.get(plan.key)
+    if (
+        isinstance(held, _Said)
+        and held.wording is plan.wording
+        and held.volatile == volatile
+        and held.read == plan.wording.read(state, artifacts or {})
+    ):
+        return held.instructions
+    return None
+
+
+def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
+    """The instructions now, kept with the log for the request that follows.
+
+    What a provider says is kept only to rebuild this very request; where a variable must be
+    reported as missing, nothing is.
+    """
+    instructions = resolve_instructions(plan.wording, scope)
     if instructions.provided:
-        kept = ("provided", asked.name, len(events))
-        session.events.memo.setdefault(kept, instructions.provided)
-    return Compiled(
-        prompt,
-        dialect=target.dialect,
-        strict=config.strict,
-        woven=woven,
-        steps=steps,
-        provided=instructions.provided,
-        thread=thread,
-        allow=asked.allow,
-        previous=lambda: _previous(root, asked, session, state, config, branch, artifacts),
+        said = ("provided", plan.agent.name, len(events))
+        events.memo.setdefault(said, instructions.provided)
+        return instructions
+    read = plan.wording.read(scope.state, scope.artifacts)
+    if read is not None:
+        events.memo[plan.key] = _Said(plan.wording, read, scope.volatile, instructions)
+    return instructions
+
+
+def _context(
+    agent: str,
+    state: JsonObject,
+    events: Strand[Event],
+    invocation: str,
+    artifacts: Mapping[str, str] | None,
+) -> ReadonlyContext:
+    """What an instruction provider is handed."""
+    return ReadonlyContext(
+        agent_name=agent,
+        state=state,
+        events=events,
+        invocation_id=invocation,
+        user_content=user_content(events, invocation),
+        artifacts=artifacts,
     )
 
 
@@ -220,28 +234,12 @@ def _recorded(event: Event) -> dict[str, str]:
     return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
 
 
-def _path(root: Agent, name: str | None) -> tuple[Agent, ...]:
-    if not isinstance(cast("object", root), Agent):
-        raise CompileError(
-            f"a {type(root).__name__} is not an agent",
-            where="compile",
-            hint="pass a weft.Agent",
-        )
-    path = tree.find(root, name) if name is not None else (root,)
-    if not path:
-        known = ", ".join(found.name for found, _ in tree.walk(root))
-        raise CompileError(
-            f"there is no agent `{name}` below `{root.name}`",
-            where="compile",
-            hint=f"the tree has: {known}",
-        )
-    return path
-
-
 def _require_kinds(
     session: object, config: object, branch: object, artifacts: object, recorded: object
 ) -> None:
     """Refuse what is no session, no config, no branch or no mapping."""
+    if type(session) is Session and config is branch is artifacts is recorded is None:
+        return
     for name, value, kind, hint in (
         ("session", session, Session, "pass a weft.Session; Session.from_json reads JSON"),
         ("config", config, RunConfig, "pass weft.RunConfig(...)"),
@@ -271,171 +269,3 @@ def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[
         timestamp=0.0,
     )
     return events.with_tail([said])
-
-
-def _state(session: Session, state: Mapping[str, Json] | None, invocation: str) -> JsonObject:
-    held = session.state_for(invocation)
-    return held if state is None else {**held, **require_object(state, where="state")}
-
-
-def _user_content(events: Strand[Event], invocation: str) -> Content | None:
-    """What the user said to start the invocation."""
-    found: Content | None = None
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if event.invocation_id != invocation:
-            break
-        if event.author == "user" and not event.results:
-            found = event.content
-            if not invocation:
-                break
-    return found
-
-
-def _start(events: Strand[Event], agent: Agent, invocation: str) -> int:
-    """The log index an agent's view begins at: the current turn, for one that sees no more.
-
-    A turn begins where its invocation does, with what the user asked. A result that comes in a
-    later invocation continues the turn of its call.
-    """
-    if agent.policy.view == "default":
-        return 0
-    for follow in (True, False):  # a result that answers no call at all leads nowhere
-        begins = _begins(events, invocation, follow)
-        if begins is not None:
-            return begins
-    index = len(events)
-    while index > 0 and events[index - 1].invocation_id == invocation:
-        index -= 1
-    return index
-
-
-def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
-    """Where the turn begins, going back to the calls of late results if `follow`."""
-    asked = False
-    sought: set[str | None] = set()
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if asked and not sought and not (invocation and event.invocation_id == invocation):
-            return index + 1
-        results = event.results
-        if follow:
-            sought -= {call.id for call in event.calls}
-            sought |= {result.id for result in results if result.id}
-        if event.author == "user" and event.content is not None and not results and not sought:
-            asked = True
-    return 0 if asked and not sought else None
-
-
-def _target(path: tuple[Agent, ...], config: RunConfig) -> Target:
-    chosen: object = config.model
-    for agent in reversed(path):
-        chosen = chosen if chosen is not None else agent.model
-    if chosen is None:
-        chosen = os.environ.get("WEFT_MODEL") or "local"
-    if isinstance(chosen, str):
-        facts = facts_for(chosen)
-        return Target(chosen, facts)
-    if isinstance(chosen, ModelLike):
-        facts = facts_for(chosen.name)._replace(dialect=chosen.dialect, known=True)
-        return Target(chosen.name, facts)
-    raise CompileError(
-        f"{chosen!r} is not a model",
-        where=f"{path[-1].name}.model",
-        hint="pass a model's name, or an object with `name` and `dialect`",
-    )
-
-
-def output_for(path: tuple[Agent, ...]) -> Output | None:
-    """How the agent's output schema is asked for, by what its model can do."""
-    return _output(path, _target(path, _DEFAULT))
-
-
-def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
-    agent = path[-1]
-    if agent.output_schema is None:
-        return None
-    declared, wrapped = wrap_root(
-        schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
-    )
-    facts = target.facts
-    has_tools = bool(agent.tools) or bool(transfer_targets(path))
-    native = facts.native_schema and dialect_named(facts.dialect).takes_schema(declared)
-    if native and (facts.schema_with_tools or not has_tools):
-        how: Literal["native", "tool", "text"] = "native"
-    else:
-        how = "tool" if facts.tools else "text"
-    name = getattr(agent.output_schema, "__name__", None) or f"{agent.name}_output"
-    return Output(
-        schema=declared,
-        how=how,
-        name=str(name),
-        origin=Origin("field", "output_schema", agent.name),
-        wrapped=wrapped,
-    )
-
-
-def _tools(path: tuple[Agent, ...], output: Output | None) -> tuple[ToolDecl, ...]:
-    agent = path[-1]
-    tools = [
-        ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
-        for t in agent.tools
-    ]
-    targets = transfer_targets(path)
-    if targets:
-        tools.append(transfer_tool(agent, targets))
-    if output is not None and output.how == "tool":
-        about = "Give the final answer. Call this once, when you are done, instead of replying."
-        tools.append(ToolDecl(SET_RESPONSE, about, output.schema, output.origin))
-    return tuple(tools)
-
-
-def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Origin]]:
-    declared = Origin("field", "generate_config", agent.name)
-    origins = dict.fromkeys(agent.generate_config, declared)
-    origins.update({name: Origin("config", name) for name in config.generate_config})
-    return merge(agent.generate_config, config.generate_config), origins
-
-
-def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
-    """What there is to say about the declaration itself."""
-    found = [
-        report(
-            "WEFT301",
-            Origin("tool", tool.name, agent.name),
-            "the tool has no description, so the model has only its name to decide by",
-            "give the function a docstring, or @tool(description=...)",
-        )
-        for tool in agent.tools
-        if not tool.documented
-    ]
-    if not root and agent.global_instruction is not None:
-        found.append(
-            report(
-                "WEFT103",
-                Origin("field", "global_instruction", agent.name),
-                "only the root's global_instruction is sent",
-                "move it to the root, or into this agent's instruction",
-            )
-        )
-    extra = agent.generate_config.get("extra")
-    found += [
-        report(
-            "WEFT702",
-            Origin("field", "generate_config", agent.name),
-            f"`extra` is for `{name}`, which is no dialect",
-            f"use one of {', '.join(DIALECTS)}",
-        )
-        for name in (extra if isinstance(extra, dict) else ())
-        if name not in DIALECTS
-    ]
-    if not target.facts.known:
-        found.append(
-            report(
-                "WEFT706",
-                Origin("field", "model", agent.name),
-                f"the model `{target.model}` is unknown; it is spoken to in {target.facts.dialect}",
-                "write provider/model, such as openrouter/NAME",
-            )
-        )
-    return found

@@ -5,9 +5,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.compiler.count import Scale
+from weft.compiler.plan import Plan
 from weft.compiler.prefix import Prefix, PrefixBreak, Shared, compare
 from weft.compiler.sourcemap import SourceMap
 from weft.compiler.thread import Thread, Woven
+from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
 from weft.errors import BudgetExceeded
@@ -23,30 +25,29 @@ if TYPE_CHECKING:
 class Compiled:
     """One request: its prompt, its wire, its cost, and where everything came from."""
 
+    previous_problem = ""
+
     def __init__(
         self,
         prompt: Prompt,
-        *,
-        dialect: str,
-        strict: bool,
+        plan: Plan,
+        config: RunConfig,
         woven: Woven,
         steps: list[Step],
         provided: Mapping[str, str],
         thread: Thread,
-        allow: tuple[str, ...],
         previous: "Callable[[], Compiled | None]",
     ) -> None:
         self.prompt = prompt
-        self.dialect = dialect
+        self.plan = plan
+        self.dialect = plan.target.facts.dialect
         self.provided = provided
         """What instruction providers said; give it to `compile(recorded=)` to rebuild this."""
         self.woven = woven
         self.steps = steps
-        self._strict = strict
+        self._strict = config.strict
         self._thread = thread
-        self._allow = allow
         self._find_previous = previous
-        self.previous_problem = ""
         self._lowered: dict[str, Lowered] = {}
 
     @property
@@ -63,7 +64,8 @@ class Compiled:
     def wire(self) -> JsonObject:
         """The provider's JSON for the agent's model.
 
-        It shares its turns with the session's next requests: copy it before you change it.
+        It shares its turns and its head with the session's next requests: copy it, deeply, before
+        you change it.
         """
         return self.lowered().wire
 
@@ -87,7 +89,8 @@ class Compiled:
         found = (*self.prompt.diagnostics, *self.lowered().diagnostics)
         unique = dict.fromkeys(str(d) for d in found)
         by_text = {str(d): d for d in reversed(found)}
-        return tuple(by_text[text] for text in unique if by_text[text].code not in self._allow)
+        allowed = self.plan.agent.allow
+        return tuple(by_text[text] for text in unique if by_text[text].code not in allowed)
 
     @cached_property
     def scale(self) -> Scale:
@@ -189,9 +192,9 @@ class Compiled:
 
     def _track(self, dialect: str) -> Track | None:
         """Turns lowered before, where this request's items are the thread's."""
-        if self.prompt.items.memo is not self._thread.settled.memo or self._strict:
+        if self.prompt.items.memo is not self._thread.settled.memo:
             return None
-        return self._thread.tracks.setdefault(dialect, Track())
+        return self._thread.track(dialect, strict=self._strict)
 
     def __repr__(self) -> str:
         return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"

@@ -22,7 +22,7 @@ from weft.compiler.text import block_kind, block_text
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
-from weft.passes import ON_FRESH
+from weft.passes import ON_FRESH, ON_REQUEST
 from weft.passes.pair_results import REPLACED
 from weft.values import compact
 
@@ -279,8 +279,9 @@ def _item_text(item: Item) -> str:
 def _passes(compiled: "Compiled", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
     for one in ON_FRESH:
         yield _pass_row(one.__name__, "fresh", rows, changed=False)
-    for step in compiled.steps:
-        yield _pass_row(step.name, "request", rows, changed=step.changed)
+    changed = {step.name for step in compiled.steps}
+    for one in ON_REQUEST:
+        yield _pass_row(one.__name__, "request", rows, changed=one.__name__ in changed)
 
 
 def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool) -> PassRow:

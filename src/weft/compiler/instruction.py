@@ -1,10 +1,11 @@
 """The system instruction: five parts, each text with the place of every piece kept.
 
 Global (the root's, for every agent of the tree), identity, the agent's instruction, the
-schema where it can be asked for no other way, and the transfer text.
+schema where it can be asked for no other way, and the transfer text. What the declaration
+alone decides is worded once; the rest waits for state or for a provider.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from weft.codes import report
@@ -12,7 +13,7 @@ from weft.compiler.context import ReadonlyContext
 from weft.compiler.providers import provide
 from weft.compiler.transfer import transfer_targets, transfer_text
 from weft.declare import Agent, Raw
-from weft.declare.template import Rendered, parse, render
+from weft.declare.template import Rendered, Variable, lookup, parse, render, to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
 from weft.ir import Output, Span, Stability, TextBlock
@@ -22,14 +23,24 @@ from weft.values import Json, compact, has_lone_surrogate, scrub
 PartName = Literal["global", "identity", "instruction", "schema", "transfer"]
 
 
+Field = Literal["global_instruction", "instruction"]
+
+
+def _no_context() -> ReadonlyContext:
+    return ReadonlyContext()
+
+
 class Scope(NamedTuple):
     """What instructions are resolved against, and how strictly.
 
-    `volatile` are the state keys agents and tools wrote in this session; `recorded` holds what
-    providers said before, so that a request can be rebuilt without asking them again.
+    `context` makes what a provider is handed, `volatile` are the state keys agents and tools
+    wrote in this session, `recorded` holds what providers said before, so that a request can be
+    rebuilt without asking them again.
     """
 
-    context: ReadonlyContext
+    state: Mapping[str, Json]
+    artifacts: Mapping[str, str] = {}
+    context: Callable[[], ReadonlyContext] = _no_context
     on_missing: str = "keep"
     on_provider_error: str = "log"
     volatile: frozenset[str] = frozenset()
@@ -46,32 +57,114 @@ class SystemPart(NamedTuple):
 class Instructions(NamedTuple):
     """The parts in the order they are written, and what came of resolving them.
 
-    `carried` are the whole state values the templates inserted, `provided` what providers said.
+    `system` are their blocks, `carried` the whole state values that templates inserted,
+    `provided` what providers said.
     """
 
     parts: tuple[SystemPart, ...]
+    system: tuple[TextBlock, ...]
     carried: dict[str, Json]
     provided: dict[str, str]
     diagnostics: tuple[Diagnostic, ...]
 
 
-def resolve_instructions(
-    path: tuple[Agent, ...], output: Output | None, scope: Scope
-) -> Instructions:
-    """The parts for the last agent of `path`, which starts at the root."""
+class Source(NamedTuple):
+    """One part as the declaration gives it.
+
+    `finished` says that nothing but the declaration decides its block; `field` is where its
+    author wrote it, empty where Weft did.
+    """
+
+    name: PartName
+    agent: Agent
+    field: Field | None = None
+    finished: bool = True
+    block: TextBlock | None = None
+    said: tuple[Diagnostic, ...] = ()
+
+
+class Wording(NamedTuple):
+    """The parts as the declaration gives them, and what the unfinished ones need.
+
+    `variables` are what their templates read, `asks` says whether a provider is called.
+    """
+
+    sources: tuple[Source, ...]
+    variables: tuple[Variable, ...]
+    asks: bool
+
+    def read(
+        self, state: Mapping[str, Json], artifacts: Mapping[str, str]
+    ) -> "tuple[object, ...] | None":
+        """What the variables stand for, to be compared; None where one must be reported missing.
+
+        Values are taken as text, so that a list or dict changed in place is noticed.
+        """
+        found: list[object] = []
+        for variable in self.variables:
+            value = lookup(variable, state, artifacts)
+            if type(value) is str or (value is None and variable.optional):
+                found.append(value)
+            elif value is None:
+                return None
+            else:
+                found.append((to_text(value, where=f"state.{variable.name}"),))
+        return tuple(found)
+
+
+def wording_of(path: tuple[Agent, ...], output: Output | None) -> Wording:
+    """The wording for the last agent of `path`, which starts at the root."""
     root, agent = path[0], path[-1]
+    said: list[Diagnostic] = []
+    identity = _identity(agent, said)
+    told: list[Diagnostic] = []
+    transfer = _transfer(path, told)
+    sources = (
+        _written(root, "global", "global_instruction"),
+        Source("identity", agent, block=identity, said=tuple(said)),
+        _written(agent, "instruction", "instruction"),
+        Source("schema", agent, block=_schema(output)),
+        Source("transfer", agent, block=transfer, said=tuple(told)),
+    )
+    texts = [_text_of(s.agent, s.field) for s in sources if s.field and not s.finished]
+    variables = [v for text in texts if isinstance(text, str) for v in parse(text).variables]
+    asks = any(not isinstance(text, str) for text in texts)
+    return Wording(sources, tuple(variables), asks)
+
+
+def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
+    """The parts in this scope: finished ones as they are, the others made now."""
     carried: dict[str, Json] = {}
     provided: dict[str, str] = {}
     diagnostics: list[Diagnostic] = []
-    blocks: list[tuple[PartName, TextBlock | None]] = [
-        ("global", _templated(root, "global_instruction", scope, carried, provided, diagnostics)),
-        ("identity", _identity(agent, diagnostics)),
-        ("instruction", _templated(agent, "instruction", scope, carried, provided, diagnostics)),
-        ("schema", _schema(output)),
-        ("transfer", _transfer(path, diagnostics)),
-    ]
-    parts = tuple(SystemPart(name, block) for name, block in blocks if block is not None)
-    return Instructions(parts, carried, provided, tuple(diagnostics))
+    parts: list[SystemPart] = []
+    for source in wording.sources:
+        block = source.block
+        if source.field is not None and (scope.recorded or not source.finished):
+            block = _templated(source.agent, source.field, scope, carried, provided, diagnostics)
+        else:
+            diagnostics += source.said
+        if block is not None:
+            parts.append(SystemPart(source.name, block))
+    system = tuple(part.block for part in parts)
+    return Instructions(tuple(parts), system, carried, provided, tuple(diagnostics))
+
+
+def _written(agent: Agent, name: PartName, field: Field) -> Source:
+    """What an author wrote: finished if it is text in which no variable stands."""
+    text = _text_of(agent, field)
+    if not isinstance(text, str) or parse(text).variables:
+        return Source(name, agent, field, finished=False)
+    said: list[Diagnostic] = []
+    block = _templated(agent, field, Scope({}), {}, {}, said)
+    return Source(name, agent, field, block=block, said=tuple(said))
+
+
+def _text_of(agent: Agent, field: Field) -> object:
+    """The text, or what makes it."""
+    if field == "instruction":
+        return agent.instruction
+    return agent.global_instruction if agent.global_instruction is not None else ""
 
 
 def _identity(agent: Agent, diagnostics: list[Diagnostic]) -> TextBlock:
@@ -119,19 +212,20 @@ def _transfer(path: tuple[Agent, ...], diagnostics: list[Diagnostic]) -> TextBlo
 
 def _templated(
     agent: Agent,
-    field: Literal["global_instruction", "instruction"],
+    field: Field,
     scope: Scope,
     carried: dict[str, Json],
     provided: dict[str, str],
     diagnostics: list[Diagnostic],
 ) -> TextBlock | None:
     whole = Origin("field", field, agent.name)
-    value: object = agent.global_instruction if field == "global_instruction" else agent.instruction
+    value = _text_of(agent, field)
     dynamic = False
     for key, again in ((field, str), (f"{field}.raw", Raw)):
         if key in scope.recorded:
             value, dynamic = again(scope.recorded[key]), True
-    given = provide(value, scope.context, whole, on_error=scope.on_provider_error)
+    context = None if isinstance(value, str | Raw) else scope.context()
+    given = provide(value, context, whole, on_error=scope.on_provider_error)
     if given.problem is not None:
         diagnostics.append(given.problem)
     dynamic = dynamic or given.dynamic
@@ -144,14 +238,11 @@ def _templated(
         return _system_block(text, whole, (Span(len(text), whole),), Stability.TURN)
     template = parse(given.text)
     pieces = render(
-        template,
-        scope.context.state,
-        scope.context.artifacts,
-        drop_missing=scope.on_missing == "empty",
+        template, scope.state, scope.artifacts, drop_missing=scope.on_missing == "empty"
     )
     _report_missing(pieces, agent, field, scope, diagnostics)
     for variable in template.variables:
-        held = scope.context.state.get(variable.key)
+        held = scope.state.get(variable.key)
         if variable.key and not variable.path and held is not None:
             carried[variable.key] = held
     stability = Stability.TURN if dynamic else _stability(pieces, scope.volatile)
@@ -211,7 +302,7 @@ def _report_missing(
             continue
         origin = Origin("field", field, agent.name, piece.start, piece.end)
         artifact = bool(variable.artifact)
-        held = sorted(scope.context.artifacts if artifact else scope.context.state)
+        held = sorted(scope.artifacts if artifact else scope.state)
         known = ", ".join(f"`{key}`" for key in held[:12]) or "none"
         what = "artifacts" if artifact else "state keys"
         give = "pass it in `artifacts`" if artifact else "put it into state"

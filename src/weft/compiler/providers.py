@@ -51,12 +51,12 @@ def provide(
 def _call(provider: object, context: ReadonlyContext | None) -> object:
     if isinstance(provider, Raw):
         return provider
-    function, extra = _target(provider)
+    function, extra = target_of(provider)
     value = function(context.apart() if context is not None else None, *extra)
     return _awaited(cast("Awaitable[object]", value)) if inspect.isawaitable(value) else value
 
 
-def _target(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
+def target_of(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
     if not isinstance(provider, tuple):
         return cast("Callable[..., object]", provider), ()
     owner, name, *rest = cast("tuple[object, ...]", provider)

@@ -20,8 +20,9 @@ from weft.compiler.build import (
 from weft.diagnostics import Diagnostic
 from weft.dialects import Track
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.passes import ON_FRESH, Env, run
+from weft.passes import ON_FRESH, Env, at_rest, run
 from weft.session import Event
+from weft.session.event import NO_ACTIONS
 from weft.values import Strand
 
 
@@ -42,52 +43,64 @@ class LogFacts:
 
     def __init__(self) -> None:
         self.read = 0
-        self.produced: set[str] = set()
-        self.volatile: set[str] = set()
-        self.reaches_back = -1
-        self.frozen_produced: frozenset[str] = frozenset()
-        self.frozen_volatile: frozenset[str] = frozenset()
+        self.known = Facts(frozenset(), frozenset(), -1)
 
     def update(self, events: Strand[Event]) -> None:
         """Read the events that were not read yet."""
-        grown = False
+        produced, volatile, reaches_back = self.known
+        wrote: list[Event] = []
         for position, event in enumerate(events.since(self.read), self.read):
             actions = event.actions
+            if actions is NO_ACTIONS:
+                continue
             if actions.state_delta and event.author != "user" and not event.partial:
-                grown = True
-                self.volatile.update(actions.state_delta)
-                self.produced.update(wrote_keys(event))
+                wrote.append(event)
             if actions.rewind_before_invocation_id or actions.compaction is not None:
-                self.reaches_back = position
+                reaches_back = position
         self.read = events.settled
-        if grown:
-            self.frozen_produced = frozenset(self.produced)
-            self.frozen_volatile = frozenset(self.volatile)
+        if wrote or reaches_back != self.known.reaches_back:
+            produced = produced.union(*(wrote_keys(event) for event in wrote))
+            volatile = volatile.union(*(event.actions.state_delta for event in wrote))
+            self.known = Facts(produced, volatile, reaches_back)
 
 
 def facts_of(events: Strand[Event]) -> Facts:
     """The facts of this log, kept with it; an older snapshot is read again."""
     with events.lock:
         held = events.memo.get("facts")
-        facts = held if isinstance(held, LogFacts) and held.read <= events.settled else LogFacts()
-        facts.update(events)
-        events.memo["facts"] = facts
-        return Facts(facts.frozen_produced, facts.frozen_volatile, facts.reaches_back)
+        if not isinstance(held, LogFacts) or held.read > events.settled:
+            held = events.memo["facts"] = LogFacts()
+        if held.read < events.settled:
+            held.update(events)
+        return held.known
 
 
-class ThreadKey(NamedTuple):
-    """What a thread's items depend on beside the log."""
+class Slot(NamedTuple):
+    """Where a thread is kept with the log: who looks, from which branch, under which policy."""
 
     agent: str
     branch: str
-    policy: object
+    view: str
+
+
+class Basis(NamedTuple):
+    """What a thread's items depend on beside the log and its slot; they change seldom.
+
+    `start` is where the view begins, `carried` what the instruction says of the log already,
+    `reaches_back` the last event that changes earlier ones, `current` the invocation it is in.
+    """
+
     start: int
     carried: tuple[tuple[str, str], ...]
     reaches_back: int
-    current: str = ""
+    current: str
 
 
-class Woven(NamedTuple):
+WHOLE = Basis(0, (), -1, "")
+"""What nearly every thread depends on: a view of the whole log, into which nothing reaches back."""
+
+
+class Woven(msgspec.Struct, frozen=True):
     """The items of a request, and what the passes said about all of them.
 
     `skipped` events lie before the current turn and were not looked at, as the policy wants.
@@ -95,7 +108,7 @@ class Woven(NamedTuple):
 
     items: Strand[Item]
     notes: Strand[Note]
-    diagnostics: list[Diagnostic]
+    diagnostics: tuple[Diagnostic, ...]
     features: int
     skipped: int
 
@@ -103,68 +116,95 @@ class Woven(NamedTuple):
 class Thread:
     """The settled items of one view, and what was derived from them."""
 
-    def __init__(self, key: ThreadKey) -> None:
-        self.key = key
+    def __init__(self, slot: Slot, basis: Basis) -> None:
+        self.slot = slot
+        self.basis = basis
         self._begin()
 
     def _begin(self) -> None:
         """Start from the beginning of the view."""
-        key = self.key
-        self.consumed = key.start
+        self.consumed = self.basis.start
         self.settled: Strand[Item] = Strand()
         self.notes: Strand[Note] = Strand()
-        self.diagnostics: list[Diagnostic] = []
+        self.diagnostics: tuple[Diagnostic, ...] = ()
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
-        self.tracks: dict[str, Track] = {}
+        self.tracks: dict[tuple[str, bool], Track] = {}
+
+    def track(self, dialect: str, *, strict: bool = False) -> Track:
+        """The turns lowered so far in a dialect; strict ones apart, where nothing was lost."""
+        held = self.tracks.get((dialect, strict))
+        return held if held is not None else self.tracks.setdefault((dialect, strict), Track())
 
     def weave(self, events: Strand[Event], env: Env) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
         built = self._build(events)
-        if self.consumed > self.key.start and self._reaches_back(built):
+        features = built.features
+        if features & Feature.CALLS and self._reaches_back(built):
             self._begin()
             built = self._build(events)
-        self.features |= built.features
-        env = msgspec.structs.replace(env, used_ids=self.used_ids, opening=not self.settled.settled)
+            features = built.features
+        self.features |= features
+        opening = not self.settled.settled
+        if at_rest(features, env.policy, opening=opening) and not (
+            events.tail or built.diagnostics
+        ):
+            self.settled = self.settled.extend(built.items)
+            self.consumed = events.settled
+            return self._woven([], [], ())
+        env = msgspec.structs.replace(env, used_ids=self.used_ids, opening=opening)
         prompt = Prompt(
             model="",
             agent=env.agent,
             items=Strand(built.items),
-            features=built.features,
+            features=features,
             diagnostics=tuple(built.diagnostics),
         )
         prompt, _ = run(prompt, env, ON_FRESH)
+        return self._settle(built, prompt, events.settled)
+
+    def _settle(self, built: Built, prompt: Prompt, length: int) -> Woven:
+        """Keep the items that are final and what was said about them; the rest is passing."""
         fresh = prompt.items.since(0)
-        whole, boundary = _settles(fresh, events.settled)
-        settled = fresh[:whole]
+        whole, boundary = _settles(fresh, length)
+        settled, tail = fresh[:whole], fresh[whole:]
         self.settled = self.settled.extend(settled)
-        final = [note for note in prompt.notes if note.before.position < boundary]
-        passing = [note for note in prompt.notes if note.before.position >= boundary]
-        self.notes = self.notes.extend(final)
-        open_events = {item.event for item in fresh[whole:]}
-        self.diagnostics += [d for d in prompt.diagnostics if d.origin.name not in open_events]
+        self.consumed = boundary
         if built.features & Feature.CALLS:
             self._remember_ids(settled, built.items, boundary)
-        self.consumed = boundary
+        notes, said = prompt.notes, prompt.diagnostics
+        self.notes = self.notes.extend([n for n in notes if n.before.position < boundary])
+        open_events = {item.event for item in tail}
+        self.diagnostics += tuple(d for d in said if d.origin.name not in open_events)
+        return self._woven(
+            tail,
+            [note for note in notes if note.before.position >= boundary],
+            tuple(d for d in said if d.origin.name in open_events),
+        )
+
+    def _woven(
+        self, tail: list[Item], notes: list[Note], diagnostics: tuple[Diagnostic, ...]
+    ) -> Woven:
+        """What is settled, followed by what is passing."""
         return Woven(
-            self.settled.with_tail(fresh[whole:]),
-            self.notes.with_tail(passing),
-            self.diagnostics + [d for d in prompt.diagnostics if d.origin.name in open_events],
+            self.settled.with_tail(tail),
+            self.notes.with_tail(notes),
+            self.diagnostics + diagnostics,
             self.features,
-            self.key.start,
+            self.basis.start,
         )
 
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
-        if self.key.reaches_back >= self.consumed:
-            summed = hidden_by_compaction(events, self.key.branch, self.key.current)
+        if self.basis.reaches_back >= self.consumed:
+            summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
             hidden = {**summed, **hidden_by_rewind(events)}
-        return build_items(events.since(self.consumed), self.consumed, self.key.agent, hidden)
+        return build_items(events.since(self.consumed), self.consumed, self.slot.agent, hidden)
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
-        if not built.features & Feature.CALLS:
+        if self.consumed <= self.basis.start:
             return False
         fresh: set[str] = set()
         found = False
@@ -206,19 +246,17 @@ def _settles(items: list[Item], length: int) -> tuple[int, int]:
         whole, boundary = late, items[late].position
 
 
-def weave(events: Strand[Event], key: ThreadKey, env: Env) -> tuple[Thread, Woven]:
-    """The items of a request, woven by the thread of this view, one compilation at a time."""
+def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env) -> tuple[Thread, Woven]:
+    """The items of a request, woven by the thread of this view, one compilation at a time.
+
+    The thread is kept with the log; a new one begins where the old one does not fit.
+    """
     with events.lock:
-        thread = _thread_for(events, key)
+        thread = events.memo.get(slot)
+        if (
+            not isinstance(thread, Thread)
+            or thread.consumed > events.settled
+            or thread.basis != basis
+        ):
+            thread = events.memo[slot] = Thread(slot, basis)
         return thread, thread.weave(events, env)
-
-
-def _thread_for(events: Strand[Event], key: ThreadKey) -> Thread:
-    """The thread of this view, kept with the log; a new one where the old one does not fit."""
-    slot = ("thread", key.agent, key.branch, str(key.policy))
-    held = events.memo.get(slot)
-    if isinstance(held, Thread) and held.key == key and held.consumed <= events.settled:
-        return held
-    thread = Thread(key)
-    events.memo[slot] = thread
-    return thread

@@ -1,6 +1,6 @@
 """Transfer: whom an agent may hand over to. One list feeds the tool, the text and the check."""
 
-from weft.declare import Agent
+from weft.declare import Agent, Node
 from weft.diagnostics import Origin
 from weft.ir import ToolDecl
 
@@ -8,10 +8,10 @@ TRANSFER = "transfer_to_agent"
 _GUIDANCE = "You can delegate tasks to the following agents using the transfer_to_agent tool:"
 
 
-def transfer_targets(path: tuple[Agent, ...]) -> tuple[Agent, ...]:
+def transfer_targets(path: tuple[Agent, ...]) -> tuple[Node, ...]:
     """Children, the parent, then peers, as far as the agent allows; `path` starts at the root."""
     agent = path[-1]
-    targets = list(agent.sub_agents)
+    targets: list[Node] = list(agent.sub_agents)
     if len(path) > 1:
         parent = path[-2]
         if not agent.disallow_transfer_to_parent:
@@ -21,20 +21,20 @@ def transfer_targets(path: tuple[Agent, ...]) -> tuple[Agent, ...]:
     return tuple(targets)
 
 
-def transfer_text(targets: tuple[Agent, ...]) -> str:
+def transfer_text(targets: tuple[Node, ...]) -> str:
     """One line of guidance and one line a target."""
     if not targets:
         return ""
     return "\n".join((_GUIDANCE, *map(_line, targets)))
 
 
-def _line(target: Agent) -> str:
+def _line(target: Node) -> str:
     """The target in one line, however its description is broken."""
     about = " ".join(target.description.split())
     return f"- {target.name}: {about}" if about else f"- {target.name}"
 
 
-def transfer_tool(agent: Agent, targets: tuple[Agent, ...]) -> ToolDecl:
+def transfer_tool(agent: Agent, targets: tuple[Node, ...]) -> ToolDecl:
     """The one tool, its argument an enum in stable order."""
     return ToolDecl(
         name=TRANSFER,

@@ -5,13 +5,18 @@ Fluent methods are verbs and return a copy, so sharing an agent is always safe.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
 from weft.declare import checks, tree
+from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, check_choice, check_generate_config
 from weft.declare.policy import C, Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
 from weft.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from weft.declare.flow import Flow
 
 Callback: TypeAlias = Callable[..., object]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
@@ -29,7 +34,7 @@ Instruction: TypeAlias = str | Callable[..., object] | tuple[object, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Agent:
+class Agent(Composable):
     """What an agent is: instruction, tools, sub-agents, schemas, and what it may see."""
 
     name: str
@@ -37,7 +42,7 @@ class Agent:
     instruction: Instruction = field(default="", kw_only=True)
     description: str = field(default="", kw_only=True)
     tools: tuple[Tool, ...] = field(default=(), kw_only=True)
-    sub_agents: "tuple[Agent, ...]" = field(default=(), kw_only=True)
+    sub_agents: "tuple[Agent | Flow, ...]" = field(default=(), kw_only=True)
     output_key: str | None = field(default=None, kw_only=True)
     output_schema: object | None = field(default=None, kw_only=True)
     input_schema: object | None = field(default=None, kw_only=True)
@@ -71,7 +76,7 @@ class Agent:
             instruction: Instruction = "",
             description: str = "",
             tools: Iterable[object] = (),
-            sub_agents: "Iterable[Agent]" = (),
+            sub_agents: "Iterable[Agent | Flow]" = (),
             output_key: str | None = None,
             output_schema: object = None,
             input_schema: object = None,
@@ -106,6 +111,7 @@ class Agent:
         checks.check_tools(name, self.tools)
         self._set("sub_agents", self._children(self.sub_agents))
         tree.check(self)
+        self._check_flows()
         where = f"{name}.generate_config"
         self._set("generate_config", check_generate_config(self.generate_config, where=where))
         checks.check_instruction(name, "instruction", self.instruction)
@@ -124,7 +130,7 @@ class Agent:
         for choice, kinds in (("on_missing", OnMissing), ("on_provider_error", OnProviderError)):
             check_choice(name, choice, getattr(self, choice), kinds)
         self._set("allow", checks.check_allow(name, self.allow))
-        for verb in _CALLBACKS:
+        for verb in checks.CALLBACKS:
             self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))
 
     def instruct(self, instruction: Instruction) -> Self:
@@ -147,11 +153,19 @@ class Agent:
         """Return a copy whose answer has this schema."""
         return replace(self, output_schema=output_schema)
 
+    def __matmul__(self, schema: object) -> Self:
+        """The same as `returns`: `agent @ Invoice`."""
+        if schema is None:
+            raise checks.wrong(
+                self.name, "output_schema", "None is no schema", "write agent @ Schema"
+            )
+        return self.returns(schema)
+
     def sees(self, policy: Policy) -> Self:
         """Return a copy that sees what the policy lets through."""
         return replace(self, context=policy, include_contents=None)
 
-    def delegates_to(self, *agents: "Agent") -> Self:
+    def delegates_to(self, *agents: "Agent | Flow") -> Self:
         """Return a copy with these sub-agents added."""
         return replace(self, sub_agents=(*self.sub_agents, *agents))
 
@@ -159,6 +173,14 @@ class Agent:
     def policy(self) -> Policy:
         """The policy in force."""
         return self.context if self.context is not None else C.default()
+
+    @cached_property
+    def memo(self) -> dict[object, object]:
+        """What was derived from this declaration, kept with it; no copy of the agent has it."""
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: held for name, held in vars(self).items() if name != "memo"}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agent):
@@ -173,30 +195,30 @@ class Agent:
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _children(self, values: "Iterable[Agent]") -> "tuple[Agent, ...]":
-        if isinstance(values, Agent) or not isinstance(cast("object", values), Iterable):
+    def _children(self, values: "Iterable[Agent | Flow]") -> "tuple[Agent | Flow, ...]":
+        if isinstance(values, Composable) or not isinstance(cast("object", values), Iterable):
             raise checks.wrong(
                 self.name, "sub_agents", "sub_agents is not a list", "write sub_agents=[a, b]"
             )
         children = tuple(values)
         for child in children:
-            if not isinstance(cast("object", child), Agent):
+            if not isinstance(cast("object", child), Composable):
                 raise checks.wrong(
                     self.name,
                     "sub_agents",
-                    f"{child!r} is not an Agent",
-                    "pass weft.Agent values",
+                    f"{child!r} is not an Agent or a flow",
+                    "pass weft.Agent values, or flows such as Sequence(a, b, name=...)",
                 )
         return children
 
+    def _check_flows(self) -> None:
+        """Refuse a flow below that leads nowhere, or has another agent of a name in the tree."""
+        flows = [node for node, _ in tree.walk(self) if not isinstance(node, Agent)]
+        if not flows:
+            return
+        from weft.declare.operand import to_node
+        from weft.declare.walk import check_agents
 
-_CALLBACKS = (
-    "before_agent",
-    "after_agent",
-    "before_model",
-    "after_model",
-    "before_tool",
-    "after_tool",
-    "on_model_error",
-    "on_tool_error",
-)
+        for flow in flows:
+            to_node(flow, where=f"{self.name}.sub_agents")
+        check_agents(self, where=f"{self.name}.sub_agents")

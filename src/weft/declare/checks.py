@@ -15,6 +15,8 @@ import msgspec
 
 from weft import schema
 from weft.codes import CODES
+from weft.declare.config import is_model
+from weft.declare.functions import is_async, is_generator, misfit, name_of
 from weft.declare.policy import C, Policy, TokenBudget
 from weft.declare.tool import RESERVED, Tool
 from weft.errors import DeclarationError
@@ -26,32 +28,30 @@ def wrong(agent: str, field: str, message: str, hint: str) -> DeclarationError:
     return DeclarationError(message, where=f"{agent}.{field}", hint=hint)
 
 
-def check_name(name: object) -> None:
-    """A name is an identifier, and not the user's."""
+def check_name(name: object, *, kind: str = "Agent") -> None:
+    """A name is an identifier, and not the user's; `kind` is the class that is given it."""
+    word = "an agent" if kind == "Agent" else f"a {kind.lower()}"
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or "my_agent"
+        default = f"my_{kind.lower()}"
+        fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or default
         if not fixed.isidentifier() or keyword.iskeyword(fixed):
-            fixed = f"agent_{fixed}"
+            fixed = f"{kind.lower()}_{fixed}"
         raise DeclarationError(
-            f"{name!r} cannot be an agent name: it is not an identifier",
-            where="Agent.name",
-            hint=f'write Agent("{fixed}")',
+            f"{name!r} cannot be {word} name: it is not an identifier",
+            where=f"{kind}.name",
+            hint=f'write Agent("{fixed}")' if kind == "Agent" else f'write name="{fixed}"',
         )
     if name == "user":
         raise DeclarationError(
-            '"user" cannot be an agent name: events of the user carry it',
-            where="Agent.name",
+            f'"user" cannot be {word} name: events of the user carry it',
+            where=f"{kind}.name",
             hint='choose another name, such as "assistant"',
         )
 
 
 def check_model(agent: str, model: object) -> None:
     """A model is a name, or an object that has a name and speaks a dialect."""
-    named = isinstance(model, str) and bool(model.strip())
-    made = not isinstance(model, str) and all(
-        isinstance(getattr(model, name, None), str) for name in ("name", "dialect")
-    )
-    if model is not None and not named and not made:
+    if model is not None and not is_model(model):
         raise wrong(
             agent,
             "model",
@@ -195,8 +195,21 @@ def check_allow(agent: str, codes: object) -> tuple[str, ...]:
     return tuple(kept)
 
 
+CALLBACKS: dict[str, str] = {
+    "before_agent": "ctx",
+    "after_agent": "ctx",
+    "before_model": "ctx, prompt",
+    "after_model": "ctx, response",
+    "before_tool": "ctx, tool, args",
+    "after_tool": "ctx, tool, args, result",
+    "on_model_error": "ctx, prompt, error",
+    "on_tool_error": "ctx, tool, args, error",
+}
+"""The callbacks of an agent, and what each is called with, by place."""
+
+
 def check_callback(agent: str, field: str, value: object) -> object:
-    """A function, or several; a list becomes a tuple."""
+    """A function that takes what it will be given, or several; a list becomes a tuple."""
     if value is None or (field == "on_tool_error" and value in ("raise", "result")):
         return value
     several = isinstance(value, (list, tuple))
@@ -204,4 +217,39 @@ def check_callback(agent: str, field: str, value: object) -> object:
     for one in chain:
         if not callable(one):
             raise wrong(agent, field, f"{one!r} cannot be called", "pass a function or a list")
+        given = CALLBACKS[field]
+        taken = misfit(one, given.count(",") + 1)
+        if taken is not None:
+            raise wrong(
+                agent,
+                field,
+                f"{field} takes ({given}); `{name_of(one)}` takes {taken}",
+                f"write def {field}({given})",
+            )
     return chain if several else value
+
+
+def check_predicate(predicate: object, *, where: str, at_once: bool = True) -> None:
+    """A function of the state; async only where somebody will wait for it.
+
+    Elsewhere it would give something to wait for, which counts as true whatever it says.
+    """
+    if not callable(predicate):
+        raise DeclarationError(
+            f"{predicate!r} cannot be called",
+            where=where,
+            hint='pass a function of the state: lambda state: state["score"] > 0.8',
+        )
+    if is_generator(predicate) or (at_once and is_async(predicate)):
+        raise DeclarationError(
+            f"`{name_of(predicate)}` does not answer at once",
+            where=where,
+            hint="find the answer in a step before, and read the key it writes",
+        )
+    taken = misfit(predicate, 1)
+    if taken is not None:
+        raise DeclarationError(
+            f"a predicate takes (state); `{name_of(predicate)}` takes {taken}",
+            where=where,
+            hint='write lambda state: state["score"] > 0.8',
+        )

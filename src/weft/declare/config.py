@@ -8,6 +8,7 @@ from typing import Literal, cast
 import msgspec
 
 from weft.errors import DeclarationError, SessionError
+from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
 OnMissing = Literal["keep", "error", "empty"]
@@ -134,11 +135,15 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What one run overrides. `strict` turns losses and missing variables into errors."""
 
     generate_config: JsonObject = {}
-    model: str | None = None
+    model: str | object | None = None
     strict: bool = False
     on_missing: OnMissing | None = None
     on_provider_error: OnProviderError | None = None
     max_llm_calls: int = 500
+    stream: bool = False
+    """Whether partial events come while the model speaks."""
+    busy: Busy = "queue"
+    """What a second run of one session does: wait, be refused, or stop the first."""
 
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
@@ -147,22 +152,34 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             check_choice("RunConfig", "on_missing", self.on_missing, OnMissing)
         if self.on_provider_error is not None:
             check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
-        model, strict = cast("object", self.model), cast("object", self.strict)
-        if model is not None and not (isinstance(model, str) and model.strip()):
+        strict = cast("object", self.strict)
+        if self.model is not None and not is_model(self.model):
             raise DeclarationError(
-                f"{model!r} is not a model's name",
+                f"{self.model!r} is not a model",
                 where="RunConfig.model",
-                hint='write model="gpt-5", or leave it out',
+                hint='write model="gpt-5", or pass an object with `name` and `dialect`',
             )
         if not isinstance(strict, bool):
             raise DeclarationError(
                 f"strict={strict!r}", where="RunConfig.strict", hint="pass True or False"
             )
+        if not isinstance(cast("object", self.stream), bool):
+            raise DeclarationError(
+                f"stream={self.stream!r}", where="RunConfig.stream", hint="pass True or False"
+            )
+        check_choice("RunConfig", "busy", self.busy, Busy)
         calls = cast("object", self.max_llm_calls)
         if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
             raise DeclarationError(
                 f"max_llm_calls={calls!r}", where="RunConfig.max_llm_calls", hint="pass 1 or more"
             )
+
+
+def is_model(value: object) -> bool:
+    """Whether this is a model's name, or an object that has a name and speaks a dialect."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    return all(isinstance(getattr(value, name, None), str) for name in ("name", "dialect"))
 
 
 def check_choice(owner: str, name: str, value: object, choices: object) -> None:

@@ -1,15 +1,171 @@
-"""What a tool is handed when it asks for it."""
+"""What callbacks and tools are handed: the state they may change, and the session to read."""
 
-from weft.values import Json
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from weft.content import Content, ContentLike, Part
+from weft.errors import UsageError
+from weft.session.event import Actions
+from weft.session.log import Session
+from weft.session.view import State
+from weft.values import Json, JsonObject
 
 
-class ToolContext:
+class Memory(Protocol):
+    """Where earlier conversations of a user are searched."""
+
+    async def search(self, app_name: str, user_id: str, query: str) -> Sequence[Content]:
+        """What was said that may answer the query, the best first."""
+        ...
+
+
+class Surroundings(Protocol):
+    """What a context reaches of the run it belongs to."""
+
+    @property
+    def session(self) -> Session:
+        """The session as it is now."""
+        ...
+
+    async def save_artifact(self, name: str, part: Part) -> int:
+        """Keep a new version of an artifact."""
+        ...
+
+    async def load_artifact(self, name: str, version: int | None) -> Part | None:
+        """A version of an artifact, the newest by default."""
+        ...
+
+    async def artifact_names(self) -> list[str]:
+        """The artifacts of this session and its user."""
+        ...
+
+    async def search_memory(self, query: str) -> Sequence[Content]:
+        """What the user said in other sessions."""
+        ...
+
+
+class DraftActions:
+    """The actions of an event that is being made: set what it is to do beside being said."""
+
+    __slots__ = (
+        "artifact_delta",
+        "escalate",
+        "skip_summarization",
+        "state_delta",
+        "transfer_to_agent",
+    )
+
+    def __init__(self, state: State) -> None:
+        self.state_delta = state
+        self.artifact_delta: dict[str, int] = {}
+        self.transfer_to_agent: str | None = None
+        self.escalate: bool | None = None
+        self.skip_summarization: bool | None = None
+
+    def to_actions(self, delta: Mapping[str, Json] | None = None) -> Actions:
+        """The actions as they go into the event, with `delta` on top of what was written."""
+        written = self.state_delta.delta
+        return Actions(
+            state_delta={**written, **delta} if delta else dict(written),
+            artifact_delta=self.artifact_delta,
+            transfer_to_agent=self.transfer_to_agent,
+            escalate=self.escalate,
+            skip_summarization=self.skip_summarization,
+        )
+
+
+class CallbackContext:
+    """What a callback is handed: who runs, the state it may change, the session to read."""
+
+    __slots__ = ("_around", "actions", "agent_name", "branch", "invocation_id", "state")
+
+    def __init__(
+        self,
+        *,
+        agent_name: str = "",
+        invocation_id: str = "",
+        branch: str = "",
+        state: Mapping[str, Json] | None = None,
+        around: Surroundings | None = None,
+    ) -> None:
+        self.agent_name = agent_name
+        self.invocation_id = invocation_id
+        self.branch = branch
+        self.state = State(state)
+        self.actions = DraftActions(self.state)
+        self._around = around
+
+    @property
+    def session(self) -> Session:
+        """The session as it is now, to read."""
+        return self._running().session
+
+    @property
+    def user_id(self) -> str:
+        """Whose session it is."""
+        return self.session.user_id
+
+    @property
+    def app_name(self) -> str:
+        """Which app it belongs to."""
+        return self.session.app_name
+
+    @property
+    def user_content(self) -> Content | None:
+        """What the user said to start this invocation."""
+        found: Content | None = None
+        for event in reversed(self.session.events):
+            if event.invocation_id != self.invocation_id:
+                if found is not None:
+                    break
+            elif event.author == "user" and not event.results and not event.isolation_scope:
+                found = event.content
+        return found
+
+    async def save_artifact(self, name: str, content: ContentLike) -> int:
+        """Keep a new version of an artifact: text or a Part; gives the version, from 0."""
+        part = Part(text=content) if isinstance(content, str) else content
+        if not isinstance(part, Part):
+            raise UsageError(
+                f"a {type(content).__name__} is not an artifact",
+                where=f"artifact {name}",
+                hint="pass text or a weft.Part",
+            )
+        version = await self._running().save_artifact(name, part)
+        self.actions.artifact_delta[name] = version
+        return version
+
+    async def load_artifact(self, name: str, version: int | None = None) -> Part | None:
+        """A version of an artifact, the newest by default; None if there is none."""
+        return await self._running().load_artifact(name, version)
+
+    async def list_artifacts(self) -> list[str]:
+        """The names of the artifacts of this session and its user."""
+        return await self._running().artifact_names()
+
+    async def search_memory(self, query: str) -> Sequence[Content]:
+        """What was said in the user's other sessions that may answer the query."""
+        return await self._running().search_memory(query)
+
+    def _running(self) -> Surroundings:
+        if self._around is None:
+            raise UsageError(
+                "this context belongs to no run",
+                where=type(self).__name__,
+                hint="call the tool through weft.run, or pass `around=`",
+            )
+        return self._around
+
+
+class ToolContext(CallbackContext):
     """What a tool is handed when it declares a parameter of this type.
 
-    The parameter never appears in the tool's schema.
+    The parameter never appears in the tool's schema. `call_id` is the same when a call is made
+    again after a crash: use it as the key of whatever must happen once. `connection` is the
+    store's own, inside its transaction, for a tool with `effect="transactional"`.
     """
 
-    __slots__ = ("agent_name", "call_id", "invocation_id", "state")
+    __slots__ = ("call_id", "confirmed", "connection")
 
     def __init__(
         self,
@@ -17,9 +173,19 @@ class ToolContext:
         agent_name: str = "",
         call_id: str = "",
         invocation_id: str = "",
-        state: dict[str, Json] | None = None,
+        branch: str = "",
+        state: Mapping[str, Json] | None = None,
+        around: Surroundings | None = None,
+        confirmed: JsonObject | None = None,
+        connection: object = None,
     ) -> None:
-        self.agent_name = agent_name
+        super().__init__(
+            agent_name=agent_name,
+            invocation_id=invocation_id,
+            branch=branch,
+            state=state,
+            around=around,
+        )
         self.call_id = call_id
-        self.invocation_id = invocation_id
-        self.state: dict[str, Json] = state if state is not None else {}
+        self.confirmed = confirmed
+        self.connection = connection

@@ -109,7 +109,7 @@ def render(
         if isinstance(piece, Literal):
             rendered.append(Rendered(piece.text, piece.start, piece.end, None, False))
             continue
-        value = _lookup(piece, state, artifacts or {})
+        value = lookup(piece, state, artifacts or {})
         missing = value is None
         if value is None:
             keep = not (piece.optional or drop_missing)
@@ -140,9 +140,10 @@ def _variable(match: re.Match[str]) -> Variable:
     )
 
 
-def _lookup(
+def lookup(
     variable: Variable, state: Mapping[str, Json], artifacts: Mapping[str, str]
 ) -> Json | None:
+    """What a variable stands for; None where that is missing."""
     if variable.artifact:
         return artifacts.get(variable.artifact)
     value = state.get(variable.key)

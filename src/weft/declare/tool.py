@@ -8,12 +8,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from typing import Protocol, cast, overload, runtime_checkable
+from typing import Literal, Protocol, cast, overload, runtime_checkable
 
 import msgspec
 
 from weft import schema
+from weft.declare.compose import Composable
+from weft.declare.config import check_choice
 from weft.declare.context import ToolContext
+from weft.declare.functions import misfit, name_of
 from weft.errors import DeclarationError
 from weft.values import JsonObject, compact, has_lone_surrogate
 
@@ -21,6 +24,14 @@ Function = Callable[..., object]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Names every provider takes: the intersection of their rules."""
+
+Effect = Literal["pure", "idempotent", "transactional", "probe", "unsafe"]
+"""What happens if a call is made again after a crash hid whether it had been made.
+
+pure: it changes nothing. idempotent: the same call twice is the same as once. transactional: it
+writes through the store's own connection, so its effect and its result are kept together or
+not at all. probe: `probe` tells whether it happened. unsafe: it must never be made twice.
+"""
 
 RESERVED = ("transfer_to_agent", "set_model_response")
 
@@ -42,6 +53,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     sequential: bool = False
     long_running: bool = False
     confirm: bool = False
+    effect: Effect = "idempotent"
+    probe: Function | None = None
+    agent: object | None = None
+    """The agent or flow that is run when the tool is called, in place of a function."""
 
     def __post_init__(self) -> None:
         name = cast("object", self.name)
@@ -68,6 +83,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             raise DeclarationError(
                 "its texts hold a lone surrogate", where=f"tool {name}", hint="mend its docstring"
             )
+        check_choice(f"tool {name}", "effect", self.effect, Effect)
+        _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Call the function as if it had not been decorated."""
@@ -123,6 +140,8 @@ def tool(
     sequential: bool = False,
     long_running: bool = False,
     confirm: bool = False,
+    effect: Effect = "idempotent",
+    probe: Function | None = None,
 ) -> Callable[[Function], Tool]: ...
 def tool(
     function: Function | None = None,
@@ -138,10 +157,12 @@ def tool(
     sequential: bool = False,
     long_running: bool = False,
     confirm: bool = False,
+    effect: Effect = "idempotent",
+    probe: Function | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool; bare, or with options."""
     for option, keys in (("reads", reads), ("writes", writes), ("labels", labels)):
-        _check_names(option, keys)
+        check_names(option, keys, where="@tool")
     if timeout is not None:
         _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
     _check_number("retries", retries, (int,), "0 or more", above=-1)
@@ -169,9 +190,33 @@ def tool(
             sequential=sequential,
             long_running=long_running,
             confirm=confirm,
+            effect=effect,
+            probe=probe,
         )
 
     return declare if function is None else declare(function)
+
+
+def _check_probe(effect: Effect, probe: object, *, where: str) -> None:
+    """A probe says whether a call happened: it is there if, and only if, the effect needs it."""
+    hint = 'write @tool(effect="probe", probe=find) with def find(call_id, args)'
+    if probe is None:
+        if effect == "probe":
+            raise DeclarationError('effect="probe" without a probe to ask', where=where, hint=hint)
+        return
+    if effect != "probe":
+        raise DeclarationError(
+            f'a probe is given, but effect="{effect}" never asks it', where=where, hint=hint
+        )
+    if not callable(probe):
+        raise DeclarationError(f"{probe!r} cannot be called", where=where, hint=hint)
+    taken = misfit(probe, 2)
+    if taken is not None:
+        raise DeclarationError(
+            f"a probe takes (call_id, args); `{name_of(probe)}` takes {taken}",
+            where=where,
+            hint=hint,
+        )
 
 
 def _check_number(
@@ -182,11 +227,12 @@ def _check_number(
         raise DeclarationError(f"{name}={value!r}", where="@tool", hint=f"pass {words}")
 
 
-def _check_names(option: str, keys: object) -> None:
+def check_names(option: str, keys: object, *, where: str) -> None:
+    """A list of names, not one string."""
     if isinstance(keys, str):
         raise DeclarationError(
             f'{option}="{keys}" is one string, not a list of names',
-            where="@tool",
+            where=where,
             hint=f'write {option}=["{keys}"]',
         )
     listed = isinstance(keys, Iterable) and all(
@@ -195,7 +241,7 @@ def _check_names(option: str, keys: object) -> None:
     if not listed:
         raise DeclarationError(
             f"{option}={keys!r} is not a list of names",
-            where="@tool",
+            where=where,
             hint=f'write {option}=["name"]',
         )
 
@@ -230,6 +276,8 @@ def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
 
 
 def _from_value(value: object, *, where: str) -> Tool:
+    if isinstance(value, Composable):
+        return _from_node(value, where=where)
     if isinstance(value, type):
         value = _instance(value, where=where)
     run = cast("object", getattr(value, "run", None))
@@ -241,6 +289,26 @@ def _from_value(value: object, *, where: str) -> Tool:
         f"{value!r} is not a tool",
         where=where,
         hint="pass a function, a Tool, a toolset, or an object with a `run` method",
+    )
+
+
+def _from_node(node: Composable, *, where: str) -> Tool:
+    """A tool from an agent or a flow: calling it runs the node on what it was called with."""
+    declared = cast("object", getattr(node, "input_schema", None))
+    parameters: JsonObject = {
+        "type": "object",
+        "properties": {"request": {"type": "string", "description": "What is to be done."}},
+        "required": ["request"],
+    }
+    if declared is not None:
+        parameters = schema.of_type(declared, where=f"{where}.input_schema")
+    name, description = (str(getattr(node, field)) for field in ("name", "description"))
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        documented=bool(description),
+        agent=node,
     )
 
 

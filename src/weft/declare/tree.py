@@ -1,40 +1,32 @@
-"""The tree of agents: unique names, one parent each, nothing below itself."""
+"""The tree of agents: unique names, one parent each, nothing below itself.
+
+A flow may be a sub-agent: a leaf of the tree, whatever it is made of.
+"""
 
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from weft.errors import DeclarationError
 
-
-class Node(Protocol):
-    """What the tree needs to know of an agent."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def sub_agents(self) -> "tuple[Node, ...]":
-        """Its children."""
-        ...
+if TYPE_CHECKING:
+    from weft.declare.flow import Node
 
 
-Kind = TypeVar("Kind", bound=Node)
-
-
-def walk(root: Kind) -> Iterator[tuple[Kind, Kind | None]]:
-    """Every agent of the tree with its parent, parents first, in declared order."""
-    waiting: list[tuple[Kind, Kind | None]] = [(root, None)]
+def walk(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
+    """Every agent and flow of the tree with its parent, parents first, in declared order."""
+    waiting: list[tuple[Node, Node | None]] = [(root, None)]
     while waiting:
         agent, parent = waiting.pop()
         yield agent, parent
-        waiting.extend((child, agent) for child in reversed(agent.sub_agents))  # type: ignore[misc]
+        waiting.extend((child, agent) for child in reversed(agent.sub_agents))
 
 
-def find(root: Kind, name: str) -> tuple[Kind, ...]:
-    """The path from the root to the agent of that name, or ()."""
-    parents: dict[str, Kind | None] = {}
+def find(root: "Node", name: str) -> "tuple[Node, ...]":
+    """The path from the root to the agent or flow of that name, or (); only its end can be a flow.
+
+    An agent inside a flow is not in the tree: nobody can hand over to it.
+    """
+    parents: dict[str, Node | None] = {}
     for agent, parent in walk(root):
         parents[agent.name] = parent
         if agent.name == name:
@@ -45,7 +37,7 @@ def find(root: Kind, name: str) -> tuple[Kind, ...]:
     return ()
 
 
-def check(root: Node) -> None:
+def check(root: "Node") -> None:
     """Refuse a cycle, an agent with two parents, and two agents of one name."""
     seen: dict[str, tuple[Node, Node | None]] = {}
     for agent, parent in walk(root):
@@ -68,12 +60,20 @@ def check(root: Node) -> None:
                     f" `{first.name if first is not None else root.name}` and"
                     f" `{parent.name if parent is not None else root.name}`",
                     where=where,
-                    hint="give each parent a copy under its own name:"
-                    f' dataclasses.replace({agent.name}, name="{agent.name}_2")',
+                    hint=f"give each parent a copy under its own name: {_renamed(agent)}",
                 )
             raise DeclarationError(
                 f"two agents are named `{agent.name}`",
                 where=where,
-                hint="names are unique in a tree: rename one",
+                hint=f"names are unique in a tree: rename one: {_renamed(agent)}",
             )
         seen[agent.name] = (agent, parent)
+
+
+def _renamed(node: "Node") -> str:
+    """How a copy under another name is written."""
+    from weft.declare.agent import Agent
+
+    if isinstance(node, Agent):
+        return f'dataclasses.replace({node.name}, name="{node.name}_2")'
+    return f'{type(node).__name__}(..., name="{node.name}_2")'

@@ -4,11 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.base import Dialect, Option, Placed, Sink, Traits, one_of, put, result_text
+from weft.dialects.base import Dialect, Traits, result_text
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.fitted import fitted
 from weft.dialects.media import IMAGES, PDF, address, mime, missing, text_of
-from weft.dialects.track import Entry, Wire
+from weft.dialects.options import Option, one_of, put
+from weft.dialects.sink import Sink
+from weft.dialects.track import Entry, Placed, Wire
 from weft.ir import (
     Block,
     CallBlock,

@@ -5,15 +5,16 @@ block. The base class owns the loop, so that a new kind of block is a type error
 nowhere else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, NamedTuple, TypeAlias, assert_never
+from typing import ClassVar, NamedTuple, assert_never
 
-from weft.codes import report
+import msgspec
+
 from weft.diagnostics import Diagnostic, Origin, Severity
-from weft.dialects.subset import Loss
-from weft.dialects.track import Entry, Track, Wire
-from weft.errors import LoweringError
+from weft.dialects.options import Option, deep_update, escape, leaves, put
+from weft.dialects.sink import Sink
+from weft.dialects.track import Entry, Head, Placed, Track, Wire
 from weft.ir import (
     Block,
     CallBlock,
@@ -31,12 +32,6 @@ from weft.ir import (
 )
 from weft.values import Json, JsonObject, Strand, compact
 
-Option: TypeAlias = "str | Callable[[Wire, Json], Sequence[str] | None]"
-"""Where an option goes: a dotted path in the request, or a function that puts it there.
-
-The function gets an empty request, and gives back the names of what it could not put.
-"""
-
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
 
@@ -50,63 +45,26 @@ class Traits(NamedTuple):
     parts: str = "content"
 
 
-class Placed(NamedTuple):
-    """A place in the request and what stands there: blocks joined by a blank line, or an origin."""
-
-    pointer: str
-    source: "tuple[TextBlock, ...] | Origin"
-
-
-class Sink:
-    """Where a lowering says what it could not express; under strict it stops there."""
-
-    def __init__(self, *, dialect: str, strict: bool) -> None:
-        self.dialect = dialect
-        self.strict = strict
-        self.diagnostics: list[Diagnostic] = []
-
-    def lost(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
-        """Report a loss, or refuse it under strict."""
-        if self.strict:
-            raise LoweringError(f"{message} [{code}]", where=str(origin), hint=hint)
-        self.diagnostics.append(report(code, origin, message, hint))
-
-    def said(
-        self,
-        code: str,
-        origin: Origin,
-        message: str,
-        hint: str = "",
-        *,
-        severity: Severity | None = None,
-    ) -> None:
-        """Report something that loses nothing the author asked for."""
-        self.diagnostics.append(report(code, origin, message, hint, severity=severity))
-
-    def schema_losses(self, losses: Sequence[Loss], origin: Origin) -> None:
-        """Report what a schema had to give up."""
-        for loss in losses:
-            message = (
-                f"{self.dialect} cannot express `{loss.keyword}` at"
-                f" {loss.pointer or 'the root'}: {loss.message}"
-            )
-            if loss.kind == "changed":
-                self.said("WEFT701", origin, message, severity=Severity.INFO)
-            else:
-                hint = "validate it in the tool, or say it in the description"
-                self.lost("WEFT701", origin, message, hint)
-
-
-class Lowered(NamedTuple):
+class Lowered(msgspec.Struct):
     """A request in one dialect, with what is needed to say where each piece came from."""
 
     dialect: str
     wire: Wire
     lead: tuple[Entry, ...]
-    entries: Strand[Entry]
     placed: tuple[Placed, ...]
     turns: str
     diagnostics: tuple[Diagnostic, ...]
+    track: Track
+    final: int
+    rest: list[Entry]
+    made: Strand[Entry] | None = None
+
+    @property
+    def entries(self) -> Strand[Entry]:
+        """The turns with the blocks they came from: the final ones, and then the rest."""
+        if self.made is None:
+            self.made = self.track.entries(self.final).with_tail(self.rest)
+        return self.made
 
 
 class Dialect:
@@ -118,14 +76,38 @@ class Dialect:
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
         sink = Sink(dialect=self.traits.name, strict=strict)
-        head, placed = self.head(prompt, sink)
-        entries, wires = self._turns(prompt, sink, track)
-        lead = tuple(self.lead(prompt))
-        if lead:
-            wires = [*(entry.wire for entry in lead), *wires]
-        wire: Wire = {**head, self.traits.turns: wires}  # type: ignore[dict-item]
-        said = tuple(sink.diagnostics)
-        return Lowered(self.traits.name, wire, lead, entries, placed, self.traits.turns, said)
+        if track is None:
+            return self._lower(prompt, sink, Track())
+        with track.lock:
+            return self._lower(prompt, sink, track if track.fits(prompt.items) else Track())
+
+    def _lower(self, prompt: Prompt, sink: Sink, track: Track) -> Lowered:
+        traits, items = self.traits, prompt.items
+        head = track.head
+        if head is None or not head.fits(prompt):
+            wire, placed = self.head(prompt, sink)
+            head = Head(prompt, wire, placed, tuple(self.lead(prompt)), sink.taken())
+            track.head = head
+        settled = items.settled
+        if track.items < settled:
+            fresh = items.since(track.items)[: settled - track.items]
+            ready, last = self._extend(track.open, fresh, sink)
+            track.settle(settled, ready, last, sink.taken())
+        rest, last = self._extend(track.open, items.tail, sink)
+        if last is not None:
+            rest.append(last)
+        turns = track.turns(head.first, [entry.wire for entry in rest])
+        return Lowered(
+            traits.name,
+            {**head.wire, traits.turns: turns},  # type: ignore[dict-item]
+            head.lead,
+            head.placed,
+            traits.turns,
+            head.said + track.said + sink.taken(),
+            track,
+            len(track.final),
+            rest,
+        )
 
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
@@ -159,39 +141,13 @@ class Dialect:
         )
         return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
-    def _turns(
-        self, prompt: Prompt, sink: Sink, track: Track | None
-    ) -> tuple[Strand[Entry], list[Wire]]:
-        items = prompt.items
-        if track is None:
-            return self._turns_with(items, sink, Track())
-        with track.lock:
-            if track.of is None:
-                track.of = items.memo
-            fits = track.of is items.memo and track.items <= items.settled
-            return self._turns_with(items, sink, track if fits else Track())
-
-    def _turns_with(
-        self, items: Strand[Item], sink: Sink, track: Track
-    ) -> tuple[Strand[Entry], list[Wire]]:
-        if track.items < items.settled:
-            fresh = items.since(track.items)[: items.settled - track.items]
-            ready, track.open = self._extend(track.open, fresh, track.diagnostics, sink)
-            track.entries = track.entries.extend(ready)
-            track.wires += [entry.wire for entry in ready]
-            track.items = items.settled
-        sink.diagnostics += track.diagnostics
-        rest, last = self._extend(track.open, items.since(items.settled), sink.diagnostics, sink)
-        if last is not None:
-            rest.append(last)
-        return track.entries.with_tail(rest), track.wires + [entry.wire for entry in rest]
-
     def _extend(
-        self, last: Entry | None, items: Sequence[Item], said: list[Diagnostic], sink: Sink
+        self, last: Entry | None, items: Sequence[Item], sink: Sink
     ) -> tuple[list[Entry], Entry | None]:
         """The turns that are final once these items follow `last`, and the new last one."""
-        own = Sink(dialect=sink.dialect, strict=sink.strict)
         ready: list[Entry] = []
+        if not items:
+            return ready, last
         merging = self.traits.merges_turns
         for item in items:
             blocks = item.blocks
@@ -202,9 +158,9 @@ class Dialect:
                 and not block.signature
                 and not block.text.isspace()
             ):
-                entries = [self.spoken(block)]
+                entries: Sequence[Entry] = (self.spoken(block),)
             else:
-                entries = self._item(blocks, own)
+                entries = self._item(blocks, sink)
             for entry in entries:
                 if last is None:
                     last = entry
@@ -213,7 +169,6 @@ class Dialect:
                 else:
                     ready.append(last)
                     last = entry
-        said += own.diagnostics
         return ready, last
 
     def _item(self, blocks: tuple[Block, ...], sink: Sink) -> list[Entry]:
@@ -367,54 +322,6 @@ def result_text(block: ResultBlock) -> str:
             if isinstance(value := response.get(key), str):
                 return value
     return compact(response)
-
-
-def put(wire: Wire, path: str, value: Json) -> None:
-    """Set a value at a dotted path, making the objects on the way."""
-    *above, last = path.split(".")
-    for key in above:
-        held = wire.setdefault(key, {})
-        assert isinstance(held, dict)
-        wire = held
-    wire[last] = value
-
-
-def one_of(path: str, *values: str) -> Option:
-    """An option the provider takes only these values of."""
-
-    def place(wire: Wire, value: Json) -> list[str]:
-        if value not in values:
-            return [f"{path.rpartition('.')[2]}={value}"]
-        put(wire, path, value)
-        return []
-
-    return place
-
-
-def deep_update(wire: Wire, extra: Mapping[str, Json]) -> None:
-    """Merge the provider's own fields into the request."""
-    for key, value in extra.items():
-        if isinstance(value, dict):
-            held = wire.get(key)
-            below: Wire = dict(held) if isinstance(held, dict) else {}
-            deep_update(below, value)
-            wire[key] = below
-        else:
-            wire[key] = value
-
-
-def leaves(wire: Wire, above: str = "") -> list[str]:
-    """Pointers to everything in the request that is not an object."""
-    pointers: list[str] = []
-    for key, value in wire.items():
-        pointer = f"{above}/{escape(key)}"
-        pointers += leaves(value, pointer) if isinstance(value, dict) else [pointer]
-    return pointers
-
-
-def escape(key: str) -> str:
-    """A key as a step of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def system_placed(prompt: Prompt, pointer: str) -> Placed:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.base import Dialect, Placed, Sink, Traits, one_of, put, system_placed
+from weft.dialects.base import Dialect, Traits, system_placed
 from weft.dialects.fitted import fitted
-from weft.dialects.track import Entry, Wire
+from weft.dialects.options import one_of, put
+from weft.dialects.sink import Sink
+from weft.dialects.track import Entry, Placed, Wire
 from weft.ir import (
     Block,
     CallBlock,

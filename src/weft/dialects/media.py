@@ -7,7 +7,7 @@ that the model can say so instead of guessing.
 import base64
 import binascii
 
-from weft.dialects.base import Sink
+from weft.dialects.sink import Sink
 from weft.ir import MediaBlock
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))

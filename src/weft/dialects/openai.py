@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 
 from weft.diagnostics import Origin
-from weft.dialects.base import Sink, result_text
+from weft.dialects.base import result_text
 from weft.dialects.facts import wire_name
 from weft.dialects.fitted import fitted
+from weft.dialects.sink import Sink
 from weft.dialects.track import Wire
 from weft.ir import Block, Output, ResultBlock, Span, TextBlock, ToolDecl
 from weft.values import Json, compact

@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import ClassVar
 
 from weft.diagnostics import Severity
-from weft.dialects.base import Dialect, Option, Placed, Sink, Traits, system_placed
+from weft.dialects.base import Dialect, Traits, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
@@ -18,7 +18,9 @@ from weft.dialects.openai import (
     output_text,
     parameters,
 )
-from weft.dialects.track import Entry, Wire
+from weft.dialects.options import Option
+from weft.dialects.sink import Sink
+from weft.dialects.track import Entry, Placed, Wire
 from weft.ir import (
     Block,
     CallBlock,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.base import Dialect, Placed, Sink, Traits, put, system_placed
+from weft.dialects.base import Dialect, Traits, system_placed
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
@@ -14,7 +14,9 @@ from weft.dialects.openai import (
     parameters,
     reasons,
 )
-from weft.dialects.track import Entry, Wire
+from weft.dialects.options import put
+from weft.dialects.sink import Sink
+from weft.dialects.track import Entry, Placed, Wire
 from weft.ir import (
     Block,
     CallBlock,

@@ -1,13 +1,15 @@
-"""Lowered turns, kept from one request to the next."""
+"""What was lowered, kept from one request to the next."""
 
 import hashlib
+from operator import is_
+from sys import getrefcount
 from threading import RLock
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from weft.diagnostics import Diagnostic
-from weft.ir import Block
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import Block, Item, Prompt, TextBlock
 from weft.values import JsonObject, Strand, canonical
 
 Wire: TypeAlias = JsonObject
@@ -25,6 +27,83 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     joined: tuple[tuple[int, Block], ...] = ()
 
 
+class Placed(NamedTuple):
+    """A place in the request and what stands there: blocks joined by a blank line, or an origin."""
+
+    pointer: str
+    source: "tuple[TextBlock, ...] | Origin"
+
+
+class Head:
+    """Everything but the turns, the elements that stand before them, and what was said of it."""
+
+    __slots__ = ("first", "lead", "of", "placed", "said", "wire")
+
+    def __init__(
+        self,
+        of: Prompt,
+        wire: Wire,
+        placed: tuple[Placed, ...],
+        lead: tuple[Entry, ...],
+        said: tuple[Diagnostic, ...],
+    ) -> None:
+        self.of = of
+        self.wire = wire
+        self.placed = placed
+        self.lead = lead
+        self.first = [entry.wire for entry in lead]
+        self.said = said
+
+    def fits(self, prompt: Prompt) -> bool:
+        """Whether this is the head of that prompt too."""
+        of = self.of
+        return (
+            prompt.system == of.system
+            and prompt.tools is of.tools
+            and prompt.output is of.output
+            and prompt.model == of.model
+            and prompt.config_origins == of.config_origins
+            and prompt.config == of.config
+            and (not of.config or _alike(prompt.config, of.config))
+        )
+
+
+def _alike(one: JsonObject, other: JsonObject) -> bool:
+    """Whether equal options are the same, in the same order: to Python, 1 and True are equal."""
+    return list(one) == list(other) and all(map(is_, one.values(), other.values()))
+
+
+class _Handed:
+    """A list of turns that a request was given: `lead` ones first, then `final` ones."""
+
+    __slots__ = ("final", "lead", "length", "turns")
+
+    def __init__(self, first: list[Wire]) -> None:
+        self.turns = first
+        self.lead = len(first)
+        self.final = 0
+        self.length = 0
+
+    def is_free(self, lead: int, wires: list[Wire]) -> bool:
+        """Whether nobody refers to the list any more, and it begins and ends as it was given."""
+        turns, final = self.turns, self.final
+        if getrefcount(turns) > _ALONE or len(turns) != self.length or lead != self.lead:
+            return False
+        return not final or (
+            turns[lead] is wires[0] and turns[lead + final - 1] is wires[final - 1]
+        )
+
+
+def _count_alone() -> int:
+    handed = _Handed([])
+    turns = handed.turns
+    return getrefcount(turns)
+
+
+_ALONE = _count_alone()
+"""What a list counts that only its `_Handed` and the one who asks refer to."""
+
+
 class Track:
     """Turns already lowered for the items that will not change any more.
 
@@ -35,13 +114,62 @@ class Track:
     def __init__(self) -> None:
         self.lock = RLock()
         self.of: object = None
+        self.head: Head | None = None
         self.items = 0
-        self.entries: Strand[Entry] = Strand()
+        self.final: list[Entry] = []
         self.wires: list[Wire] = []
         self.open: Entry | None = None
-        self.diagnostics: list[Diagnostic] = []
+        self.said: tuple[Diagnostic, ...] = ()
         self.hashed = 0
         self.hasher = hashlib.blake2b(digest_size=16)
+        self._entries: Strand[Entry] = Strand()
+        self._handed: list[_Handed] = []
+
+    def fits(self, items: Strand[Item]) -> bool:
+        """Whether its turns begin those of the items; a new one takes any."""
+        if self.of is None:
+            self.of = items.memo
+        return self.of is items.memo and self.items <= items.settled
+
+    def settle(
+        self, items: int, ready: list[Entry], last: Entry | None, said: tuple[Diagnostic, ...]
+    ) -> None:
+        """Keep the turns of so many items, the last one apart, and what was said of them."""
+        self.final += ready
+        self.wires += [entry.wire for entry in ready]
+        self.open = last
+        self.said += said
+        self.items = items
+
+    def entries(self, length: int) -> Strand[Entry]:
+        """The first of the final turns, as a strand with which what is counted is kept."""
+        with self.lock:
+            self._entries = self._entries.extend(self.final[self._entries.settled :])
+            return self._entries.first(length)
+
+    def turns(self, first: list[Wire], rest: list[Wire]) -> list[Wire]:
+        """All turns as one list: `first`, the final ones, `rest`.
+
+        A list costs what the session holds, and a step should cost what it adds. So a list that
+        nobody refers to any more is grown and given again; of two, since the request before is
+        often still at hand when the next one is made.
+        """
+        wires = self.wires
+        for handed in self._handed:
+            if handed.is_free(len(first), wires):
+                turns = handed.turns
+                del turns[handed.lead + handed.final :]
+                if first:
+                    turns[: handed.lead] = first
+                break
+        else:
+            handed = _Handed(list(first))
+            turns = handed.turns
+            self._handed = [handed, *self._handed[:1]]
+        turns += wires[handed.final :]
+        turns += rest
+        handed.final, handed.length = len(wires), len(turns)
+        return turns
 
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
         """How many turns are final, and a hash over them, continued each time."""

@@ -11,20 +11,22 @@ from weft.ir.prompt import Prompt
 
 
 def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
-    """Raise if the prompt breaks a law; items it shares with `before` were verified then."""
+    """Raise if the prompt breaks a law; what it shares with `before` was verified then."""
     shared = before is not None and before.items.memo is prompt.items.memo
-    for block in prompt.system:
-        if block.role != "system" or not block.text:
-            raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
+    if before is None or before.system is not prompt.system:
+        for block in prompt.system:
+            if block.role != "system" or not block.text:
+                raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
     for item in prompt.items.since(prompt.items.settled if shared else 0):
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")
         else:
             _verify_item(item, step)
-    names = [tool.name for tool in prompt.tools]
-    if len(set(names)) != len(names):
-        raise _broken(step, "two tools have one name")
+    if before is None or before.tools is not prompt.tools:
+        names = [tool.name for tool in prompt.tools]
+        if len(set(names)) != len(names):
+            raise _broken(step, "two tools have one name")
 
 
 def _verify_item(item: Item, step: str) -> None:

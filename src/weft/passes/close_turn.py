@@ -18,7 +18,7 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "Write" | model "A draft"
     After:   user "Write" | model "A draft" | user "Continue."
     """
-    last = prompt.items[-1] if len(prompt.items) else None
+    last = prompt.items.tip
     if last is not None and last.blocks and last.blocks[-1].role == "user":
         return prompt
     origin = Origin("pass", "close_turn")

@@ -16,7 +16,12 @@ def order_system(prompt: Prompt, env: Env) -> Prompt:
     Before:  system "It is {time}."  | system "You are bot."
     After:   system "You are bot."   | system "It is {time}."
     """
-    ordered = tuple(sorted(prompt.system, key=lambda block: block.stability))
-    if ordered == prompt.system:
+    reached = 0
+    for block in prompt.system:
+        if block.stability < reached:
+            break
+        reached = block.stability
+    else:
         return prompt
+    ordered = tuple(sorted(prompt.system, key=lambda block: block.stability))
     return msgspec.structs.replace(prompt, system=ordered)

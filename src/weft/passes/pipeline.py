@@ -8,6 +8,7 @@ only its edges, or says what it costs.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from weft.declare import Policy
 from weft.ir import Note, Prompt, verify
 from weft.passes.attribute_foreign import attribute_foreign
 from weft.passes.close_turn import close_turn
@@ -40,21 +41,24 @@ ON_REQUEST: tuple[Pass, ...] = (
 
 
 class Step(NamedTuple):
-    """What one pass did: a note for each item it dropped, moved or rewrote."""
+    """A pass that changed the prompt: a note for each item it dropped, moved or rewrote."""
 
     name: str
     notes: tuple[Note, ...]
-    changed: bool
 
 
 def run(prompt: Prompt, env: Env, passes: tuple[Pass, ...]) -> tuple[Prompt, list[Step]]:
-    """Run the passes in order, verify after each that changed anything, record a step each."""
+    """Run the passes in order; verify after each that changed anything, and record a step."""
     steps: list[Step] = []
     for one in passes:
         after = one(prompt, env)
-        name = one.__name__
         if after is not prompt:
-            verify(after, step=name, before=prompt)
-        steps.append(Step(name, after.notes[len(prompt.notes) :], after is not prompt))
-        prompt = after
+            verify(after, step=one.__name__, before=prompt)
+            steps.append(Step(one.__name__, after.notes[len(prompt.notes) :]))
+            prompt = after
     return prompt, steps
+
+
+def at_rest(features: int, policy: Policy, *, opening: bool) -> bool:
+    """Whether no pass of `ON_FRESH` would change anything, so that none need be called."""
+    return not features and not opening and policy.view == "default"

@@ -1,16 +1,20 @@
 """The log: events, the session they make, and the state that is their fold."""
 
+from weft.session.artifact import ArtifactStore
 from weft.session.event import Actions, Compaction, Event, Usage
 from weft.session.log import Session, read_session
+from weft.session.memory import MemoryStore
 from weft.session.state import Scope, apply_delta, scope_of
 from weft.session.store import Busy, Lease, SessionInfo, SessionKey, Store, Transaction
 
 __all__ = [
     "Actions",
+    "ArtifactStore",
     "Busy",
     "Compaction",
     "Event",
     "Lease",
+    "MemoryStore",
     "Scope",
     "Session",
     "SessionInfo",

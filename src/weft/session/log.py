@@ -12,9 +12,10 @@ from typing import NoReturn, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Content, Value, encode, require_content
+from weft.content import Value, encode
 from weft.errors import SessionError
-from weft.session.event import Actions, Event
+from weft.session.admit import admitted, positions_of
+from weft.session.event import Event
 from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, Strand, require_object
@@ -39,7 +40,7 @@ class Session:
         last_update_time: float = 0.0,
     ) -> None:
         start = require_object(state, where="session.state") if state is not None else {}
-        log = Strand(_admitted(events, Strand(), where="session.events"))
+        log = Strand(admitted(events, Strand(), where="session.events"))
         self._fill(
             id, app_name, user_id, start, _fold(start, start, "", log), log, last_update_time
         )
@@ -68,23 +69,43 @@ class Session:
         Partial events are display only and not added.
         """
         log = self.events
-        complete = [e for e in _admitted(events, log, where="append") if not e.partial]
+        length = len(log)
+        complete = [e for e in admitted(events, log, where="append") if not e.partial]
         if not complete:
             return self
         grown = log.extend(complete)
         if grown.memo is log.memo:
-            _positions(log).update((e.id, at) for at, e in enumerate(complete, len(log)))
+            positions = positions_of(log)
+            for at, event in enumerate(complete, length):
+                positions[event.id] = at
+        invocation = log[-1].invocation_id if length else ""
         after = Session.__new__(Session)
         after._fill(
             self.id,
             self.app_name,
             self.user_id,
             self.initial,
-            _fold(self.initial, self.state, _last_invocation(log), complete),
+            _fold(self.initial, self.state, invocation, complete),
             grown,
             max(self.last_update_time, complete[-1].timestamp),
         )
         return after
+
+    @staticmethod
+    def restored(
+        id: str,
+        *,
+        app_name: str,
+        user_id: str,
+        initial: JsonObject,
+        state: JsonObject,
+        events: Strand[Event],
+        last_update_time: float,
+    ) -> "Session":
+        """A session from what a store has kept: checked when it was taken, not folded again."""
+        session = Session.__new__(Session)
+        session._fill(id, app_name, user_id, initial, state, events, last_update_time)
+        return session
 
     def before(self, index: int) -> "Session":
         """The session as it was before the event at `index`."""
@@ -121,7 +142,7 @@ class Session:
                 "appName": self.app_name,
                 "userId": self.user_id,
                 "state": msgspec.Raw(encode(without_temp(self.state), where="session.state")),
-                "events": [msgspec.Raw(_stored(event).to_json()) for event in self.events],
+                "events": [msgspec.Raw(stored(event).to_json()) for event in self.events],
                 "lastUpdateTime": self.last_update_time,
             }
         )
@@ -267,81 +288,11 @@ def read_session(path: Path) -> Session:
     return Session.from_json(data, name=str(path))
 
 
-def _admitted(events: Iterable[Event], log: Strand[Event], *, where: str) -> list[Event]:
-    """The events that the log does not have yet, once they are known to be sound."""
-    positions, length = _positions(log), len(log)
-    fresh: dict[str, Event] = {}
-    admitted: list[Event] = []
-    for index, event in enumerate(events):
-        if not isinstance(cast("object", event), Event):
-            raise SessionError(
-                f"a {type(event).__name__} is not an event",
-                where=f"{where}[{index}]",
-                hint="pass weft.Event values, or read JSON with Session.from_json",
-            )
-        if event.id and not event.partial:
-            at = positions.get(event.id, length)
-            held = log[at] if at < length else fresh.get(event.id)
-            if held is not None:
-                if _same(held, event):
-                    continue
-                raise SessionError(
-                    f"two different events have the id `{event.id}`",
-                    where=f"{where}[{index}].id",
-                    hint="give each event its own id, or leave `id` out",
-                )
-            fresh[event.id] = event
-        try:
-            _require_sound(event)
-        except SessionError as error:
-            place = f"{where}[{index}].{error.where}"
-            raise SessionError(error.message, where=place, hint=error.hint) from None
-        admitted.append(event)
-    return admitted
-
-
-def _require_sound(event: Event) -> None:
-    """Refuse an event that carries what is not JSON, and so could be neither stored nor sent."""
-    author, content, actions = event.author, event.content, event.actions
-    if type(author) is not str:
-        raise _misplaced(author, "author", "text")
-    if type(actions) is not Actions:
-        raise _misplaced(actions, "actions", "weft.Actions")
-    if content is not None:
-        if type(content) is not Content:
-            raise _misplaced(content, "content", "weft.Content")
-        require_content(content, where="content")
-    if actions.state_delta or type(actions.state_delta) is not dict:
-        require_object(actions.state_delta, where="actions.stateDelta")
-    if event.custom_metadata:
-        require_object(event.custom_metadata, where="customMetadata")
-
-
-def _misplaced(value: object, where: str, wanted: str) -> SessionError:
-    return SessionError(
-        f"a {type(value).__name__} stands there", where=where, hint=f"pass {wanted}"
-    )
-
-
-def _same(held: Event, event: Event) -> bool:
-    """Whether this is the event the log has, perhaps made again at another time."""
-    return held is event or held == replace(event, timestamp=held.timestamp)
-
-
-def _positions(log: Strand[Event]) -> dict[str, int]:
-    """Where each event stands by its id, kept with the log."""
-    held = log.memo.get("positions")
-    if held is None:
-        held = {event.id: at for at, event in enumerate(log)}
-        log.memo["positions"] = held
-    return cast("dict[str, int]", held)
-
-
 def _last_invocation(log: Strand[Event]) -> str:
     return log[-1].invocation_id if len(log) else ""
 
 
-def _stored(event: Event) -> Event:
+def stored(event: Event) -> Event:
     """The event without its `temp:` deltas."""
     delta = event.actions.state_delta
     kept = without_temp(delta) if delta else delta
@@ -367,7 +318,10 @@ def _fold(
 
 
 def _next_invocation(initial: JsonObject, state: JsonObject) -> JsonObject:
-    if not any(key.startswith("temp:") and initial.get(key) != state[key] for key in state):
+    for key in state:
+        if key.startswith("temp:") and initial.get(key) != state[key]:
+            break
+    else:
         return state
     start = {key: value for key, value in initial.items() if key.startswith("temp:")}
     return {**without_temp(state), **start}

@@ -1,1 +1,81 @@
-"""Stores keep the log."""
+"""Stores keep the log: open one by its address."""
+
+import difflib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from weft.errors import UsageError
+from weft.session import ArtifactStore, MemoryStore, Store
+
+_STORES = ("memory://", "sqlite:///weft.db", "postgresql://user@host/database")
+_ARTIFACTS = ("memory://", "file:///directory")
+
+
+def open_store(store: str | Store) -> Store:
+    """The store at an address, or the store that is given.
+
+    Addresses are `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` and
+    `postgresql://user@host/database`. Nothing is opened before the store is first used.
+    """
+    if not isinstance(store, str):
+        return store
+    scheme, separator, rest = store.partition("://")
+    if store == "memory://":
+        return MemoryStore()
+    if separator and scheme == "sqlite":
+        from weft.stores.sqlite import SqliteStore
+
+        return SqliteStore(_file(store, rest))
+    if separator and scheme in ("postgresql", "postgres"):
+        from weft.stores.postgres import PostgresStore
+
+        return PostgresStore(store)
+    raise _unknown(store, "a store", _STORES)
+
+
+def open_artifacts(artifacts: str | Path | ArtifactStore) -> ArtifactStore:
+    """The artifact store at an address or in a directory, or the one that is given.
+
+    Addresses are `memory://` and `file:///directory`.
+    """
+    from weft.stores.artifacts import FileArtifacts, MemoryArtifacts
+
+    if isinstance(artifacts, Path):
+        return FileArtifacts(artifacts)
+    if not isinstance(artifacts, str):
+        return artifacts
+    if artifacts == "memory://":
+        return MemoryArtifacts()
+    if artifacts.startswith("file:///"):
+        return FileArtifacts(Path(unquote(urlsplit(artifacts).path)))
+    raise _unknown(artifacts, "an artifact store", _ARTIFACTS)
+
+
+def _file(address: str, rest: str) -> str:
+    """The path in a SQLite address: what follows the third slash."""
+    path = rest.removeprefix("/")
+    if path in ("", ":memory:") or not rest.startswith("/"):
+        raise UsageError(
+            f"`{address}` names no file",
+            where="store",
+            hint=f"write sqlite:///{rest or 'weft.db'}, or memory:// to keep sessions in memory"
+            if rest not in ("", "/", "/:memory:")
+            else "write sqlite:///weft.db, or memory:// to keep sessions in memory",
+        )
+    if "?" in path:
+        raise UsageError(
+            f"`{address}` has options, which an address of a file cannot have",
+            where="store",
+            hint="pass them in Python: SqliteStore(path, timeout=...)",
+        )
+    return path
+
+
+def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
+    near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        f"`{address}` is not the address of {what}",
+        where="store",
+        hint=f"{hint}valid forms: {', '.join(forms)}",
+    )

@@ -1,0 +1,275 @@
+"""A plan: what a declaration alone decides about its requests, worked out once.
+
+Agents are frozen, so the path to the one that is asked, its model, tools, options, schema and
+the wording of its instruction are the same at every step. They are kept with the root.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
+
+from weft import schema
+from weft.codes import report
+from weft.compiler.instruction import Wording, wording_of
+from weft.compiler.thread import Slot
+from weft.compiler.transfer import transfer_targets, transfer_tool
+from weft.declare import Agent, Node, Policy, RunConfig, tree
+from weft.declare.config import merge
+from weft.diagnostics import Diagnostic, Origin
+from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
+from weft.dialects.subset import wrap_root
+from weft.errors import CompileError
+from weft.ir import Output, ToolDecl
+from weft.values import JsonObject, compact
+
+SET_RESPONSE = "set_model_response"
+
+MOST_PLANS = 256
+"""How many plans a root keeps: a server may give every request options of its own."""
+
+
+@runtime_checkable
+class ModelLike(Protocol):
+    """A model object: all the compiler needs is its name and the dialect it speaks."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def dialect(self) -> str:
+        """The dialect it speaks."""
+        ...
+
+
+class Target(NamedTuple):
+    """The model a request is for."""
+
+    model: str
+    facts: Facts
+
+    @property
+    def dialect(self) -> str:
+        """The dialect it is spoken to in."""
+        return self.facts.dialect
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Plan:
+    """What is known of an agent's requests before there is a session.
+
+    `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
+    a name, for the run or in the tree, so that no other can be chosen.
+    """
+
+    path: tuple[Agent, ...]
+    agent: Agent
+    policy: Policy
+    slot: Slot
+    key: str
+    model: str | ModelLike
+    fixed: bool
+    target: Target
+    output: Output | None
+    transfers: tuple[Node, ...]
+    tools: tuple[ToolDecl, ...]
+    config: JsonObject
+    origins: dict[str, Origin]
+    wording: Wording
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def plan_for(root: Agent, agent: str | None, config: RunConfig) -> Plan:
+    """The plan for `root`, or for the agent of its tree named by `agent`, under this config.
+
+    It is kept with the root, under what it was made from. The environment may come to name
+    another model, and a model object another name: then the plan is made again.
+    """
+    if type(root) is not Agent and not isinstance(cast("object", root), Agent):
+        raise CompileError(
+            f"a {type(root).__name__} is not an agent",
+            where="compile",
+            hint="pass a weft.Agent",
+        )
+    if agent is not None and not isinstance(cast("object", agent), str):
+        raise _unknown(root, agent)
+    model = config.model
+    options = compact(config.generate_config) if config.generate_config else ""
+    key = (agent, model if model is None or isinstance(model, str) else id(model), options)
+    held = root.memo.get(key)
+    if isinstance(held, Plan) and (held.fixed or _fits(held)):
+        return held
+    plan = _made(root, agent, config)
+    if len(root.memo) >= MOST_PLANS:
+        root.memo.clear()
+    root.memo[key] = plan
+    return plan
+
+
+def output_for(path: tuple[Agent, ...]) -> Output | None:
+    """How the agent's output schema is asked for, by what its model can do."""
+    chosen = _written(path, RunConfig())
+    return _output(path, _target(chosen if chosen is not None else _default()))
+
+
+def _fits(plan: Plan) -> bool:
+    """Whether the model is still the one that would be chosen, under the name it had."""
+    model = plan.model
+    if isinstance(model, str):
+        return model == _default()
+    return model.name == plan.target.model and model.dialect == plan.target.dialect
+
+
+def _made(root: Agent, name: str | None, config: RunConfig) -> Plan:
+    found = tree.find(root, name) if name is not None else (root,)
+    path = tuple(node for node in found if isinstance(node, Agent))
+    if not path or path[-1] is not found[-1]:
+        raise _unknown(root, name)
+    agent = path[-1]
+    written = _written(path, config)
+    chosen = written if written is not None else _default()
+    target = _target(chosen)
+    output = _output(path, target)
+    generate, origins = _config(agent, config)
+    return Plan(
+        path=path,
+        agent=agent,
+        policy=agent.policy,
+        slot=Slot(agent.name, "", str(agent.policy)),
+        key=f"instructions of {agent.name}",
+        model=chosen,
+        fixed=isinstance(written, str),
+        target=target,
+        output=output,
+        transfers=transfer_targets(path),
+        tools=_tools(path, output),
+        config=generate,
+        origins=origins,
+        wording=wording_of(path, output),
+        diagnostics=tuple(_declared(agent, target, root=len(path) == 1)),
+    )
+
+
+def _unknown(root: Agent, name: object) -> CompileError:
+    known = ", ".join(node.name for node, _ in tree.walk(root) if isinstance(node, Agent))
+    return CompileError(
+        f"there is no agent `{name}` below `{root.name}`",
+        where="compile",
+        hint=f"the tree has: {known}",
+    )
+
+
+def _written(path: tuple[Agent, ...], config: RunConfig) -> str | ModelLike | None:
+    """The model somebody wrote down: for the run, for the agent, or for one above it."""
+    for model in (config.model, *(agent.model for agent in reversed(path))):
+        if isinstance(model, str | ModelLike):
+            return model
+        if model is not None:
+            raise CompileError(
+                f"{model!r} is not a model",
+                where=f"{path[-1].name}.model",
+                hint="pass a model's name, or an object with `name` and `dialect`",
+            )
+    return None
+
+
+def _default() -> str:
+    return os.environ.get("WEFT_MODEL") or "local"
+
+
+def _target(model: str | ModelLike) -> Target:
+    if isinstance(model, str):
+        return Target(model, facts_for(model))
+    facts = facts_for(model.name)._replace(dialect=model.dialect, known=True)
+    return Target(model.name, facts)
+
+
+def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
+    agent = path[-1]
+    if agent.output_schema is None:
+        return None
+    declared, wrapped = wrap_root(
+        schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
+    )
+    facts = target.facts
+    has_tools = bool(agent.tools) or bool(transfer_targets(path))
+    native = facts.native_schema and dialect_named(facts.dialect).takes_schema(declared)
+    if native and (facts.schema_with_tools or not has_tools):
+        how: Literal["native", "tool", "text"] = "native"
+    else:
+        how = "tool" if facts.tools else "text"
+    name = getattr(agent.output_schema, "__name__", None) or f"{agent.name}_output"
+    return Output(
+        schema=declared,
+        how=how,
+        name=str(name),
+        origin=Origin("field", "output_schema", agent.name),
+        wrapped=wrapped,
+    )
+
+
+def _tools(path: tuple[Agent, ...], output: Output | None) -> tuple[ToolDecl, ...]:
+    agent = path[-1]
+    tools = [
+        ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
+        for t in agent.tools
+    ]
+    targets = transfer_targets(path)
+    if targets:
+        tools.append(transfer_tool(agent, targets))
+    if output is not None and output.how == "tool":
+        about = "Give the final answer. Call this once, when you are done, instead of replying."
+        tools.append(ToolDecl(SET_RESPONSE, about, output.schema, output.origin))
+    return tuple(tools)
+
+
+def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Origin]]:
+    declared = Origin("field", "generate_config", agent.name)
+    origins = dict.fromkeys(agent.generate_config, declared)
+    origins.update({name: Origin("config", name) for name in config.generate_config})
+    return merge(agent.generate_config, config.generate_config), origins
+
+
+def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
+    """What there is to say about the declaration itself."""
+    found = [
+        report(
+            "WEFT301",
+            Origin("tool", tool.name, agent.name),
+            "the tool has no description, so the model has only its name to decide by",
+            "give the function a docstring, or @tool(description=...)",
+        )
+        for tool in agent.tools
+        if not tool.documented
+    ]
+    if not root and agent.global_instruction is not None:
+        found.append(
+            report(
+                "WEFT103",
+                Origin("field", "global_instruction", agent.name),
+                "only the root's global_instruction is sent",
+                "move it to the root, or into this agent's instruction",
+            )
+        )
+    extra = agent.generate_config.get("extra")
+    found += [
+        report(
+            "WEFT702",
+            Origin("field", "generate_config", agent.name),
+            f"`extra` is for `{name}`, which is no dialect",
+            f"use one of {', '.join(DIALECTS)}",
+        )
+        for name in (extra if isinstance(extra, dict) else ())
+        if name not in DIALECTS
+    ]
+    if not target.facts.known:
+        found.append(
+            report(
+                "WEFT706",
+                Origin("field", "model", agent.name),
+                f"the model `{target.model}` is unknown; it is spoken to in {target.facts.dialect}",
+                "write provider/model, such as openrouter/NAME",
+            )
+        )
+    return found

@@ -1,0 +1,98 @@
+"""How a route compares a value of the state with the one its case names."""
+
+import operator
+from collections.abc import Mapping
+from typing import Literal, TypeGuard, assert_never
+
+from weft.errors import DeclarationError, SessionError
+from weft.jsonschema import shorten
+from weft.values import Json, compact, require_json
+
+Comparison = Literal["eq", "ne", "contains", "gt", "gte", "lt", "lte"]
+
+_ORDERS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
+class Incomparable(Exception):
+    """Two values that have no answer; the text says which."""
+
+
+def check_value(op: Comparison, value: object, *, where: str) -> Json:
+    """The value a case names, copied, or an error that says why nothing could match it."""
+    if value is None:
+        raise DeclarationError(
+            "None is no value: a key that holds it counts as missing",
+            where=where,
+            hint="use .otherwise(agent) for a missing key",
+        )
+    try:
+        kept = require_json(value, where=where)
+    except SessionError as error:
+        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    if op in _ORDERS and not (isinstance(kept, str) or _is_number(kept)):
+        raise DeclarationError(
+            f"{quoted(kept)} has no order", where=where, hint="pass a number or text"
+        )
+    return kept
+
+
+def holds(op: Comparison, found: Json, value: Json) -> bool:
+    """Whether the value that was found compares so with the one the case names."""
+    match op:
+        case "eq":
+            return same(found, value)
+        case "ne":
+            return not same(found, value)
+        case "contains":
+            return _contains(found, value)
+        case "gt" | "gte" | "lt" | "lte":
+            return _ordered(op, found, value)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two values say the same; of texts, blanks around them and letter case say nothing."""
+    if isinstance(one, str) and isinstance(other, str):
+        return _label(one) == _label(other)
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
+def quoted(value: Json) -> str:
+    """A value as it is written in Python, text in double quotes."""
+    return compact(value) if isinstance(value, str) else repr(value)
+
+
+def _label(text: str) -> str:
+    return text.strip().casefold()
+
+
+def _contains(found: Json, value: Json) -> bool:
+    if isinstance(found, str) and isinstance(value, str):
+        return value.casefold() in found.casefold()
+    if isinstance(found, (list, tuple, set, frozenset)):
+        return any(same(item, value) for item in found)
+    if isinstance(found, Mapping) and isinstance(value, str):
+        return any(same(key, value) for key in found)
+    raise Incomparable(f"{_kind(found)} cannot contain {_kind(value)}")
+
+
+def _ordered(op: str, found: Json, value: Json) -> bool:
+    if isinstance(found, str) and isinstance(value, str):
+        return bool(_ORDERS[op](_label(found), _label(value)))
+    if _is_number(found) and _is_number(value):
+        return bool(_ORDERS[op](found, value))
+    raise Incomparable(f"{_kind(found)} has no order with {_kind(value)}")
+
+
+def _is_number(value: Json) -> TypeGuard[float]:
+    """Whether it is a number; True and False are none in JSON."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _kind(value: Json) -> str:
+    """The value with its kind: what a model returned often only looks like a number."""
+    shown = shorten(quoted(value), 60)
+    if isinstance(value, str):
+        return f"the text {shown}"
+    return f"the number {shown}" if _is_number(value) else f"the {type(value).__name__} {shown}"

@@ -1,0 +1,103 @@
+"""The operators: how agents and flows are put together. Each is a named form, written short.
+
+    a >> b    Sequence(a, b)         a * 3            Loop(a, max=3)
+    a | b     Parallel(a, b)         a * until(p)     Loop(a, until=p)
+    a // b    Fallback(a, b)         agent @ Schema   agent.returns(Schema)
+
+A function of one argument, the state, may stand where an agent may: it becomes a Step.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from weft.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from weft.declare.agent import Agent
+    from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until
+    from weft.declare.functions import StateFunction
+
+
+class Composable:
+    """What agents and flows share: the operators, on either side, leaving operands as they are."""
+
+    __slots__ = ()
+
+    def __rshift__(self, other: "Node | StateFunction") -> "Sequence":
+        """First this, then the other."""
+        from weft.declare.flow import Sequence
+        from weft.declare.operand import operands
+
+        return Sequence(*operands(self, ">>", other))
+
+    def __rrshift__(self, other: "StateFunction") -> "Sequence":
+        """First the function, then this."""
+        from weft.declare.flow import Sequence
+        from weft.declare.operand import operands
+
+        return Sequence(*operands(other, ">>", self))
+
+    def __or__(self, other: "Node | StateFunction") -> "Parallel":
+        """Both at once."""
+        from weft.declare.flow import Parallel
+        from weft.declare.operand import operands
+
+        return Parallel(*operands(self, "|", other))
+
+    def __ror__(self, other: "StateFunction") -> "Parallel":
+        """Both at once, a function on the left."""
+        from weft.declare.flow import Parallel
+        from weft.declare.operand import operands
+
+        return Parallel(*operands(other, "|", self))
+
+    def __floordiv__(self, other: "Node | StateFunction") -> "Fallback":
+        """The other if this fails."""
+        from weft.declare.flow import Fallback
+        from weft.declare.operand import operands
+
+        return Fallback(*operands(self, "//", other))
+
+    def __rfloordiv__(self, other: "StateFunction") -> "Fallback":
+        """This if the function fails."""
+        from weft.declare.flow import Fallback
+        from weft.declare.operand import operands
+
+        return Fallback(*operands(other, "//", self))
+
+    def __mul__(self, times: "int | Until") -> "Loop":
+        """This again and again: so many times, or until something holds."""
+        from weft.declare.flow import looped
+
+        return looped(self, times)
+
+    def __rmul__(self, times: "int | Until") -> "Loop":
+        """The same as on the other side."""
+        from weft.declare.flow import looped
+
+        return looped(self, times)
+
+    def __matmul__(self, schema: object) -> "Agent":
+        """Only an agent answers, so only an agent has the schema of an answer."""
+        from weft.declare.operand import spell
+
+        raise DeclarationError(
+            "a flow has no schema of its own",
+            where=f"{spell(self)} @ {spell(schema)}",
+            hint="put it on the agent that answers: first >> (last @ Schema)",
+        )
+
+    def __rmatmul__(self, schema: object) -> "Agent":
+        """The schema stands on the right."""
+        from weft.declare.operand import spell
+
+        raise DeclarationError(
+            "the schema stands on the left of @",
+            where=f"{spell(schema)} @ {spell(self)}",
+            hint="write agent @ Schema",
+        )
+
+    def __repr__(self) -> str:
+        """A flow prints as the operators that make it; an Agent has a form of its own."""
+        from weft.declare.show import show
+
+        return show(cast("Node", self))

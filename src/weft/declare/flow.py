@@ -1,0 +1,220 @@
+"""Flows: how agents are put together. Frozen data; what runs them is the runtime.
+
+Every operator of `weft.declare.compose` makes one of these. Sequences, parallels and fallbacks
+nested in their own kind are one of it, so `(a >> b) >> c` and `a >> (b >> c)` are equal; one
+that was given a name or a description is a thing of its own and stays whole.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+
+from weft.declare import checks
+from weft.declare.agent import Agent
+from weft.declare.compose import Composable
+from weft.declare.config import check_choice
+from weft.declare.functions import StateFunction, name_of
+from weft.declare.operand import spell, to_node, to_nodes
+from weft.declare.route import Route
+from weft.declare.step import Step
+from weft.declare.walk import check_agents
+from weft.errors import DeclarationError
+
+OnError = Literal["cancel", "collect"]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Sequence(Composable):
+    """One node after the other; written `a >> b`."""
+
+    steps: "tuple[Node, ...]"
+    name: str
+    description: str
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    def __init__(
+        self, *steps: "Node | StateFunction", name: str = "sequence", description: str = ""
+    ) -> None:
+        _describe(self, name, description)
+        given = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
+        _set(self, "steps", _flat(self, given))
+        check_agents(self, where=f"{name}.steps")
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The steps."""
+        return self.steps
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Parallel(Composable):
+    """All branches at once, none seeing another; written `a | b`.
+
+    When a branch fails the others are cancelled, or, under `on_error="collect"`, left to end.
+    """
+
+    branches: "tuple[Node, ...]"
+    name: str
+    description: str
+    on_error: OnError
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    def __init__(
+        self,
+        *branches: "Node | StateFunction",
+        name: str = "parallel",
+        description: str = "",
+        on_error: OnError = "cancel",
+    ) -> None:
+        _describe(self, name, description)
+        check_choice(name, "on_error", on_error, OnError)
+        _set(self, "on_error", on_error)
+        given = to_nodes(branches, where=f"{name}.branches", hint="write Parallel(left, right)")
+        _set(self, "branches", _flat(self, given))
+        check_agents(self, where=f"{name}.branches")
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The branches."""
+        return self.branches
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Fallback(Composable):
+    """The first choice that does not fail; written `a // b`."""
+
+    choices: "tuple[Node, ...]"
+    name: str
+    description: str
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    def __init__(
+        self, *choices: "Node | StateFunction", name: str = "fallback", description: str = ""
+    ) -> None:
+        _describe(self, name, description)
+        given = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
+        _set(self, "choices", _flat(self, given))
+        check_agents(self, where=f"{name}.choices")
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The choices."""
+        return self.choices
+
+
+@dataclass(frozen=True, repr=False)
+class Loop(Composable):
+    """The body again and again, at most `max` times; written `a * 3` or `a * until(done)`.
+
+    `until` is asked after each round and ends the loop when it says so of the state.
+    """
+
+    body: "Node"
+    max: int = field(default=10, kw_only=True)
+    until: StateFunction | None = field(default=None, kw_only=True)
+    name: str = field(default="loop", kw_only=True)
+    description: str = field(default="", kw_only=True)
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            body: "Node | StateFunction",
+            *,
+            max: int = 10,
+            until: StateFunction | None = None,
+            name: str = "loop",
+            description: str = "",
+        ) -> None:
+            """A function may stand for the body."""
+
+    def __post_init__(self) -> None:
+        """Refuse a loop that never runs or cannot end."""
+        _describe(self, self.name, self.description)
+        _set(self, "body", to_node(self.body, where=f"{self.name}.body"))
+        _check_rounds(self.max, where=f"{self.name}.max")
+        if self.until is not None:
+            checks.check_predicate(self.until, where=f"{self.name}.until", at_once=False)
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The body."""
+        return (self.body,)
+
+
+Flow: TypeAlias = Sequence | Parallel | Loop | Fallback | Route | Step
+Node: TypeAlias = Agent | Flow
+
+
+@dataclass(frozen=True, repr=False)
+class Until:
+    """When a loop ends, for `flow * until(...)`."""
+
+    predicate: StateFunction
+    max: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse a predicate that cannot be asked."""
+        checks.check_predicate(self.predicate, where="until", at_once=False)
+        _check_rounds(self.max, where="until.max")
+
+    def __repr__(self) -> str:
+        return f"until({name_of(self.predicate)}, max={self.max})"
+
+
+def until(predicate: StateFunction, *, max: int = 10) -> Until:
+    """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
+    return Until(predicate, max)
+
+
+def looped(body: object, times: object) -> Loop:
+    """The loop that `body * times` means."""
+    where = f"{spell(body)} * {spell(times)}"
+    node = to_node(body, where=where)
+    if isinstance(times, Until):
+        return Loop(node, max=times.max, until=times.predicate)
+    _check_rounds(times, where=where)
+    return Loop(node, max=cast("int", times))
+
+
+def _flat(flow: Sequence | Parallel | Fallback, nodes: "tuple[Node, ...]") -> "tuple[Node, ...]":
+    """The nodes, with unnamed flows of the same kind opened: those are only a way of writing."""
+    kept: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Agent) or not _alike(flow, node):
+            kept.append(node)
+        else:
+            kept += node.children
+    return tuple(kept)
+
+
+def _alike(outer: Flow, inner: Flow) -> bool:
+    if type(inner) is not type(outer) or inner.description:
+        return False
+    if isinstance(inner, Parallel) and isinstance(outer, Parallel):
+        return inner.name == "parallel" and inner.on_error == outer.on_error
+    return inner.name == type(inner).__name__.lower()
+
+
+def _describe(flow: Sequence | Parallel | Fallback | Loop, name: str, description: str) -> None:
+    checks.check_name(name, kind=type(flow).__name__)
+    checks.check_text(name, "description", description)
+    _set(flow, "name", name)
+    _set(flow, "description", description)
+
+
+def _check_rounds(value: object, *, where: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise DeclarationError(
+            f"{value!r} is not a number of rounds",
+            where=where,
+            hint="pass a whole number of at least 1, or write flow * until(predicate, max=3)",
+        )
+
+
+def _set(flow: object, name: str, value: object) -> None:
+    object.__setattr__(flow, name, value)

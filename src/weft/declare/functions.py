@@ -1,0 +1,57 @@
+"""Functions people hand in: what to call them, and whether they take what they will be given."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
+
+
+def name_of(function: object) -> str:
+    """The name a reader knows the function by; that of its class for an object that is called."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def misfit(function: Callable[..., object], count: int) -> str | None:
+    """What the function takes, in words, if it cannot be called with `count` arguments by place.
+
+    None is also the answer where the signature cannot be read: some functions written in C.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return None
+    placed = [
+        each
+        for each in signature.parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    least = sum(each.default is each.empty for each in placed)
+    more = any(each.kind is each.VAR_POSITIONAL for each in signature.parameters.values())
+    named = [
+        each.name
+        for each in signature.parameters.values()
+        if each.kind is each.KEYWORD_ONLY and each.default is each.empty
+    ]
+    if least <= count and (more or count <= len(placed)) and not named:
+        return None
+    if more:
+        words = f"{least} or more"
+    else:
+        words = str(least) if least == len(placed) else f"{least} to {len(placed)}"
+    return words + "".join(f" and needs {name}=" for name in named)
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it gives something to wait for."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004  an object's own method
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def is_generator(function: object) -> bool:
+    """Whether calling it gives values one by one, where one is expected."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)

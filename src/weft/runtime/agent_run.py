@@ -1,0 +1,251 @@
+"""One agent's turn at a place: what is made of a reply, of its calls, and of the answer."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from weft.compiler.plan import Plan
+from weft.content import Content, FunctionCall, Part
+from weft.declare import Agent, CallbackContext
+from weft.runtime.answer import RETRIES, check_answer, correction, is_empty, spoken
+from weft.runtime.calls import Batch, run_calls
+from weft.runtime.invocation import Invocation
+from weft.runtime.kit import Kit
+from weft.runtime.place import Place
+from weft.runtime.progress import CONFIRMATION, Progress
+from weft.runtime.signals import NodeFailed, Suspended
+from weft.session import Actions, Event
+from weft.values import JsonObject
+
+MAX_HOPS = 10
+"""How often an invocation may be handed over."""
+
+
+class Made(NamedTuple):
+    """Events that are in the log now, and how the turn ends behind them, if it does."""
+
+    events: tuple[Event, ...]
+    ending: Exception | None = None
+
+
+class AgentRun:
+    """One agent's turn at a place; each method stores what it makes before it returns."""
+
+    __slots__ = ("agent", "context", "invocation", "kit", "place", "plan", "progress", "root")
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        place: Place,
+        root: Agent,
+        agent: Agent,
+        progress: Progress,
+        plan: Plan,
+    ) -> None:
+        self.invocation = invocation
+        self.place = place
+        self.root = root
+        self.agent = agent
+        self.progress = progress
+        self.plan = plan
+        self.kit: Kit = invocation.kit(agent)
+        self.context: CallbackContext | None = None
+        """What the model's callbacks of this step were handed; its changes go with the reply."""
+
+    async def begin(self) -> tuple[Event, ...]:
+        """Let the callbacks answer instead of the agent, or change the state before it runs."""
+        progress = self.progress
+        progress.begun, progress.agent = True, self.agent.name
+        chain = self.kit.callbacks.before_agent
+        if not chain:
+            return ()
+        context = self.new_context()
+        content = await chain.first((Content,), context)
+        if content is not None:
+            answer = check_answer(self.agent, content, self.plan.output)
+            actions = context.actions.to_actions(answer.delta)
+            actions = msgspec.structs.replace(actions, end_of_agent=True)
+            said = msgspec.structs.replace(content, role="model")
+            return (await self._commit(self._event(said, actions)),)
+        if context.state.delta or context.actions.artifact_delta:
+            return (await self._commit(self._event(None, context.actions.to_actions())),)
+        return ()
+
+    async def end(self) -> tuple[Event, ...]:
+        """Let the callbacks add something; that they had their turn is kept in the log."""
+        chain = self.kit.callbacks.after_agent
+        if not chain:
+            self.progress.ended = True
+            return ()
+        context = self.new_context()
+        content = await chain.added(Content, context)
+        said = msgspec.structs.replace(content, role="model") if content is not None else None
+        done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
+        event = await self._commit(self._event(said, done))
+        return (event,) if said is not None or done.state_delta else ()
+
+    async def refuse_step(self) -> NodeFailed | None:
+        """Count one more request to the model, or say why there is none."""
+        invocation, most = self.invocation, self.agent.max_steps
+        if self.progress.steps >= most:
+            words = f"`{self.agent.name}` took {most} steps without an answer"
+            return await self._failure("max_steps", words)
+        limit = invocation.config.max_llm_calls
+        if invocation.llm_calls >= limit:
+            return await self._failure("max_llm_calls", f"the invocation made {limit} model calls")
+        invocation.llm_calls += 1
+        return None
+
+    async def take(self, reply: Event) -> Made:
+        """Store the model's reply as what it is: an error, calls, an answer, or a bad one."""
+        context, content = self.context, reply.content
+        actions = context.actions.to_actions() if context is not None else reply.actions
+        if reply.error_code:
+            event = await self._commit(msgspec.structs.replace(reply, actions=actions))
+            return Made((event,), NodeFailed(event))
+        if content is None or is_empty(content):
+            failure = await self._failure("empty_response", "the model returned nothing")
+            return Made((failure.event,), failure)
+        content = spoken(content, self.plan.output)
+        calls = any(part.function_call is not None for part in content.parts or ())
+        if not calls:
+            answer = check_answer(self.agent, content, self.plan.output)
+            if answer.problem:
+                return await self._reject(reply, content, actions, answer.problem)
+            if answer.delta:
+                delta = {**actions.state_delta, **answer.delta}
+                actions = msgspec.structs.replace(actions, state_delta=delta)
+        if content is not reply.content or actions is not reply.actions or calls:
+            reply = msgspec.structs.replace(
+                reply,
+                content=content,
+                actions=actions,
+                long_running_tool_ids=self._waiting(content) if calls else None,
+            )
+        return Made((await self._commit(reply),))
+
+    async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> Made:
+        """Store a bad answer and what is wrong with it together; give up after a few."""
+        if self.progress.rejected >= RETRIES:
+            failure = await self._failure("invalid_output", why)
+            return Made((failure.event,), failure)
+        metadata = dict(reply.custom_metadata or {})
+        held = metadata.get("weft")
+        weft: JsonObject = {**held} if isinstance(held, dict) else {}
+        metadata["weft"] = {**weft, "rejected": why}
+        draft = msgspec.structs.replace(
+            reply, content=content, actions=actions, audience="internal", custom_metadata=metadata
+        )
+        told = self._event(correction(why), Actions())
+        told = msgspec.structs.replace(told, audience="internal")
+        await self.invocation.commit(draft, told)
+        self.progress.note(draft)
+        self.progress.note(told)
+        return Made((draft, told))
+
+    async def answer_calls(self, reply: Event | None) -> Made:
+        """Run the open calls, store their results as one event, and do what they ask for."""
+        batch = await run_calls(
+            self.invocation, self.place, self.plan.path, self.kit, self.progress, reply
+        )
+        events: list[Event] = []
+        ending: Exception | None = None
+        event = batch.event(self.invocation, self.agent.name, self.place)
+        if event is not None:
+            refused = self._refused_hop(event)
+            if refused is not None:
+                actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
+                event = msgspec.structs.replace(event, actions=actions)
+            elif event.actions.transfer_to_agent is not None:
+                self.invocation.hops += 1
+            event = await self._commit(event)
+            if event.content is not None:
+                events.append(event)
+            if refused is not None:
+                ending = await self._failure(*refused)
+        if any(one.question is not None for one in batch.outcomes):
+            events.append(await self._commit(self._questions(batch)))
+        ending = ending or await self._ending(batch)
+        if isinstance(ending, (NodeFailed, _Unknown)):
+            events.append(ending.event)
+        return Made(tuple(events), ending)
+
+    async def _ending(self, batch: Batch) -> Exception | None:
+        """How the calls end the turn: in doubt, by an error, by going round in circles."""
+        unknown = [one.call for one in batch.outcomes if one.unknown]
+        if unknown:
+            names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
+            words = (
+                f"the process died while these ran, and nobody knows whether they did: {names};"
+                " say what they returned with resume(answers={id: result}),"
+                " or run them again with resume(retry=[id])"
+            )
+            return _Unknown((await self._failure("unknown_outcome", words)).event)
+        for outcome in batch.outcomes:
+            if outcome.raised is not None:
+                return outcome.raised
+        stalled = next((one.call.name for one in batch.outcomes if one.stalled), None)
+        if stalled is not None:
+            words = f"`{stalled}` was called again and again with the same arguments"
+            return await self._failure("stalled", words)
+        return None
+
+    def _questions(self, batch: Batch) -> Event:
+        """The calls that wait for the user's word, asked the way ADK's clients know."""
+        asked = [
+            FunctionCall(name=CONFIRMATION, args=one.question, id=f"ask-{one.call.id}")
+            for one in batch.outcomes
+            if one.question is not None
+        ]
+        parts = tuple(Part(function_call=call) for call in asked)
+        event = self._event(Content(parts=parts, role="model"), Actions())
+        ids = tuple(call.id or "" for call in asked)
+        return msgspec.structs.replace(event, long_running_tool_ids=ids)
+
+    def _refused_hop(self, event: Event) -> tuple[str, str] | None:
+        """Why the conversation cannot be handed over once more, if it cannot."""
+        target = event.actions.transfer_to_agent
+        if target is None:
+            return None
+        if self.invocation.hops >= MAX_HOPS:
+            return "max_transfers", f"the invocation was handed over {MAX_HOPS} times"
+        hops, news = self.progress.hops, self.progress.news or len(event.results) > 1
+        if hops and hops[-1] == target and not news:
+            here = self.agent.name
+            return "transfer_loop", f"`{target}` and `{here}` hand over to each other"
+        return None
+
+    def _waiting(self, content: Content) -> tuple[str, ...] | None:
+        """The calls that stay open for a while."""
+        found: list[str] = []
+        for part in content.parts or ():
+            call = part.function_call
+            bound = self.kit.tools.get(call.name or "") if call is not None else None
+            if bound is not None and (bound.tool.long_running or bound.tool.confirm):
+                found.append(call.id or "" if call is not None else "")
+        return tuple(found) or None
+
+    def new_context(self) -> CallbackContext:
+        """A context for a callback of this agent."""
+        return self.invocation.context(self.agent.name, self.place)
+
+    def _event(self, content: Content | None, actions: Actions) -> Event:
+        return self.invocation.event(self.agent.name, self.place, content, actions=actions)
+
+    async def _commit(self, event: Event) -> Event:
+        event = await self.invocation.commit(event)
+        self.progress.note(event)
+        return event
+
+    async def _failure(self, code: str, message: str) -> NodeFailed:
+        """An error event that is in the log, as the exception that ends the node."""
+        event = self.invocation.event(self.agent.name, self.place, error=(code, message))
+        return NodeFailed(await self.invocation.commit(event))
+
+
+class _Unknown(Suspended):
+    """The run waits for a person to say what a call did; the event tells them."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__()
+        self.event = event

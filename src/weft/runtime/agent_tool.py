@@ -1,0 +1,52 @@
+"""An agent as a tool: it runs in the same log, in a scope of its own, and its answer is the result.
+
+It sees the request it was called with, not the conversation; nobody else sees its turns.
+"""
+
+from weft.content import Content, FunctionCall, Part
+from weft.declare import Agent, Flow, Tool
+from weft.runtime.answer import parse
+from weft.runtime.invocation import Invocation
+from weft.runtime.place import Place
+from weft.runtime.results import Returned
+from weft.runtime.signals import NodeFailed
+from weft.session import Event
+from weft.values import JsonObject, compact
+
+
+async def run_agent_tool(
+    invocation: Invocation, place: Place, tool: Tool, call: FunctionCall, args: JsonObject
+) -> Returned:
+    """Run the tool's agent on the arguments; an agent that fails is an error result."""
+    from weft.runtime.flows import run_node
+
+    node = tool.agent
+    assert isinstance(node, Agent | Flow)
+    call_id = call.id or ""
+    inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
+    if not len(invocation.view(call_id).events):
+        request = args.get("request") if set(args) == {"request"} else None
+        text = request if isinstance(request, str) else compact(args)
+        asked = Content(parts=(Part(text=text),), role="user")
+        await invocation.commit(invocation.event("user", inner, asked))
+    try:
+        async for _ in run_node(invocation, inner, node):
+            pass
+    except NodeFailed as failure:
+        code, words = failure.event.error_code, failure.event.error_message
+        return Returned({"error": f"{node.name} failed: {code}: {words}"})
+    answer = _answer(invocation, call_id)
+    if answer is None:
+        return Returned({"result": ""})
+    if isinstance(node, Agent) and node.output_schema is not None:
+        held, _ = parse(node, answer.text, wrapped=True)
+        return Returned(held if isinstance(held, dict) else {"result": held})
+    return Returned({"result": answer.text})
+
+
+def _answer(invocation: Invocation, scope: str) -> Event | None:
+    """The last thing said in the scope."""
+    for event in reversed(invocation.view(scope).events):
+        if event.author != "user" and event.text and event.is_final_response():
+            return event
+    return None

@@ -1,0 +1,89 @@
+"""The final answer: what it must be, and what is kept of it."""
+
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft import schema
+from weft.compiler.compile import SET_RESPONSE
+from weft.content import Content, Part
+from weft.declare import Agent
+from weft.errors import SchemaError
+from weft.ir import Output
+from weft.values import Json, JsonObject, compact
+
+RETRIES = 2
+"""How often a bad answer is returned to the model with what is wrong with it."""
+
+
+class Answer(NamedTuple):
+    """A checked answer: the state it writes, the value it stands for, or what is wrong with it."""
+
+    delta: JsonObject
+    value: object = None
+    problem: str = ""
+
+
+def spoken(content: Content, output: Output | None) -> Content:
+    """The answer with a lone `set_model_response` call spelled out as the text it stands for.
+
+    The tool is only the way a model without native schemas gives its answer: as text it is in
+    the log once, and every other model can read it.
+    """
+    if output is None or output.how != "tool":
+        return content
+    calls = [part for part in content.parts or () if part.function_call is not None]
+    if len(calls) != 1:
+        return content
+    call = calls[0].function_call
+    if call is None or call.name != SET_RESPONSE or call.args is None:
+        return content
+    said = msgspec.structs.replace(calls[0], function_call=None, text=compact(call.args))
+    parts = tuple(said if part is calls[0] else part for part in content.parts or ())
+    kept = tuple(part for part in parts if part is said or not part.text or part.thought)
+    return Content(parts=kept, role=content.role)
+
+
+def check_answer(agent: Agent, content: Content, output: Output | None) -> Answer:
+    """The answer against the agent's schema, and the state it is kept under."""
+    text = content.text
+    key = agent.output_key
+    if agent.output_schema is None or output is None:
+        return Answer({key: text} if key is not None and text else {})
+    try:
+        held, value = parse(agent, text, wrapped=output.wrapped)
+    except SchemaError as error:
+        return Answer({}, problem=f"{error.message}; {error.hint}" if error.hint else error.message)
+    return Answer({key: held} if key is not None else {}, value)
+
+
+def parse(agent: Agent, text: str, *, wrapped: bool) -> tuple[Json, object]:
+    """The answer as JSON and as the schema's own type, or a SchemaError."""
+    where = f"{agent.name}.output_schema"
+    try:
+        held = cast("Json", msgspec.json.decode(_bare(text)))
+    except msgspec.DecodeError as error:
+        raise SchemaError(f"the answer is not JSON: {error}", where=where) from None
+    if wrapped and isinstance(held, dict) and set(held) == {"result"}:
+        held = held["result"]
+    value = schema.validate_value(agent.output_schema, held, where=where)
+    return held, value
+
+
+def _bare(text: str) -> str:
+    """JSON without the code fence some models put around it."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text[text.index("\n") + 1 : -3].strip()
+    return text
+
+
+def correction(problem: str) -> Content:
+    """What the model is told about a bad answer."""
+    text = f"This answer does not fit the schema: {problem}. Answer again with JSON that does."
+    return Content(parts=(Part(text=text),), role="user")
+
+
+def is_empty(content: Content | None) -> bool:
+    """Whether a model said nothing at all."""
+    return content is None or all(part.kind == "empty" for part in content.parts or ())

@@ -1,0 +1,160 @@
+"""Callbacks: user code before and after agents, models and tools; the first answer wins.
+
+Plugins stand outside agents: before anything, a plugin is asked first; after it, last. Within
+each, callbacks run in the order they were given, and an answer ends the chain.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, TypeVar, cast
+
+from weft.declare import Agent, Callback
+from weft.declare.checks import check_callback
+from weft.errors import DeclarationError, WeftError
+
+Moment = Literal[
+    "before_agent",
+    "after_agent",
+    "before_model",
+    "after_model",
+    "before_tool",
+    "after_tool",
+    "on_model_error",
+    "on_tool_error",
+]
+MOMENTS: tuple[Moment, ...] = Moment.__args__  # type: ignore[attr-defined]
+RUN_MOMENTS = ("before_run", "on_event", "after_run")
+
+Answer = TypeVar("Answer")
+
+
+class CallbackError(WeftError):
+    """A callback answered with what cannot be an answer."""
+
+
+class Plugin:
+    """Callbacks for every agent of a tree: define the methods you need, named as on Agent.
+
+    `before_run(ctx)` may answer for the whole invocation, `on_event(ctx, event)` may replace an
+    event before it is stored, `after_run(ctx)` comes when everything is done.
+    """
+
+    name: str = ""
+
+
+class Chain(NamedTuple):
+    """The callbacks of one moment in the order they are asked; `outer` ones are plugins'."""
+
+    moment: Moment
+    inner: tuple[Callback, ...]
+    outer: tuple[Callback, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.inner or self.outer)
+
+    async def first(self, kinds: tuple[type[Answer], ...], *args: object) -> Answer | None:
+        """The first answer, plugins asked first; the rest are not called."""
+        for callback in (*self.outer, *self.inner):
+            answer = await _asked(self.moment, callback, kinds, args)
+            if answer is not None:
+                return answer
+        return None
+
+    async def added(self, kind: type[Answer], *args: object) -> Answer | None:
+        """What the agent's callbacks add, or the plugins' instead; both are asked."""
+        found: Answer | None = None
+        for group in (self.inner, self.outer):
+            for callback in group:
+                answer = await _asked(self.moment, callback, (kind,), args)
+                if answer is not None:
+                    found = answer
+                    break
+        return found
+
+    async def replaced(self, kind: type[Answer], answer: Answer, *args: object) -> Answer:
+        """The answer after the agent's callbacks, then the plugins', had a chance to replace it."""
+        for group in (self.inner, self.outer):
+            for callback in group:
+                other = await _asked(self.moment, callback, (kind,), (*args, answer))
+                if other is not None:
+                    answer = other
+                    break
+        return answer
+
+
+async def _asked(
+    moment: str, callback: Callback, kinds: tuple[type[Answer], ...], args: Sequence[object]
+) -> Answer | None:
+    answer = callback(*args)
+    if inspect.isawaitable(answer):
+        answer = await cast("Awaitable[object]", answer)
+    if answer is None or isinstance(answer, kinds):
+        return answer
+    wanted = " or ".join(kind.__name__ for kind in kinds)
+    raise CallbackError(
+        f"the callback `{named(callback)}` returned a {type(answer).__name__}",
+        where=moment,
+        hint=f"return {wanted}, or None to go on",
+    )
+
+
+def named(callback: Callback) -> str:
+    """What to call a callback in an error."""
+    return str(getattr(callback, "__qualname__", type(callback).__name__))
+
+
+class Callbacks(NamedTuple):
+    """All the callbacks of one agent, plugins' included."""
+
+    before_agent: Chain
+    after_agent: Chain
+    before_model: Chain
+    after_model: Chain
+    before_tool: Chain
+    after_tool: Chain
+    on_model_error: Chain
+    on_tool_error: Chain
+
+
+def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
+    """The chains of an agent."""
+    chains: list[Chain] = []
+    for moment in MOMENTS:
+        own = cast("object", getattr(agent, moment))
+        if own is None or isinstance(own, str):
+            inner: tuple[Callback, ...] = ()
+        else:
+            inner = cast("tuple[Callback, ...]", own if isinstance(own, tuple) else (own,))
+        chains.append(Chain(moment, inner, plugin_methods(plugins, moment)))
+    return Callbacks(*chains)
+
+
+def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ...]:
+    """What the plugins have for a moment."""
+    found = (cast("object", getattr(plugin, moment, None)) for plugin in plugins)
+    return tuple(cast("Callable[..., object]", method) for method in found if method is not None)
+
+
+def check_plugins(plugins: object) -> tuple[object, ...]:
+    """The plugins, each known to have something to say; a misspelled method is refused."""
+    if isinstance(plugins, (str, bytes)) or not isinstance(plugins, Iterable):
+        raise DeclarationError(
+            f"plugins is a {type(plugins).__name__}", where="plugins", hint="pass a list"
+        )
+    kept = tuple(cast("Iterable[object]", plugins))
+    for plugin in kept:
+        name = type(plugin).__name__
+        if isinstance(plugin, type):
+            raise DeclarationError(
+                f"{plugin.__name__} is a class", where="plugins", hint=f"pass {plugin.__name__}()"
+            )
+        methods = [moment for moment in MOMENTS if plugin_methods((plugin,), moment)]
+        for moment in methods:
+            check_callback(name, moment, getattr(plugin, moment))
+        if not methods and not any(plugin_methods((plugin,), moment) for moment in RUN_MOMENTS):
+            raise DeclarationError(
+                f"the plugin {name} has no callback",
+                where="plugins",
+                hint=f"define one of {', '.join((*MOMENTS, *RUN_MOMENTS))}",
+            )
+    return kept

@@ -1,0 +1,165 @@
+"""The calls of one reply: run together, answered in order, each exactly once."""
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+
+from weft.codes import report
+from weft.compiler.compile import SET_RESPONSE
+from weft.compiler.transfer import TRANSFER, transfer_targets
+from weft.content import Content, FunctionCall, FunctionResponse, Part
+from weft.declare import Agent
+from weft.diagnostics import Origin
+from weft.runtime.invocation import Invocation
+from weft.runtime.kit import BoundTool, Kit
+from weft.runtime.place import Place
+from weft.runtime.progress import Progress
+from weft.runtime.tool_call import Outcome, ToolCall
+from weft.session import Actions, Event
+from weft.values import Json, JsonObject
+
+
+class Batch(NamedTuple):
+    """What became of the calls of one reply."""
+
+    outcomes: tuple[Outcome, ...]
+
+    def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
+        """The results in call order as one event, with all they change; None if there are none."""
+        parts: list[Part] = []
+        waiting: list[Json] = []
+        delta: JsonObject = {}
+        artifacts: dict[str, int] = {}
+        transfer: str | None = None
+        escalate = skip = None
+        twice: dict[str, str] = {}
+        writers: dict[str, str] = {}
+        for outcome in self.outcomes:
+            call, actions = outcome.call, outcome.actions
+            if outcome.waits:
+                waiting.append(call.id or "")
+            if outcome.response is None:
+                continue
+            media: list[JsonObject] = [msgspec.to_builtins(part) for part in outcome.parts]
+            parts.append(
+                Part(
+                    function_response=FunctionResponse(
+                        name=call.name, response=outcome.response, id=call.id, parts=media or None
+                    )
+                )
+            )
+            for key, value in actions.state_delta.items():
+                if key in writers and delta[key] != value:
+                    twice[key] = writers[key]
+                writers[key] = call.name or ""
+                delta[key] = value
+            artifacts.update(actions.artifact_delta)
+            transfer = transfer or actions.transfer_to_agent
+            escalate = actions.escalate or escalate
+            skip = actions.skip_summarization or skip
+        weft: JsonObject = {}
+        if waiting:
+            weft["pending"] = waiting
+        if twice:
+            weft["diagnostics"] = [_conflict(agent, k, twice[k], writers[k]) for k in twice]
+        if not parts and not weft:
+            return None
+        return invocation.event(
+            agent,
+            place,
+            Content(parts=tuple(parts), role="user") if parts else None,
+            actions=Actions(
+                state_delta=delta,
+                artifact_delta=artifacts,
+                transfer_to_agent=transfer,
+                escalate=escalate,
+                skip_summarization=skip,
+            ),
+            weft=weft or None,
+        )
+
+
+def _conflict(agent: str, key: str, first: str, second: str) -> str:
+    return str(
+        report(
+            "WEFT104",
+            Origin("state", key, agent),
+            f"`{first}` and `{second}` ran side by side and both wrote it; the later call won",
+            "write different keys, or declare one of them @tool(sequential=True)",
+        )
+    )
+
+
+async def run_calls(
+    invocation: Invocation,
+    place: Place,
+    path: tuple[Agent, ...],
+    kit: Kit,
+    progress: Progress,
+    event: Event | None,
+) -> Batch:
+    """Run the open calls: side by side, a sequential one alone; results in call order.
+
+    `event` is the reply that made them, where it is at hand: it says which are malformed.
+    """
+    raw = _malformed(event)
+    running: list[ToolCall] = []
+    transferred = False
+    for call in progress.open.values():
+        if call.id in progress.pending and call.id not in invocation.retry:
+            continue
+        one = ToolCall(invocation, place, kit, progress, call, raw.get(call.id or "", ""))
+        if call.name == TRANSFER:
+            one.answer(_transfer(path, call, again=transferred))
+            transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
+        elif call.name == SET_RESPONSE and call.name not in kit.tools:
+            one.answer(
+                Outcome(call, {"error": "call this alone, once, when everything else is done"})
+            )
+        running.append(one)
+    for group in _groups(running, kit):
+        if len(group) == 1:
+            await group[0].run(last=len(running) == 1)
+        else:
+            await asyncio.gather(*(one.run(last=False) for one in group))
+    return Batch(tuple(one.outcome for one in running if one.outcome is not None))
+
+
+def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:
+    """Calls that may run side by side; a sequential tool's call stands alone."""
+    groups: list[list[ToolCall]] = [[]]
+    for one in running:
+        if one.outcome is not None:
+            continue
+        bound: BoundTool | None = kit.tools.get(one.call.name or "")
+        if bound is not None and bound.tool.sequential:
+            groups += [[one], []]
+        else:
+            groups[-1].append(one)
+    return [group for group in groups if group]
+
+
+def _malformed(event: Event | None) -> dict[str, str]:
+    """The calls whose arguments were not JSON: the text that came instead, by call id."""
+    found: dict[str, str] = {}
+    for part in (event.content.parts or ()) if event is not None and event.content else ():
+        if part.function_call is None or part.part_metadata is None:
+            continue
+        weft = part.part_metadata.get("weft")
+        text = weft.get("malformed") if isinstance(weft, dict) else None
+        if isinstance(text, str):
+            found[part.function_call.id or ""] = text
+    return found
+
+
+def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:
+    """The hand-over, or what to choose from instead."""
+    name = (call.args or {}).get("agent_name")
+    targets = [target.name for target in transfer_targets(path)]
+    if again:
+        return Outcome(call, {"error": "the conversation was handed over by an earlier call"})
+    if not isinstance(name, str) or name not in targets:
+        known = ", ".join(targets) or "nobody"
+        return Outcome(call, {"error": f"there is no agent {name!r} to hand over to; use: {known}"})
+    return Outcome(call, {"result": f"handed over to {name}"}, Actions(transfer_to_agent=name))

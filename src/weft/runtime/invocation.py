@@ -1,0 +1,256 @@
+"""One invocation: the session as it grows, and what all nodes of the run share."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import msgspec
+
+from weft.content import Content, Part
+from weft.declare import Agent, Callback, CallbackContext, Memory, RunConfig
+from weft.models import Model
+from weft.runtime.callbacks import CallbackError, named
+from weft.runtime.kit import Kit, settled
+from weft.runtime.place import Place, path_of
+from weft.runtime.progress import Progress
+from weft.runtime.signals import Interrupted
+from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
+from weft.values import Json, JsonObject
+
+_PLAIN = Actions()
+
+
+class Services(NamedTuple):
+    """What a run reaches beside the log."""
+
+    store: Store
+    artifacts: ArtifactStore
+    memory: Memory
+    plugins: tuple[object, ...]
+    on_event: tuple[Callback, ...]
+    kits: dict[int, Kit]
+    models: dict[object, Model]
+
+
+def _unscoped(event: Event) -> Event:
+    """The event as it stands in its scope's own log."""
+    return msgspec.structs.replace(event, isolation_scope=None)
+
+
+class _Keeping:
+    """A transaction that remembers the session it leads to."""
+
+    def __init__(self, inner: Transaction, session: Session) -> None:
+        self._inner = inner
+        self.session = session
+
+    @property
+    def connection(self) -> object:
+        return self._inner.connection
+
+    async def append(self, *events: Event) -> Session:
+        self.session = await self._inner.append(*events)
+        return self.session
+
+
+class Invocation:
+    """From a user's message to the final answer: everything that happens is committed here."""
+
+    def __init__(
+        self, services: Services, session: Session, id: str, config: RunConfig, *, resumed: bool
+    ) -> None:
+        self.services = services
+        self.session = session
+        self.id = id
+        self.config = config
+        self.resumed = resumed
+        self.temp: JsonObject = {}
+        self.llm_calls = 0
+        self.hops = 0
+        self.retry: frozenset[str] = frozenset()
+        self.escalated: set[str] = set()
+        self.interrupted = False
+        self.task: asyncio.Task[object] | None = None
+        self._views: dict[str, Session] = {}
+        self._progress: dict[Place, Progress] = {}
+        self._lock = asyncio.Lock()
+        self._artifacts: dict[str, str] | None = None
+        if resumed:
+            self._recall()
+
+    def _recall(self) -> None:
+        """Take up what the log says about this invocation."""
+        for event in self.session.events:
+            if event.invocation_id != self.id:
+                continue
+            if event.actions.escalate:
+                self.escalated.add(path_of(event))
+            if event.usage is not None or event.calls:
+                self.llm_calls += 1
+            if event.actions.transfer_to_agent:
+                self.hops += 1
+
+    async def commit(self, *events: Event) -> Event:
+        """Store the events, all or none, with what they change; gives back the last of them.
+
+        When this returns they are in the log. Only then may anything be built on them.
+        """
+        if self.interrupted:
+            raise Interrupted
+        return await self.store(*events)
+
+    async def store(self, *events: Event) -> Event:
+        """Store the events even if the run was asked to stop."""
+        stored = [self._kept(event) for event in events]
+        if self.services.on_event:
+            stored = [await self._seen(event) for event in stored]
+        async with self._lock:
+            self.session = await self.services.store.append(self.session, *stored)
+        for event in stored:
+            scope = event.isolation_scope
+            if scope and scope in self._views:
+                self._views[scope] = self._views[scope].append(_unscoped(event))
+            if event.actions.escalate:
+                self.escalated.add(path_of(event))
+            if event.actions.artifact_delta:
+                self._artifacts = None
+        return stored[-1]
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Transaction]:
+        """The store's transaction: what is written and appended in it is stored together."""
+        async with self._lock:
+            async with self.services.store.transaction(self.session) as inner:
+                keeping = _Keeping(inner, self.session)
+                yield keeping
+            self.session = keeping.session
+
+    def _kept(self, event: Event) -> Event:
+        """The event without `temp:` state, which lasts as long as the invocation."""
+        delta = event.actions.state_delta
+        if not delta or not any(key.startswith("temp:") for key in delta):
+            return event
+        kept = {key: value for key, value in delta.items() if not key.startswith("temp:")}
+        passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
+        self.temp = {k: v for k, v in {**self.temp, **passing}.items() if v is not None}
+        actions = msgspec.structs.replace(event.actions, state_delta=kept)
+        return msgspec.structs.replace(event, actions=actions)
+
+    async def _seen(self, event: Event) -> Event:
+        """The event as the plugins leave it."""
+        for callback in self.services.on_event:
+            context = self.context(event.author, Place(path_of(event), event.branch or ""))
+            answer = await settled(callback(context, event))
+            if answer is None:
+                continue
+            if not isinstance(answer, Event):
+                raise CallbackError(
+                    f"the callback `{named(callback)}` returned a {type(answer).__name__}",
+                    where="on_event",
+                    hint="return an Event, or None to go on",
+                )
+            event = answer
+        return event
+
+    def event(
+        self,
+        author: str,
+        place: Place,
+        content: Content | None = None,
+        *,
+        actions: Actions = _PLAIN,
+        error: tuple[str, str] | None = None,
+        weft: JsonObject | None = None,
+    ) -> Event:
+        """An event of this invocation, made at a place."""
+        return Event(
+            author=author,
+            content=content,
+            invocation_id=self.id,
+            branch=place.branch or None,
+            actions=actions,
+            error_code=error[0] if error is not None else None,
+            error_message=error[1] if error is not None else None,
+            custom_metadata={"weft": weft} if weft is not None else None,
+            node_info=place.node_info,
+            isolation_scope=place.scope or None,
+        )
+
+    def progress(self, place: Place) -> Progress:
+        """What was done at a place so far."""
+        held = self._progress.get(place)
+        if held is None:
+            events: Sequence[Event] = self.session.events if self.resumed else ()
+            held = self._progress[place] = Progress.read(events, place, self.id)
+        return held
+
+    def known(self) -> list[tuple[Place, Progress]]:
+        """The places that did something in this run."""
+        return list(self._progress.items())
+
+    def view(self, scope: str) -> Session:
+        """The log as a node sees it: all of it, or what belongs to the tool call it runs inside."""
+        if not scope:
+            return self.session
+        held = self._views.get(scope)
+        if held is None:
+            mine = [_unscoped(e) for e in self.session.events if e.isolation_scope == scope]
+            whole = self.session
+            held = Session(whole.id, app_name=whole.app_name, user_id=whole.user_id, events=mine)
+            self._views[scope] = held
+        return held
+
+    @property
+    def state(self) -> Mapping[str, Json]:
+        """The state as this invocation sees it."""
+        return {**self.session.state, **self.temp} if self.temp else self.session.state
+
+    def context(self, agent: str, place: Place) -> CallbackContext:
+        """A context for a callback."""
+        return CallbackContext(
+            agent_name=agent,
+            invocation_id=self.id,
+            branch=place.branch,
+            state=self.state,
+            around=self,
+        )
+
+    def kit(self, agent: Agent) -> Kit:
+        """The agent's callbacks and tools."""
+        held = self.services.kits.get(id(agent))
+        if held is None or held.agent is not agent:
+            held = self.services.kits[id(agent)] = Kit(agent, self.services.plugins)
+        return held
+
+    async def save_artifact(self, name: str, part: Part) -> int:
+        """Keep a new version of an artifact."""
+        self._artifacts = None
+        return await self.services.artifacts.save(*self._owner, name, part)
+
+    async def load_artifact(self, name: str, version: int | None) -> Part | None:
+        """A version of an artifact, the newest by default."""
+        return await self.services.artifacts.load(*self._owner, name, version)
+
+    async def artifact_names(self) -> list[str]:
+        """The artifacts of this session and its user."""
+        return await self.services.artifacts.names(*self._owner)
+
+    async def artifact_texts(self) -> dict[str, str]:
+        """The newest text of each artifact that has one."""
+        if self._artifacts is None:
+            texts: dict[str, str] = {}
+            for name in await self.artifact_names():
+                part = await self.load_artifact(name, None)
+                if part is not None and part.text is not None:
+                    texts[name] = part.text
+            self._artifacts = texts
+        return self._artifacts
+
+    async def search_memory(self, query: str) -> Sequence[Content]:
+        """What was said in the user's other sessions."""
+        return await self.services.memory.search(self.session.app_name, self.session.user_id, query)
+
+    @property
+    def _owner(self) -> tuple[str, str, str]:
+        return self.session.app_name, self.session.user_id, self.session.id

@@ -1,0 +1,83 @@
+"""What running an agent needs of its declaration, made once: its callbacks and its tools."""
+
+import inspect
+import time
+from collections.abc import Awaitable, Sequence
+from typing import cast
+
+from weft import schema
+from weft.declare import Agent, Tool
+from weft.declare.context import ToolContext
+from weft.errors import SchemaError
+from weft.runtime.callbacks import Callbacks, callbacks_of
+from weft.values import JsonObject
+
+FAST = 100e-6
+"""A function that always returns within this time, in seconds, is not worth a thread."""
+
+
+class BoundTool:
+    """A tool that can be called: its signature is read once, and how long it takes is known."""
+
+    __slots__ = ("_given", "_quick", "function", "is_async", "signature", "tool")
+
+    def __init__(self, tool: Tool) -> None:
+        self.tool = tool
+        function = tool.function
+        self.function = function
+        self.signature: schema.Signature | None = None
+        self.is_async = False
+        self._given = False
+        self._quick = 0
+        if function is not None:
+            signature = schema.of_function(
+                function, context_type=ToolContext, name=tool.name, where=f"tool {tool.name}"
+            )
+            self.signature = signature
+            self.is_async = signature.is_async
+            self._given = signature.parameters == tool.parameters
+
+    def arguments(self, args: JsonObject) -> dict[str, object]:
+        """The arguments as the function wants them, or a SchemaError that names each problem."""
+        if self.signature is not None and self._given:
+            return schema.validate_arguments(self.signature, args)
+        checked = schema.validate_value(self.tool.parameters, args, where=self.tool.name)
+        if not isinstance(checked, dict):
+            raise SchemaError("the arguments are no object", where=self.tool.name)
+        return cast("dict[str, object]", checked)
+
+    @property
+    def quick(self) -> bool:
+        """Whether the function may be called on the event loop: it has never taken long.
+
+        A thread costs more than a small function does. One that was slow once, or has a time
+        limit, always gets a thread, so it holds up nobody.
+        """
+        return self._quick >= 3 and self.tool.timeout is None
+
+    def timed(self, *args: object, **kwargs: object) -> object:
+        """Call the function, and learn from how long it took."""
+        assert self.function is not None
+        begun = time.perf_counter()
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            took = time.perf_counter() - begun
+            self._quick = self._quick + 1 if took < FAST and self._quick >= 0 else -1
+
+
+class Kit:
+    """An agent's callbacks and tools, ready to be used."""
+
+    __slots__ = ("agent", "callbacks", "raises", "tools")
+
+    def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
+        self.agent = agent
+        self.callbacks: Callbacks = callbacks_of(agent, plugins)
+        self.tools = {tool.name: BoundTool(tool) for tool in agent.tools}
+        self.raises = agent.on_tool_error == "raise"
+
+
+async def settled(value: object) -> object:
+    """The value, waited for if it must be."""
+    return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value

@@ -1,0 +1,94 @@
+"""The loop: compile, ask, answer the calls, ask again; one loop, streamed or not.
+
+Every complete event is in the log before anything is built on it, so this loop may start
+anywhere: it looks at what its place has done, and does what is left.
+"""
+
+from collections.abc import AsyncIterator
+
+from weft.compiler.plan import plan_for
+from weft.declare import Agent, Flow, tree
+from weft.errors import CompileError, StoreError
+from weft.runtime.agent_run import AgentRun
+from weft.runtime.asking import ask
+from weft.runtime.callbacks import CallbackError
+from weft.runtime.invocation import Invocation
+from weft.runtime.place import Place
+from weft.runtime.signals import Interrupted, NodeFailed, Suspended
+from weft.session import Event
+
+
+async def run_agent(
+    invocation: Invocation, place: Place, root: Agent, start: str
+) -> AsyncIterator[Event]:
+    """Run the agent tree at a place until it has an answer, waits, or fails.
+
+    `start` is the agent the turn goes to, unless the log says it was handed on.
+    """
+    progress = invocation.progress(place)
+    try:
+        while not progress.ended:
+            path = tree.find(root, progress.agent or start) or (root,)
+            target = path[-1]
+            if isinstance(target, Flow):
+                from weft.runtime.flows import run_node
+
+                async for event in run_node(invocation, place.child(target.name, 0), target):
+                    yield event
+                progress.ended = True
+                return
+            plan = plan_for(root, target.name, invocation.config)
+            run = AgentRun(invocation, place, root, target, progress, plan)
+            async for event in run_turn(run):
+                yield event
+    except (NodeFailed, Suspended, Interrupted, StoreError):
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
+        event = await invocation.commit(failed)
+        yield event
+        raise NodeFailed(event, error) from error
+
+
+async def run_turn(run: AgentRun) -> AsyncIterator[Event]:
+    """Everything one agent does until it has answered or handed over."""
+    progress = run.progress
+    if not progress.begun:
+        for event in await run.begin():
+            yield event
+    reply: Event | None = None
+    while progress.answered is None:
+        if progress.due(run.invocation.retry):
+            made = await run.answer_calls(reply)
+        elif progress.pending:
+            raise Suspended
+        else:
+            failure = await run.refuse_step()
+            if failure is not None:
+                yield failure.event
+                raise failure
+            async for event in ask(run):
+                if event.partial:
+                    yield event
+                else:
+                    reply = event
+            assert reply is not None
+            made = await run.take(reply)
+            reply = made.events[0]
+        for event in made.events:
+            yield event
+        if made.ending is not None:
+            raise made.ending
+        if progress.agent != run.agent.name:
+            return
+    if not progress.ended:
+        for event in await run.end():
+            yield event
+
+
+def _code(error: Exception) -> str:
+    """The code of the error event for what user code, or a declaration, raised."""
+    if isinstance(error, CompileError):
+        return "compile_error"
+    return "callback_error" if isinstance(error, CallbackError) else "error"

@@ -1,0 +1,36 @@
+"""Memory over the store: what a user said and was told in other sessions, found by its words."""
+
+import re
+from collections import Counter
+
+from weft.content import Content
+from weft.session import Store
+
+_WORD = re.compile(r"\w+")
+
+
+class SessionMemory:
+    """Search the stored sessions of a user; the texts that share most words with the query."""
+
+    def __init__(self, store: Store, *, most: int = 10) -> None:
+        self._store = store
+        self._most = most
+
+    async def search(self, app_name: str, user_id: str, query: str) -> list[Content]:
+        """What was said that may answer the query, the best first."""
+        wanted = set(_words(query))
+        found: list[tuple[int, float, Content]] = []
+        for info in await self._store.sessions(app_name, user_id):
+            session = await self._store.get(info.key)
+            for event in session.events if session is not None else ():
+                if event.content is None or not event.text:
+                    continue
+                shared = sum((Counter(_words(event.text)) & Counter(wanted)).values())
+                if shared:
+                    found.append((shared, event.timestamp, event.content))
+        found.sort(key=lambda one: (-one[0], -one[1]))
+        return [content for _, _, content in found[: self._most]]
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]

@@ -1,0 +1,113 @@
+"""One call to run an agent: for scripts, notebooks, and whoever needs no runner yet."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from weft.content import ContentLike
+from weft.declare import Node, RunConfig
+from weft.runtime.result import Result
+from weft.runtime.runner import Runner
+from weft.runtime.running import Running
+from weft.session import Session, Store
+from weft.values import Json
+
+
+def stream(
+    root: Node,
+    message: ContentLike,
+    *,
+    state: Mapping[str, Json] | None = None,
+    session: Session | None = None,
+    config: RunConfig | None = None,
+    store: str | Store = "memory://",
+    user_id: str = "user",
+    session_id: str | None = None,
+    plugins: Sequence[object] = (),
+) -> Running:
+    """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
+    config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
+    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+
+
+async def run(
+    root: Node,
+    message: ContentLike,
+    *,
+    state: Mapping[str, Json] | None = None,
+    session: Session | None = None,
+    config: RunConfig | None = None,
+    store: str | Store = "memory://",
+    user_id: str = "user",
+    session_id: str | None = None,
+    plugins: Sequence[object] = (),
+) -> Result:
+    """Run one invocation and give its result.
+
+    `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
+    """
+    return await _running(
+        root, message, state, session, config, store, user_id, session_id, plugins
+    )
+
+
+def run_sync(
+    root: Node,
+    message: ContentLike,
+    *,
+    state: Mapping[str, Json] | None = None,
+    session: Session | None = None,
+    config: RunConfig | None = None,
+    store: str | Store = "memory://",
+    user_id: str = "user",
+    session_id: str | None = None,
+    plugins: Sequence[object] = (),
+) -> Result:
+    """`run` for scripts and notebooks; also where an event loop runs already."""
+    return _waited(
+        run(
+            root,
+            message,
+            state=state,
+            session=session,
+            config=config,
+            store=store,
+            user_id=user_id,
+            session_id=session_id,
+            plugins=plugins,
+        )
+    )
+
+
+def _waited(work: Coroutine[object, object, Result]) -> Result:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+def _running(
+    root: Node,
+    message: ContentLike,
+    state: Mapping[str, Json] | None,
+    session: Session | None,
+    config: RunConfig | None,
+    store: str | Store,
+    user_id: str,
+    session_id: str | None,
+    plugins: Sequence[object],
+) -> Running:
+    app_name = None
+    if session is not None:
+        app_name = session.app_name or None
+        user_id = session.user_id or user_id
+        session_id = session_id or session.id or None
+    runner = Runner(root, app_name=app_name, store=store, plugins=plugins)
+    running = runner.run(
+        message=message, user_id=user_id, session_id=session_id, state=state, config=config
+    )
+    return running.seeded(session) if session is not None else running

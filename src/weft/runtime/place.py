@@ -1,0 +1,44 @@
+"""Where in a flow something runs: the key under which its events are found again."""
+
+from typing import NamedTuple
+
+from weft.session import Event
+from weft.values import JsonObject
+
+
+class Place(NamedTuple):
+    """A node's path in the flow, its branch, and the tool call it runs inside, if any.
+
+    A lone agent stands at the empty path, so that its events carry no more than they need.
+    """
+
+    path: str = ""
+    branch: str = ""
+    scope: str = ""
+
+    def child(self, name: str, index: int | str) -> "Place":
+        """The place of a node below this one."""
+        step = f"{name}@{index}"
+        return self._replace(path=f"{self.path}/{step}" if self.path else step)
+
+    def branched(self, parallel: str, name: str) -> "Place":
+        """The same place on a branch of its own, which no sibling sees."""
+        below = f"{parallel}.{name}"
+        return self._replace(branch=f"{self.branch}.{below}" if self.branch else below)
+
+    @property
+    def node_info(self) -> JsonObject | None:
+        """The path as events carry it."""
+        return {"path": self.path} if self.path else None
+
+    def holds(self, event: Event) -> bool:
+        """Whether the event was made at this place."""
+        return path_of(event) == self.path and (event.isolation_scope or "") == self.scope
+
+
+def path_of(event: Event) -> str:
+    """The path of the node that made the event."""
+    if event.node_info is None:
+        return ""
+    path = event.node_info.get("path")
+    return path if isinstance(path, str) else ""

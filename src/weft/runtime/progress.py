@@ -1,0 +1,156 @@
+"""What a place has done so far in this invocation, read from the log.
+
+A run that was killed starts here: what is open is done, what is done is not repeated. A run
+that goes on keeps its progress up with every event, so nothing is scanned twice.
+"""
+
+from collections.abc import Iterable
+
+from weft.content import FunctionCall
+from weft.runtime.place import Place
+from weft.session import Event
+from weft.values import JsonObject, canonical
+
+CONFIRMATION = "adk_request_confirmation"
+"""The name of the question to the user whether a call may run; ADK's clients know it."""
+
+
+class Progress:
+    """One place's part of the log: whose turn it is, which calls are open, what was answered."""
+
+    def __init__(self) -> None:
+        self.agent: str | None = None
+        self.begun = False
+        self.ended = False
+        self.answered: Event | None = None
+        """The final answer, once it is there; `ended` waits for the callbacks behind it."""
+        self.steps = 0
+        self.rejected = 0
+        self.open: dict[str, FunctionCall] = {}
+        self.asked: dict[str, str] = {}
+        """Confirmations the user was asked for: the question's id -> the call's."""
+        self.confirmed: dict[str, JsonObject] = {}
+        self.pending: set[str] = set()
+        self.started: set[str] = set()
+        self.outcomes: dict[str, JsonObject] = {}
+        self.hops: list[str] = []
+        self.news = False
+        """Whether the agent at work brought anything new: a text, or a tool's result."""
+        self.calls: dict[bytes, int] = {}
+        self.returned: dict[bytes, JsonObject] = {}
+        self.last_call = b""
+        self.in_a_row = 0
+        self._keys: dict[str, bytes] = {}
+        self._stalled: dict[str, JsonObject] = {}
+
+    @staticmethod
+    def read(events: Iterable[Event], place: Place, invocation_id: str) -> "Progress":
+        """The progress of a place, from the log."""
+        progress = Progress()
+        for event in events:
+            if event.invocation_id == invocation_id and place.holds(event):
+                progress.note(event)
+        return progress
+
+    def note(self, event: Event) -> None:
+        """Take in one more event of this place."""
+        actions = event.actions
+        weft = (event.custom_metadata or {}).get("weft") if event.custom_metadata else None
+        if isinstance(weft, dict):
+            self._note_records(weft)
+        content = event.content
+        if event.author == "user":
+            self._note_results(event)
+            return
+        if self.agent is None or self.agent != event.author:
+            self.agent = event.author
+        self.begun = True
+        if actions.end_of_agent:
+            self.ended = True
+        if event.error_code:
+            return
+        if content is not None and content.parts:
+            results = content.role == "user"
+            if results:
+                self._note_results(event)
+            else:
+                self._note_model(event, isinstance(weft, dict) and "rejected" in weft)
+        if actions.transfer_to_agent:
+            self.hand_over(actions.transfer_to_agent)
+        elif actions.skip_summarization and self.answered is None:
+            self.answered = event
+
+    def due(self, retry: frozenset[str]) -> bool:
+        """Whether a call is open that waits for nobody, or is to be tried again."""
+        return any(id not in self.pending or id in retry for id in self.open)
+
+    def hand_over(self, target: str) -> None:
+        """Begin anew with another agent."""
+        self.hops.append(self.agent or "")
+        self.agent = target
+        self.begun = False
+        self.steps = self.rejected = 0
+        self.calls.clear()
+        self.in_a_row = 0
+        self.last_call = b""
+        self.news = False
+
+    def stalled(self, call: FunctionCall) -> JsonObject | None:
+        """What the call returned before, if it is the third in a row or the fifth of its kind."""
+        return self._stalled.get(call.id or "")
+
+    def _count(self, call: FunctionCall) -> None:
+        key = canonical([call.name, call.args])
+        self._keys[call.id or ""] = key
+        self.in_a_row = self.in_a_row + 1 if key == self.last_call else 1
+        self.last_call = key
+        times = self.calls[key] = self.calls.get(key, 0) + 1
+        if (self.in_a_row >= 3 or times >= 5) and key in self.returned:
+            self._stalled[call.id or ""] = self.returned[key]
+
+    def _note_model(self, event: Event, rejected: bool) -> None:
+        self.steps += 1
+        calls = event.calls
+        if rejected:
+            self.rejected += 1
+        elif not calls:
+            self.answered = event
+            self.news = True
+        for call in calls:
+            if call.name == CONFIRMATION:
+                original = (call.args or {}).get("originalFunctionCall")
+                held = original.get("id") if isinstance(original, dict) else None
+                if isinstance(held, str):
+                    self.asked[call.id or ""] = held
+                self.steps -= 1
+                continue
+            self.open[call.id or ""] = call
+            self._count(call)
+        if event.text:
+            self.news = True
+
+    def _note_results(self, event: Event) -> None:
+        for result in event.results:
+            call_id = result.id or ""
+            if result.name == CONFIRMATION:
+                original = self.asked.pop(call_id, call_id)
+                self.confirmed[original] = result.response or {}
+                self.pending.discard(original)
+                continue
+            self.open.pop(call_id, None)
+            if event.author == "user":
+                self.pending.discard(call_id)
+            key = self._keys.get(call_id)
+            if key is not None and result.response is not None:
+                self.returned[key] = result.response
+            if result.name != "transfer_to_agent":
+                self.news = True
+
+    def _note_records(self, weft: JsonObject) -> None:
+        started, outcomes, pending = weft.get("started"), weft.get("outcomes"), weft.get("pending")
+        if isinstance(started, list):
+            self.started.update(each for each in started if isinstance(each, str))
+        if isinstance(pending, list):
+            self.pending.update(each for each in pending if isinstance(each, str))
+        if isinstance(outcomes, dict):
+            self.outcomes.update({k: v for k, v in outcomes.items() if isinstance(v, dict)})

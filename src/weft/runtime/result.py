@@ -1,0 +1,61 @@
+"""The result of a run: the answer, what it cost, and the session it leaves behind."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from weft.errors import RunError
+from weft.session import Event, Session, Usage
+from weft.session.state import without_temp
+from weft.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a run.
+
+    `value` is the answer in its schema's own type, or its text. `error` is the event that ended
+    the run, if one did. `waiting` are the calls that wait for an answer from outside.
+    """
+
+    text: str
+    value: object
+    events: tuple[Event, ...]
+    session: Session
+    usage: Usage
+    invocation_id: str
+    error: Event | None = None
+    waiting: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def state(self) -> JsonObject:
+        """The session's state after the run."""
+        return without_temp(self.session.state)
+
+    def check(self) -> "Result":
+        """This result, or a RunError if the run ended with an error event."""
+        if self.error is not None:
+            raise RunError(
+                f"{self.error.error_code}: {self.error.error_message}", where=self.error.author
+            )
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def total_usage(events: Iterable[Event]) -> Usage:
+    """What all answers together cost."""
+    used = [event.usage for event in events if event.usage is not None]
+    return Usage(
+        prompt_token_count=_total(one.prompt_token_count for one in used),
+        candidates_token_count=_total(one.candidates_token_count for one in used),
+        total_token_count=_total(one.total_token_count for one in used),
+        cached_content_token_count=_total(one.cached_content_token_count for one in used),
+        thoughts_token_count=_total(one.thoughts_token_count for one in used),
+    )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum of what was counted, or None if nothing was."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

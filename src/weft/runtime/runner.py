@@ -1,0 +1,152 @@
+"""The runner: an agent or flow, a store, and the runs of its sessions."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from weft.content import ContentLike, to_content
+from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.errors import UsageError
+from weft.runtime.callbacks import check_plugins, plugin_methods
+from weft.runtime.invocation import Services
+from weft.runtime.memory import SessionMemory
+from weft.runtime.rewind import rewind_event
+from weft.runtime.running import Request, Running, unknown_session
+from weft.session import ArtifactStore, Session, SessionKey, Store
+from weft.session.event import new_id
+from weft.stores import open_artifacts, open_store
+from weft.values import Json, require_object
+
+_DEFAULT = RunConfig()
+
+
+class Runner:
+    """Runs an agent or a flow over the sessions of a store.
+
+    One runner serves any number of sessions at once; runs of one session wait for each other.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        *,
+        app_name: str | None = None,
+        store: str | Store = "memory://",
+        artifacts: str | Path | ArtifactStore = "memory://",
+        memory: Memory | None = None,
+        plugins: Sequence[object] = (),
+        config: RunConfig | None = None,
+    ) -> None:
+        if not isinstance(cast("object", root), Agent | Flow):
+            raise UsageError(
+                f"a {type(root).__name__} cannot be run",
+                where="Runner",
+                hint="pass a weft.Agent, or a flow such as a >> b",
+            )
+        self.root = root
+        self.app_name = app_name or root.name
+        self.store = open_store(store)
+        self.artifacts = open_artifacts(artifacts)
+        self._config = config if config is not None else _DEFAULT
+        kept = check_plugins(plugins)
+        self._services = Services(
+            store=self.store,
+            artifacts=self.artifacts,
+            memory=memory if memory is not None else SessionMemory(self.store),
+            plugins=kept,
+            on_event=plugin_methods(kept, "on_event"),
+            kits={},
+            models={},
+        )
+
+    def run(
+        self,
+        *,
+        message: ContentLike,
+        user_id: str = "user",
+        session_id: str | None = None,
+        state: Mapping[str, Json] | None = None,
+        config: RunConfig | None = None,
+    ) -> Running:
+        """Run one invocation: iterate for its events, or await for its result.
+
+        The session is found, or made if there is none. `state` is written with the message. A
+        message made of function responses goes to the agent that made the calls.
+        """
+        if cast("object", message) in (None, ""):
+            raise UsageError(
+                "there is no message",
+                where="Runner.run",
+                hint='pass message="...", or use Runner.resume to go on without one',
+            )
+        request = Request(
+            self._key(user_id, session_id or new_id()),
+            config if config is not None else self._config,
+            content=to_content(message),
+            state=require_object(state, where="state") if state is not None else {},
+        )
+        return Running(self.root, self._services, request)
+
+    def resume(
+        self,
+        *,
+        user_id: str = "user",
+        session_id: str,
+        answers: Mapping[str, object] | None = None,
+        retry: Sequence[str] = (),
+        invocation_id: str | None = None,
+        config: RunConfig | None = None,
+    ) -> Running:
+        """Go on where the session's last invocation stopped: after a crash, or with answers.
+
+        `answers` gives open calls their results by call id; True or False where the user was
+        asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
+        What completed is not repeated; a run that is complete gives its result again.
+        """
+        request = Request(
+            self._key(user_id, session_id),
+            config if config is not None else self._config,
+            answers=dict(answers or {}),
+            retry=frozenset(retry),
+            invocation_id=invocation_id,
+        )
+        return Running(self.root, self._services, request)
+
+    async def rewind(
+        self, *, user_id: str = "user", session_id: str, invocation_id: str
+    ) -> Session:
+        """Take the session back to before an invocation, by one more event; nothing is deleted."""
+        key = self._key(user_id, session_id)
+        lease = await self.store.lease(key, busy="queue", interrupt=lambda: None)
+        try:
+            session = await self.session(user_id=user_id, session_id=session_id)
+            event = await rewind_event(session, invocation_id, self.artifacts)
+            return await self.store.append(session, event)
+        finally:
+            await lease.release()
+
+    async def session(self, *, user_id: str = "user", session_id: str) -> Session:
+        """The session as it is stored."""
+        key = self._key(user_id, session_id)
+        session = await self.store.get(key)
+        if session is None:
+            raise await unknown_session(self._services, key)
+        return session
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self.store.close()
+
+    async def __aenter__(self) -> "Runner":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def _key(self, user_id: str, session_id: str) -> SessionKey:
+        for name, value in (("user_id", user_id), ("session_id", session_id)):
+            if not isinstance(cast("object", value), str) or not value:
+                raise UsageError(
+                    f"{name}={value!r}", where="Runner", hint="pass a non-empty string"
+                )
+        return SessionKey(self.app_name, user_id, session_id)

@@ -1,0 +1,320 @@
+"""A run under way: iterate it for its events, or await it for its result."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from typing import NamedTuple
+
+import msgspec
+
+from weft.content import Content, FunctionResponse, Part
+from weft.declare import Agent, Node, RunConfig, agents_of
+from weft.errors import SchemaError, SessionError
+from weft.runtime.answer import parse
+from weft.runtime.callbacks import plugin_methods
+from weft.runtime.flows import run_node
+from weft.runtime.invocation import Invocation, Services
+from weft.runtime.kit import settled
+from weft.runtime.loop import run_agent
+from weft.runtime.place import Place
+from weft.runtime.progress import CONFIRMATION
+from weft.runtime.result import Result, total_usage
+from weft.runtime.results import to_json, to_returned
+from weft.runtime.routing import agent_for, call_for, place_of
+from weft.runtime.signals import Interrupted, NodeFailed, Suspended
+from weft.session import Actions, Event, Session, SessionKey
+from weft.session.event import new_id
+from weft.values import JsonObject
+
+
+class Request(NamedTuple):
+    """What a run was asked for: a new message, answers to open calls, or to go on."""
+
+    key: SessionKey
+    config: RunConfig
+    content: Content | None = None
+    state: JsonObject = {}
+    answers: dict[str, object] = {}
+    retry: frozenset[str] = frozenset()
+    invocation_id: str | None = None
+    seed: Session | None = None
+
+
+class Running:
+    """A run: `async for event in run` gives its events, `await run` its result.
+
+    It starts when it is first iterated or awaited. Every complete event is stored before it is
+    given; the next step begins when the next event is asked for.
+    """
+
+    def __init__(self, root: Node, services: Services, request: Request) -> None:
+        self._root = root
+        self._services = services
+        self._request = request
+        self._invocation: Invocation | None = None
+        self._failure: NodeFailed | None = None
+        self._events: AsyncGenerator[Event, None] = self._run()
+
+    def seeded(self, session: Session) -> "Running":
+        """The same run on a store that gets this session first, unless it has it."""
+        return Running(self._root, self._services, self._request._replace(seed=session))
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    def __anext__(self) -> "asyncio.Future[Event]":
+        return self._events.__anext__()  # type: ignore[return-value]
+
+    async def aclose(self) -> None:
+        """Stop the run; the log stays consistent and the session can go on."""
+        await self._events.aclose()
+
+    def __await__(self) -> Generator[object, None, Result]:
+        return self._collected().__await__()
+
+    async def _collected(self) -> Result:
+        events = [event async for event in self._events if not event.partial]
+        return self.result(tuple(events))
+
+    async def _run(self) -> AsyncGenerator[Event, None]:
+        store, request = self._services.store, self._request
+        lease = await store.lease(request.key, busy=request.config.busy, interrupt=self._interrupt)
+        try:
+            invocation = self._invocation = await self._open()
+            try:
+                async for event in self._nodes(invocation):
+                    invocation.task = None
+                    yield event
+                    invocation.task = asyncio.current_task()
+                    if invocation.interrupted:
+                        raise Interrupted
+            except Suspended:
+                pass
+            except NodeFailed as failure:
+                self._failure = failure
+                if failure.cause is not None:
+                    raise failure.cause from None
+            except Interrupted:
+                yield await self._abandon(invocation, "interrupted", "a later run took over")
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not invocation.interrupted or task is None:
+                    await asyncio.shield(self._cancelled(invocation))
+                    raise
+                task.uncancel()
+                yield await self._abandon(invocation, "interrupted", "a later run took over")
+            except GeneratorExit:
+                await self._cancelled(invocation)
+                raise
+            finally:
+                invocation.task = None
+        finally:
+            await lease.release()
+
+    def _interrupt(self) -> None:
+        """Stop as soon as possible: at once while a model or a tool is waited for."""
+        invocation = self._invocation
+        if invocation is not None and not invocation.interrupted:
+            invocation.interrupted = True
+            if invocation.task is not None:
+                invocation.task.cancel()
+
+    async def _open(self) -> Invocation:
+        """The invocation: a new one with the user's message, or one that goes on."""
+        request, store = self._request, self._services.store
+        session = await store.get(request.key)
+        fresh = request.content is not None and not any(
+            part.function_response is not None for part in request.content.parts or ()
+        )
+        if session is None:
+            if not fresh:
+                raise await unknown_session(self._services, request.key)
+            seed = request.seed.initial if request.seed is not None else None
+            session = await store.create(request.key, state=seed)
+            if request.seed is not None:
+                session = await store.append(session, *request.seed.events)
+        if fresh:
+            invocation = Invocation(
+                self._services, session, request.invocation_id or new_id(), request.config,
+                resumed=False,
+            )  # fmt: skip
+            invocation.task = asyncio.current_task()
+            said = invocation.event(
+                "user", Place(), request.content, actions=Actions(state_delta=request.state)
+            )
+            self._start = agent_for(self._root, session) if isinstance(self._root, Agent) else ""
+            await invocation.store(said)
+            return invocation
+        content = request.content or _answers(session, request.answers)
+        if content is not None:
+            ids = [p.function_response.id or "" for p in content.parts or () if p.function_response]
+            asked = call_for(session, ids)
+            invocation = self._continued(session, asked.invocation_id)
+            place = place_of(asked)
+            said = invocation.event(
+                "user", place, content, actions=Actions(state_delta=request.state)
+            )
+            await invocation.store(said)
+            return self._continued(invocation.session, asked.invocation_id)
+        return self._continued(session, request.invocation_id or _last(session, request.key))
+
+    def _continued(self, session: Session, id: str) -> Invocation:
+        first = next((i for i, e in enumerate(session.events) if e.invocation_id == id), None)
+        if first is None:
+            raise SessionError(
+                f"there is no invocation `{id}`",
+                where=f"session {session.id}",
+                hint="leave invocation_id out to resume the last one",
+            )
+        if isinstance(self._root, Agent):
+            self._start = agent_for(self._root, session.before(first))
+        invocation = Invocation(self._services, session, id, self._request.config, resumed=True)
+        invocation.retry = self._request.retry
+        invocation.task = asyncio.current_task()
+        return invocation
+
+    async def _nodes(self, invocation: Invocation) -> AsyncIterator[Event]:
+        """Run the root, between the plugins' first and last word."""
+        plugins = self._services.plugins
+        if plugins:
+            answer = await self._before_run(invocation)
+            if answer is not None:
+                yield answer
+                return
+        if isinstance(self._root, Agent):
+            events = run_agent(invocation, Place(), self._root, self._start)
+        else:
+            events = run_node(invocation, Place(self._root.name), self._root)
+        async for event in events:
+            yield event
+        for callback in plugin_methods(plugins, "after_run"):
+            await settled(callback(invocation.context("", Place())))
+
+    async def _before_run(self, invocation: Invocation) -> Event | None:
+        for callback in plugin_methods(self._services.plugins, "before_run"):
+            context = invocation.context(self._root.name, Place())
+            answer = await settled(callback(context))
+            if isinstance(answer, Content):
+                actions = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
+                said = msgspec.structs.replace(answer, role="model")
+                return await invocation.commit(
+                    invocation.event(self._root.name, Place(), said, actions=actions)
+                )
+        return None
+
+    async def _cancelled(self, invocation: Invocation) -> None:
+        """Leave a log that is consistent, unless the run had in fact ended."""
+        done = isinstance(self._root, Agent) and invocation.progress(Place()).answered is not None
+        if not done:
+            await self._abandon(invocation, "cancelled", "the run was cancelled")
+
+    async def _abandon(self, invocation: Invocation, code: str, words: str) -> Event:
+        """Answer what is open, and say that the run stopped."""
+        for place, progress in invocation.known():
+            calls = [call for id, call in progress.open.items() if id not in progress.pending]
+            if calls:
+                parts = tuple(
+                    Part(
+                        function_response=FunctionResponse(
+                            name=call.name, id=call.id, response={"error": f"{words}"}
+                        )
+                    )
+                    for call in calls
+                )
+                content = Content(parts=parts, role="user")
+                event = invocation.event(progress.agent or "", place, content)
+                await invocation.store(event)
+                progress.note(event)
+        event = invocation.event(self._root.name, Place(), error=(code, words))
+        return await invocation.store(msgspec.structs.replace(event, interrupted=True))
+
+    def result(self, events: tuple[Event, ...]) -> Result:
+        """The result of the run, once it is over."""
+        invocation = self._invocation
+        assert invocation is not None
+        session = invocation.session
+        answer: Event | None = None
+        waiting: dict[str, str] = {}
+        answered: set[str] = set()
+        for event in reversed(session.events):
+            if event.invocation_id != invocation.id or event.isolation_scope:
+                continue
+            if event.author == "user":
+                answered.update(result.id or "" for result in event.results)
+                continue
+            for call in event.calls:
+                if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
+                    waiting[call.id or ""] = call.name or ""
+            spoke = event.text and event.is_final_response() and event.audience != "internal"
+            if answer is None and spoke and not event.error_code:
+                answer = event
+        failed = self._failure.event if self._failure is not None else None
+        if failed is None and events and events[-1].interrupted:
+            failed = events[-1]
+        if failed is not None:
+            answer = None
+        return Result(
+            text=answer.text if answer is not None else "",
+            value=self._value(answer),
+            events=events,
+            session=session,
+            usage=total_usage(events),
+            invocation_id=invocation.id,
+            error=failed,
+            waiting=waiting,
+        )
+
+    def _value(self, answer: Event | None) -> object:
+        """The answer in its schema's own type, or its text."""
+        if answer is None:
+            return None
+        for agent in agents_of(self._root):
+            if agent.name == answer.author and agent.output_schema is not None:
+                try:
+                    return parse(agent, answer.text, wrapped=True)[1]
+                except SchemaError:
+                    break
+        return answer.text
+
+
+def _last(session: Session, key: SessionKey) -> str:
+    if not len(session.events):
+        raise SessionError("nothing was said yet", where=str(key), hint="use run(message=...)")
+    return session.events[-1].invocation_id
+
+
+def _answers(session: Session, answers: dict[str, object]) -> Content | None:
+    """Answers by call id as the message that carries them; a yes or no where one was asked."""
+    if not answers:
+        return None
+    event = None
+    parts: list[Part] = []
+    for call_id, value in answers.items():
+        question = f"ask-{call_id}"
+        known = {c.id: c for e in session.events for c in e.calls if c.id in (call_id, question)}
+        if question in known:
+            plain = to_json(value)
+            yes: JsonObject = {"confirmed": plain is True}
+            confirmed = plain if isinstance(plain, dict) else yes
+            answer = FunctionResponse(name=CONFIRMATION, id=question, response=confirmed)
+        else:
+            event = call_for(session, [call_id])
+            call = next(c for c in event.calls if c.id == call_id)
+            answer = FunctionResponse(
+                name=call.name, id=call_id, response=to_returned(value).response
+            )
+        parts.append(Part(function_response=answer))
+    return Content(parts=tuple(parts), role="user")
+
+
+async def unknown_session(services: Services, key: SessionKey) -> SessionError:
+    """The error for a session that is not there, with those that are."""
+    listed = await services.store.sessions(key.app_name)
+    mine = [info.key.id for info in listed if info.key.user_id == key.user_id]
+    users = sorted({info.key.user_id for info in listed})
+    if mine:
+        hint = f"the user has: {', '.join(mine[:10])}"
+    elif users:
+        hint = f"the user has no session; users that have: {', '.join(users[:10])}"
+    else:
+        hint = f"the app `{key.app_name}` has no sessions in this store"
+    return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)

@@ -1,0 +1,41 @@
+"""A plain function as a step: it reads the state, and what it returns or writes is a delta."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import cast
+
+from weft.declare import Step
+from weft.errors import SessionError, StoreError
+from weft.runtime.invocation import Invocation
+from weft.runtime.kit import settled
+from weft.runtime.place import Place
+from weft.runtime.signals import NodeFailed
+from weft.session import Actions, Event
+from weft.session.view import State
+from weft.values import Json
+
+
+async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncIterator[Event]:
+    """Call the function once, and store what it changed together with that it ran."""
+    state = State(invocation.state)
+    try:
+        returned = await settled(node.function(state))
+        if returned is not None and not isinstance(returned, Mapping):
+            raise SessionError(
+                f"the step returned a {type(returned).__name__}",
+                where=node.name,
+                hint="return a dict of changes, or None",
+            )
+        for key, value in cast("Mapping[str, Json]", returned or {}).items():
+            state[key] = value
+    except StoreError:
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        event = invocation.event(node.name, place, error=("step_error", words))
+        event = await invocation.commit(event)
+        yield event
+        raise NodeFailed(event, error) from error
+    done = Actions(state_delta=dict(state.delta), end_of_agent=True)
+    event = await invocation.commit(invocation.event(node.name, place, actions=done))
+    if done.state_delta:
+        yield event

@@ -1,0 +1,377 @@
+"""One tool call: checked, confirmed, run within its limits, and turned into a result.
+
+Whatever goes wrong in a tool becomes a result that tells the model what to do instead. What
+the log says was done before a crash is not done again.
+"""
+
+import asyncio
+import contextvars
+import difflib
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import msgspec
+
+from weft.content import FunctionCall, Part
+from weft.declare import Tool
+from weft.declare.context import ToolContext
+from weft.errors import SchemaError, SessionError
+from weft.runtime.invocation import Invocation
+from weft.runtime.kit import BoundTool, Kit, settled
+from weft.runtime.place import Place
+from weft.runtime.progress import Progress
+from weft.runtime.results import Returned, shortened, to_json, to_returned
+from weft.session import Actions, Event
+from weft.session.state import without_temp
+from weft.values import JsonObject, canonical, compact, digest
+
+_NONE = Actions()
+_ANSWERS: tuple[type[object], ...] = (dict,)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a call: a result, or that it waits; and what else it does.
+
+    `raised` is what stops the run once the result is stored; `question` what the user is asked
+    before the call may run; `unknown` that a crash left open whether it ran.
+    """
+
+    call: FunctionCall
+    response: JsonObject | None = None
+    actions: Actions = _NONE
+    parts: tuple[Part, ...] = ()
+    waits: bool = False
+    stalled: bool = False
+    unknown: bool = False
+    question: JsonObject | None = None
+    raised: Exception | None = None
+
+
+class ToolCall:
+    """A call on its way to its outcome."""
+
+    __slots__ = ("_invocation", "_kit", "_malformed", "_place", "_progress", "call", "outcome")
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        place: Place,
+        kit: Kit,
+        progress: Progress,
+        call: FunctionCall,
+        malformed: str,
+    ) -> None:
+        self._invocation = invocation
+        self._place = place
+        self._kit = kit
+        self._progress = progress
+        self._malformed = malformed
+        self.call = call
+        self.outcome: Outcome | None = _recorded(progress, call)
+
+    def answer(self, outcome: Outcome) -> None:
+        """Settle the call without running anything, unless it is settled already."""
+        if self.outcome is None:
+            self.outcome = outcome
+
+    async def run(self, *, last: bool) -> None:
+        """Run the call; unless it is the `last` of its reply, its outcome is stored at once.
+
+        The results of a reply become one event when all are there. Until then each result that
+        is there stands in the log by itself, so that a crash does not cost it.
+        """
+        if self.outcome is not None:
+            return
+        self.outcome = outcome = await self._outcome()
+        keeps = outcome.response is not None and not outcome.stalled and outcome.raised is None
+        if not last and keeps:
+            await self._invocation.commit(self._record(outcome))
+
+    async def _outcome(self) -> Outcome:
+        call = self.call
+        before = self._progress.stalled(call)
+        if before is not None:
+            return Outcome(call, _with_note(before, call.name or ""), stalled=True)
+        bound = self._kit.tools.get(call.name or "")
+        if bound is None:
+            return Outcome(call, {"error": _unknown_tool(call.name or "", list(self._kit.tools))})
+        if self._malformed:
+            shown = self._malformed[:200]
+            return Outcome(
+                call, {"error": f"the arguments are not a JSON object: {shown}", **_schema(bound)}
+            )
+        args = dict(call.args or {})
+        try:
+            kwargs = bound.arguments(args)
+        except SchemaError as error:
+            return Outcome(call, {"error": _words(error)})
+        asked = self._confirmation(bound.tool)
+        if asked is not None:
+            return asked
+        undecided = await self._after_crash(bound, args)
+        if undecided is not None:
+            return undecided
+        context = ToolContext(
+            agent_name=self._kit.agent.name,
+            call_id=call.id or "",
+            invocation_id=self._invocation.id,
+            branch=self._place.branch,
+            state=self._invocation.state,
+            around=self._invocation,
+            confirmed=self._progress.confirmed.get(call.id or ""),
+        )
+        try:
+            return await self._called(bound, context, args, kwargs)
+        except Exception as error:  # what a callback raised stops the run, once it is in the log
+            return Outcome(call, {"error": _words(error)}, raised=error)
+
+    async def _called(
+        self,
+        bound: BoundTool,
+        context: ToolContext,
+        args: JsonObject,
+        kwargs: dict[str, object],
+    ) -> Outcome:
+        callbacks = self._kit.callbacks
+        tool = bound.tool
+        response: JsonObject | None = None
+        parts: tuple[Part, ...] = ()
+        raised: Exception | None = None
+        waits = False
+        answer: object = None
+        if callbacks.before_tool:
+            answer = await callbacks.before_tool.first(_ANSWERS, context, tool, args)
+            response = _checked(answer, "before_tool") if answer is not None else None
+        if response is None:
+            try:
+                if callbacks.before_tool:  # it may have changed the arguments
+                    kwargs = bound.arguments(args)
+                returned = await self._executed(bound, context, args, kwargs)
+                waits = tool.long_running
+                if returned is not None:
+                    response, parts = returned
+            except Exception as error:
+                answer = None
+                if callbacks.on_tool_error:
+                    chain = callbacks.on_tool_error
+                    answer = await chain.first(_ANSWERS, context, tool, args, error)
+                if answer is not None:
+                    response = _checked(answer, "on_tool_error")
+                else:
+                    response = {"error": _words(error)}
+                    raised = error if self._kit.raises else None
+        if callbacks.after_tool and response is not None and raised is None:
+            replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
+            if replaced is not response:
+                response = _checked(replaced, "after_tool")
+        if response is not None:
+            response = await self._fitted(response)
+        return Outcome(
+            self.call, response, context.actions.to_actions(), parts, waits=waits, raised=raised
+        )
+
+    async def _executed(
+        self,
+        bound: BoundTool,
+        context: ToolContext,
+        args: JsonObject,
+        kwargs: dict[str, object],
+    ) -> Returned | None:
+        """What the function returned, within its time limit and number of tries."""
+        tool = bound.tool
+        if tool.agent is not None:
+            from weft.runtime.agent_tool import run_agent_tool
+
+            return await run_agent_tool(self._invocation, self._place, tool, self.call, args)
+        if tool.context_parameter is not None:
+            kwargs[tool.context_parameter] = context
+        if tool.effect in ("probe", "unsafe"):
+            await self._invocation.commit(
+                self._invocation.event(
+                    self._kit.agent.name, self._place, weft={"started": [self.call.id or ""]}
+                )
+            )
+        if tool.effect == "transactional":
+            return await self._transacted(bound, context, kwargs)
+        for attempt in range(tool.retries + 1):
+            try:
+                return _returned(await _limited(bound, kwargs), tool)
+            except Exception:
+                if attempt == tool.retries:
+                    raise
+                await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
+        return None
+
+    async def _transacted(
+        self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
+    ) -> Returned | None:
+        """Run the function in the store's transaction: its writes and its result, or neither."""
+        async with self._invocation.transaction() as transaction:
+            context.connection = transaction.connection
+            returned = _returned(await _limited(bound, kwargs), bound.tool)
+            response, parts = returned if returned is not None else (None, ())
+            outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
+            await transaction.append(self._record(outcome))
+        return returned
+
+    def _record(self, outcome: Outcome) -> Event:
+        """An outcome as the log keeps it until the event with all results is made."""
+        delta = without_temp(outcome.actions.state_delta)
+        held: JsonObject = {
+            "response": outcome.response,
+            "actions": msgspec.to_builtins(
+                msgspec.structs.replace(outcome.actions, state_delta=delta)
+            ),
+        }
+        if outcome.parts:
+            held["parts"] = msgspec.to_builtins(outcome.parts)
+        if outcome.waits:
+            held["waits"] = True
+        return self._invocation.event(
+            self._kit.agent.name, self._place, weft={"outcomes": {self.call.id or "": held}}
+        )
+
+    def _confirmation(self, tool: Tool) -> Outcome | None:
+        """The question to the user, while the call is not confirmed; the refusal, if it was."""
+        if not tool.confirm:
+            return None
+        call = self.call
+        answer = self._progress.confirmed.get(call.id or "")
+        fingerprint = digest(canonical([call.name, call.args]))
+        if answer is None:
+            return Outcome(
+                call,
+                waits=True,
+                question={
+                    "originalFunctionCall": {"name": call.name, "args": call.args, "id": call.id},
+                    "toolConfirmation": {
+                        "hint": f"May {call.name} be called with {compact(call.args or {})}?",
+                        "confirmed": False,
+                        "payload": {"fingerprint": fingerprint},
+                    },
+                },
+            )
+        payload = answer.get("payload")
+        given = payload.get("fingerprint") if isinstance(payload, dict) else None
+        if given is not None and given != fingerprint:
+            return Outcome(call, {"error": "the user confirmed other arguments than these"})
+        if answer.get("confirmed") is not True:
+            return Outcome(call, {"error": "the user refused this call"})
+        return None
+
+    async def _after_crash(self, bound: BoundTool, args: JsonObject) -> Outcome | None:
+        """Decide about a call that was in flight when the process died, by its declared effect."""
+        call, tool = self.call, bound.tool
+        call_id = call.id or ""
+        if call_id not in self._progress.started or call_id in self._invocation.retry:
+            return None
+        if tool.effect == "unsafe":
+            return Outcome(call, waits=True, unknown=True)
+        if tool.effect == "probe" and tool.probe is not None:
+            found = await settled(tool.probe(call_id, args))
+            if found is not None:
+                returned = to_returned(found)
+                return Outcome(call, returned.response, parts=returned.parts)
+        return None
+
+    async def _fitted(self, response: JsonObject) -> JsonObject:
+        """The result, or its two ends where it is too large; the whole is kept as an artifact."""
+        artifact = f"result-{self.call.id}.json"
+        short = shortened(response, self.call.name or "the tool", artifact)
+        if short is None:
+            return response
+        await self._invocation.save_artifact(artifact, Part(text=compact(response)))
+        return short
+
+
+async def _limited(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    """Call the function, on the loop or in a thread, for no longer than it may take."""
+    timeout = bound.tool.timeout
+    if timeout is None:
+        return await _call(bound, kwargs)
+    try:
+        async with asyncio.timeout(timeout):
+            return await _call(bound, kwargs)
+    except TimeoutError as error:
+        if str(error):
+            raise
+        raise TimeoutError(f"{bound.tool.name} took longer than {timeout:g} s") from None
+
+
+async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    assert bound.function is not None
+    if bound.is_async:
+        return await settled(bound.function(**kwargs))
+    if bound.quick:
+        return await settled(bound.timed(**kwargs))
+    context = contextvars.copy_context()
+    call = functools.partial(context.run, bound.timed, **kwargs)
+    return await settled(await asyncio.get_running_loop().run_in_executor(_threads(), call))
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads for tools that are plain functions."""
+    return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
+
+
+def _returned(value: object, tool: Tool) -> Returned | None:
+    """What the function returned as a result; nothing, for a long-running one that has none yet."""
+    if value is None and tool.long_running:
+        return None
+    try:
+        return to_returned(value)
+    except SessionError as error:
+        return Returned({"error": f"{tool.name} returned what is not JSON: {error.message}"})
+
+
+def _checked(answer: object, moment: str) -> JsonObject:
+    """A callback's answer as JSON."""
+    try:
+        return cast("JsonObject", to_json(answer))
+    except SessionError as error:
+        raise SessionError(error.message, where=moment, hint=error.hint) from None
+
+
+def _words(error: Exception) -> str:
+    """What the model is told: class and message, never a traceback."""
+    if isinstance(error, SchemaError):
+        return _corrective(error)
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _corrective(error: SchemaError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def _schema(bound: BoundTool) -> JsonObject:
+    return {"parameters": bound.tool.parameters}
+
+
+def _unknown_tool(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = ", ".join(known) or "none"
+    guess = f" did you mean {near[0]}?" if near else ""
+    return f"there is no tool {name!r};{guess} available: {listed}"
+
+
+def _with_note(before: JsonObject, name: str) -> JsonObject:
+    note = f"{name} was called with these arguments before; this is what it returned then"
+    return {**before, "note" if "note" not in before else "weft_note": note}
+
+
+def _recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
+    """The outcome the log has of a call that ran before the process died."""
+    held = progress.outcomes.get(call.id or "")
+    if held is None:
+        return None
+    response = held.get("response")
+    return Outcome(
+        call,
+        response if isinstance(response, dict) else {},
+        msgspec.convert(held.get("actions", {}), Actions),
+        msgspec.convert(held.get("parts", ()), tuple[Part, ...]),
+        waits=held.get("waits") is True,
+    )

@@ -1,0 +1,269 @@
+"""Artifacts in memory, and as files: a directory for each artifact, a file for each version."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import cast
+
+import msgspec
+
+from weft.content import Content, Part, encode, require_content
+from weft.errors import SessionError, StoreError
+from weft.stores.file_names import file_name, is_cut, text_of
+
+_parts = msgspec.json.Decoder(Part)
+
+
+class MemoryArtifacts:
+    """Artifacts in this process."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str, str | None, str], list[Part]] = {}
+        self._lock = Lock()
+
+    async def save(
+        self, app_name: str, user_id: str, session_id: str, name: str, part: Part
+    ) -> int:
+        """Keep the part as the next version of the artifact; the first version is 0."""
+        _encoded(name, part)
+        with self._lock:
+            versions = self._held.setdefault(_place(app_name, user_id, session_id, name), [])
+            versions.append(part)
+            return len(versions) - 1
+
+    async def load(
+        self, app_name: str, user_id: str, session_id: str, name: str, version: int | None = None
+    ) -> Part | None:
+        """That version of the artifact, or the newest, or None."""
+        versions = self._held.get(_place(app_name, user_id, session_id, name), [])
+        at = len(versions) - 1 if version is None else version
+        return versions[at] if 0 <= at < len(versions) else None
+
+    async def names(self, app_name: str, user_id: str, session_id: str) -> list[str]:
+        """The names of the session's artifacts and of the user's, sorted."""
+        return sorted(
+            name
+            for app, user, session, name in list(self._held)
+            if (app, user) == (app_name, user_id) and session in (None, session_id)
+        )
+
+    async def versions(self, app_name: str, user_id: str, session_id: str, name: str) -> list[int]:
+        """The versions there are, oldest first."""
+        return list(range(len(self._held.get(_place(app_name, user_id, session_id, name), []))))
+
+    async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
+        """Forget the artifact with all its versions."""
+        with self._lock:
+            self._held.pop(_place(app_name, user_id, session_id, name), None)
+
+
+class FileArtifacts:
+    """Artifacts as JSON files below `root`, which is made if it does not exist.
+
+    A version is written beside its place and then moved there, so it is whole or absent. The
+    place is claimed first, with an empty file, so that of two writers each gets its own.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(os.path.abspath(root))
+
+    async def save(
+        self, app_name: str, user_id: str, session_id: str, name: str, part: Part
+    ) -> int:
+        """Keep the part as the next version of the artifact; the first version is 0."""
+        data = _encoded(name, part)
+        place = _place(app_name, user_id, session_id, name)
+        return await asyncio.to_thread(self._save, place, data)
+
+    async def load(
+        self, app_name: str, user_id: str, session_id: str, name: str, version: int | None = None
+    ) -> Part | None:
+        """That version of the artifact, or the newest, or None."""
+        place = _place(app_name, user_id, session_id, name)
+        return await asyncio.to_thread(self._load, place, version)
+
+    async def names(self, app_name: str, user_id: str, session_id: str) -> list[str]:
+        """The names of the session's artifacts and of the user's, sorted."""
+        own = await asyncio.to_thread(self._names, (app_name, user_id, session_id))
+        shared = await asyncio.to_thread(self._names, (app_name, user_id, None))
+        return sorted(own + shared)
+
+    async def versions(self, app_name: str, user_id: str, session_id: str, name: str) -> list[int]:
+        """The versions there are, oldest first."""
+        place = _place(app_name, user_id, session_id, name)
+        return await asyncio.to_thread(self._versions, place)
+
+    async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
+        """Forget the artifact with all its versions."""
+        await asyncio.to_thread(self._delete, _place(app_name, user_id, session_id, name))
+
+    def _save(self, place: tuple[str, str, str | None, str], data: bytes) -> int:
+        folder = self._folder(place)
+        with _explained(folder, "saved"):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._folder(place)  # again: somebody may have put a link there meanwhile
+            if is_cut(folder.name):
+                _write(folder / "name.json", json.dumps(place[3]).encode())
+            version = max(_numbers(folder), default=-1) + 1
+            while not _claimed(folder / f"{version}.json"):
+                version += 1
+            _write(folder / f"{version}.json", data)
+        return version
+
+    def _load(self, place: tuple[str, str, str | None, str], version: int | None) -> Part | None:
+        folder = self._folder(place)
+        with _explained(folder, "loaded"):
+            if version is None:
+                version = max(_written(folder), default=-1)
+            file = folder / f"{version}.json"
+            if file.is_symlink() or not file.is_file():
+                return None
+            data = file.read_bytes()
+        if not data:
+            return None
+        try:
+            return _decoded(data)
+        except ValueError as error:
+            raise StoreError(
+                f"the artifact cannot be read: {error}",
+                where=str(file),
+                hint="the file was changed by hand; restore it from a backup, or delete it",
+            ) from None
+
+    def _names(self, owner: tuple[str, str, str | None]) -> list[str]:
+        folder = self._folder(owner)
+        with _explained(folder, "listed"):
+            return [
+                _name_of(found)
+                for found in (folder.iterdir() if folder.is_dir() else ())
+                if not found.name.startswith(".") and not found.is_symlink() and _written(found)
+            ]
+
+    def _versions(self, place: tuple[str, str, str | None, str]) -> list[int]:
+        folder = self._folder(place)
+        with _explained(folder, "listed"):
+            return sorted(_written(folder))
+
+    def _delete(self, place: tuple[str, str, str | None, str]) -> None:
+        folder = self._folder(place)
+        with _explained(folder, "deleted"):
+            # Moved away first, so that nobody sees half of it.
+            gone = folder.with_name(f".{secrets.token_hex(8)}")
+            with suppress(FileNotFoundError):
+                folder.rename(gone)
+                shutil.rmtree(gone)
+
+    def _folder(self, place: tuple[str | None, ...]) -> Path:
+        """The folder of an artifact, or of all artifacts of an owner, reached by no link."""
+        app_name, user_id, session_id, *name = (*place,)
+        owner = ["user"] if session_id is None else ["sessions", file_name(session_id)]
+        folder = self._root
+        steps = [app_name or "", user_id or ""]
+        for step in [*map(file_name, steps), *owner, *(file_name(part or "") for part in name)]:
+            folder /= step
+            if folder.is_symlink():
+                raise StoreError(
+                    "a link stands where a directory of artifacts belongs",
+                    where=str(folder),
+                    hint="remove the link; only the root itself may be one",
+                )
+        return folder
+
+
+def _place(
+    app_name: str, user_id: str, session_id: str, name: str
+) -> tuple[str, str, str | None, str]:
+    """Whom the artifact belongs to, and its name; one that starts with `user:` is the user's."""
+    if not isinstance(cast("object", name), str) or not name:
+        raise StoreError(
+            f"{name!r} is not a name", where="artifact", hint='name it, for example "report.pdf"'
+        )
+    return app_name, user_id, None if name.startswith("user:") else session_id, name
+
+
+def _encoded(name: str, part: Part) -> bytes:
+    """The part as JSON, once it is sure that it can be read again."""
+    where = f"artifact {name}"
+    require_content(Content(parts=(part,)), where=where)
+    data = encode(part, where=where)
+    try:
+        _decoded(data)
+    except ValueError as error:
+        raise SessionError(f"this is not a part: {error}", where=where) from None
+    return data
+
+
+def _decoded(data: bytes) -> Part:
+    try:
+        return _parts.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
+        return msgspec.convert(json.loads(data), Part)
+
+
+def _numbers(folder: Path) -> list[int]:
+    """The versions that are there or claimed."""
+    found = folder.glob("*.json") if folder.is_dir() else ()
+    return [int(file.stem) for file in found if file.stem.isdecimal() and file.stem.isascii()]
+
+
+def _written(folder: Path) -> list[int]:
+    """The versions that are there."""
+    return [
+        version
+        for version in _numbers(folder)
+        if not (file := folder / f"{version}.json").is_symlink() and file.stat().st_size
+    ]
+
+
+def _name_of(folder: Path) -> str:
+    if not is_cut(folder.name):
+        return text_of(folder.name)
+    return str(json.loads((folder / "name.json").read_bytes()))
+
+
+def _claimed(file: Path) -> bool:
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Put the data into the file at once, on the disk."""
+    temporary = file.with_name(f".{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def _explained(folder: Path, done: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"the artifact cannot be {done}: {error.strerror}",
+            where=str(folder),
+            hint="check that there is room on the disk, and that the directory is writable",
+        ) from None

@@ -1,0 +1,319 @@
+"""Sessions in one SQLite file: durable, shared by the processes of one machine, nothing to set up.
+
+One thread writes and one reads, so the event loop never waits for the disk. `append` returns
+when the event is on the disk.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, TypeVar
+
+from weft.errors import UsageError
+from weft.session import Busy, Event, Lease, Session, SessionInfo, SessionKey, Transaction
+from weft.session.kept import (
+    Kept,
+    conflict,
+    follows,
+    grow,
+    has_all,
+    key_of,
+    part,
+    require_key,
+    split,
+    unknown,
+)
+from weft.stores import commit, sqlite_rows
+from weft.stores.cache import Cache
+from weft.stores.commit import Hold
+from weft.stores.sqlite_file import explained, open_file
+from weft.stores.sqlite_lease import FileLeases, join, leave
+from weft.stores.waiting import outwait
+from weft.stores.worker import Watch, Work, Worker
+from weft.values import Json, JsonObject, require_object
+
+T = TypeVar("T")
+
+_inside: ContextVar["_SqliteTransaction | None"] = ContextVar("_inside", default=None)
+
+
+class _Open(NamedTuple):
+    """What an open store has in this process."""
+
+    process: int
+    leases: FileLeases
+    writer: Worker
+    reader: Worker
+
+
+class SqliteStore:
+    """Sessions in the file at `path`, which is made if it does not exist.
+
+    `timeout` is how many seconds a write waits for the writes of other processes. The store opens
+    with its first use, and can be used from several threads and event loops.
+    """
+
+    def __init__(self, path: str | Path, *, timeout: float = 30.0) -> None:
+        if str(path) in ("", ":memory:") or "\0" in str(path):
+            raise UsageError(
+                f"{str(path)!r} is not a path",
+                where="SqliteStore",
+                hint="name a file, or keep sessions in memory with weft.session.MemoryStore",
+            )
+        self._path = Path(os.path.abspath(path))
+        self._timeout = timeout
+        self.cache = Cache()
+        self._lock = Lock()
+        self._open: _Open | None = None
+
+    async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
+        """A new session; one that exists is refused with a Conflict."""
+        require_key(key)
+        own: JsonObject = {}
+        app: JsonObject = {}
+        user: JsonObject = {}
+        split(require_object(state or {}, where="session.state"), own, app, user)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], Session]:
+            kept = sqlite_rows.insert_session(connection, key, time.time(), own)
+            sqlite_rows.share(connection, key, app, user)
+            shared = sqlite_rows.shared(connection, key)
+            return lambda: self._keep(kept).session(*shared)
+
+        return await self._write(work)
+
+    async def get(
+        self, key: SessionKey, *, recent: int | None = None, after: float | None = None
+    ) -> Session | None:
+        """The session, or None."""
+        require_key(key)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
+            kept = sqlite_rows.newest(connection, key, self.cache)
+            if kept is None:
+                return lambda: None
+            shared = sqlite_rows.shared(connection, key)
+            return lambda: self._keep(kept).session(*shared)
+
+        session = await self._read(work)
+        if session is None or (recent is None and after is None):
+            return session
+        return part(session, recent=recent, after=after)
+
+    async def append(self, session: Session, *events: Event) -> Session:
+        """The session with the events stored: atomically, durably, each id once."""
+        key, leases = key_of(session), self._opened().leases
+
+        def work(connection: sqlite3.Connection) -> Callable[[], Session]:
+            kept = sqlite_rows.newest(connection, key, self.cache)
+            if kept is None:
+                raise unknown(key)
+            if not follows(session, kept.events) and has_all(kept.events, events):
+                shared = sqlite_rows.shared(connection, key)
+                return lambda: kept.session(*shared)
+            after, grown = _store(connection, kept, session, events)
+            if leases.holds(key):
+                leases.stop(sqlite_rows.asked(connection))
+            return lambda: self._keep(after) and grown
+
+        return await self._write(work)
+
+    async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
+        """The sessions of an app, or of one user of it, the latest first."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], list[SessionInfo]]:
+            found = sqlite_rows.listed(connection, app_name, user_id)
+            return lambda: found
+
+        return await self._read(work)
+
+    async def delete(self, key: SessionKey) -> None:
+        """Forget a session; what its events wrote to `app:` and `user:` stays."""
+        require_key(key)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], None]:
+            sqlite_rows.remove(connection, key)
+            return lambda: self.cache.drop(key)
+
+        await self._write(work)
+
+    async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
+        """The right to run the session, across the processes that use the file."""
+        require_key(key)
+        opened = self._opened()
+        lease = await opened.leases.line.acquire(key, busy=busy, interrupt=interrupt)
+
+        async def take() -> bool:
+            return opened.leases.take(lease)
+
+        def ask(connection: sqlite3.Connection) -> Callable[[], None]:
+            sqlite_rows.ask(connection, key, time.time())
+            return _nothing
+
+        def withdraw(connection: sqlite3.Connection) -> Callable[[], None]:
+            sqlite_rows.withdraw(connection, key)
+            return _nothing
+
+        try:
+            await outwait(
+                key,
+                busy,
+                take=take,
+                ask=lambda: self._write(ask),
+                withdraw=lambda: self._write(withdraw),
+            )
+        except BaseException:
+            await lease.release()
+            raise
+        lease.settle()
+        opened.reader.wake()
+        return lease
+
+    @asynccontextmanager
+    async def transaction(self, session: Session) -> AsyncGenerator[Transaction, None]:
+        """A transaction of the file, which no other writer can enter before it ends.
+
+        `connection` is the sqlite3 connection. The store commits; the connection refuses to.
+        """
+        self._require_outside()
+        hold = Hold()
+        self._opened().writer.submit(hold)
+        transaction = _SqliteTransaction(self, hold, await self._explained(hold.begin()), session)
+        outer = _inside.get()
+        _inside.set(transaction)
+        try:
+            yield transaction
+        except BaseException:
+            transaction.ended = True
+            await self._explained(hold.rollback())
+            raise
+        else:
+            transaction.ended = True
+            await self._explained(hold.commit())
+            if transaction.kept is not None:
+                self._keep(transaction.kept)
+        finally:
+            _inside.set(outer)
+
+    async def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            opened, self._open = self._open, None
+            self.cache = Cache()
+        if opened is not None and opened.process == os.getpid():
+            await opened.reader.close()
+            await opened.writer.close()
+            leave(opened.leases)
+
+    def _opened(self) -> _Open:
+        process = os.getpid()
+        with self._lock:
+            opened = self._open
+            if opened is None or opened.process != process:  # a forked child opens its own
+                leases = join(self._path)
+
+                def stop_asked(connection: sqlite3.Connection) -> None:
+                    leases.stop(sqlite_rows.asked(connection))
+
+                opened = self._open = _Open(
+                    process,
+                    leases,
+                    Worker(f"weft writes {self._path}", self._connect, commit.write),
+                    Worker(
+                        f"weft reads {self._path}",
+                        self._connect,
+                        commit.read,
+                        watch=Watch(leases.any_held, stop_asked),
+                    ),
+                )
+                self.cache = Cache()
+            return opened
+
+    def _connect(self) -> sqlite3.Connection:
+        alone = self._opened().leases.alone()
+        return open_file(self._path, timeout=self._timeout, alone=alone)
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._explained(self._opened().reader.run(work))
+
+    async def _write(self, work: Work[T]) -> T:
+        self._require_outside()
+        return await self._explained(self._opened().writer.run(work))
+
+    async def _explained(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except sqlite3.Error as error:
+            raise explained(error, self._path, timeout=self._timeout) from None
+
+    def _require_outside(self) -> None:
+        inside = _inside.get()
+        if inside is not None and inside.store is self and not inside.ended:
+            raise UsageError(
+                "this would wait for the transaction that it is in",
+                where=str(self._path),
+                hint="inside the block, append with the transaction's own append",
+            )
+
+    def _keep(self, kept: Kept) -> Kept:
+        self.cache.put(kept)
+        return kept
+
+
+class _SqliteTransaction:
+    """A transaction of the file, and the session as it is inside."""
+
+    def __init__(
+        self, store: SqliteStore, hold: Hold, connection: sqlite3.Connection, session: Session
+    ) -> None:
+        self.store = store
+        self.ended = False
+        self.kept: Kept | None = None
+        self._hold = hold
+        self._connection = connection
+        self._session = session
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection that writes, inside the transaction."""
+        return self._connection
+
+    async def append(self, *events: Event) -> Session:
+        """Add the events; they are stored when the transaction ends without an error."""
+        key = key_of(self._session)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], tuple[Kept, Session]]:
+            kept = self.kept or sqlite_rows.newest(connection, key, self.store.cache)
+            if kept is None:
+                raise unknown(key)
+            connection.execute("SAVEPOINT append")
+            try:
+                stored = _store(connection, kept, self._session, events)
+            except Exception:
+                connection.execute("ROLLBACK TO append")
+                raise
+            finally:
+                connection.execute("RELEASE append")
+            return lambda: stored
+
+        self.kept, self._session = await self._hold.run(work)
+        return self._session
+
+
+def _store(
+    connection: sqlite3.Connection, kept: Kept, session: Session, events: Sequence[Event]
+) -> tuple[Kept, Session]:
+    """Insert the events behind those that are kept."""
+    if not follows(session, kept.events):
+        raise conflict(session, kept.events)
+    growth = grow(session, events)
+    return sqlite_rows.insert_events(connection, kept, growth), growth.session
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,178 @@
+"""The statements of the SQLite store: each function reads or writes inside a transaction."""
+
+import sqlite3
+from typing import cast
+
+from weft.session import SessionInfo, SessionKey
+from weft.session.kept import Growth, Kept, exists_already
+from weft.stores.cache import Cache, caught_up, event_text, read_state, read_value, value_text
+from weft.values import JsonObject, Strand
+
+ROOM = 2**32
+"""How many places a session has in the table of events."""
+
+
+def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kept | None:
+    """The session as the file has it; of one that is at hand, only the rest is read."""
+    held = cache.get(key)
+    row = cast(
+        "tuple[int, float, str, int | None] | None",
+        connection.execute(
+            """SELECT number, created, CASE WHEN number = ? THEN '' ELSE state END, (
+                SELECT place FROM events
+                WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
+                ORDER BY place DESC LIMIT 1
+            ) FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?""",
+            (held.number if held is not None else 0, *key),
+        ).fetchone(),
+    )
+    if row is None:
+        return None
+    number, created, state, last = row
+    length = 0 if last is None else last - number * ROOM + 1
+    if held is None or held.number != number:
+        initial = read_state(state)
+        held = Kept(key, number, created, initial, initial, Strand())
+    elif length < len(held.events):  # the file was replaced by an older one
+        cache.drop(key)
+        return newest(connection, key, cache)
+    if length == len(held.events):
+        return held
+    found = cast(
+        "list[tuple[str]]",
+        connection.execute(
+            "SELECT event FROM events WHERE place >= ? AND place <= ? ORDER BY place",
+            (number * ROOM + len(held.events), last),
+        ).fetchall(),
+    )
+    return caught_up(held, [text for (text,) in found], length)
+
+
+def insert_session(
+    connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
+) -> Kept:
+    """A new session."""
+    try:
+        number = connection.execute(
+            "INSERT INTO sessions (app_name, user_id, id, created, state) VALUES (?, ?, ?, ?, ?)",
+            (*key, created, value_text(initial)),
+        ).lastrowid
+    except sqlite3.IntegrityError:
+        raise exists_already(key) from None
+    assert number is not None
+    return Kept(key, number, created, initial, initial, Strand())
+
+
+def insert_events(connection: sqlite3.Connection, kept: Kept, growth: Growth) -> Kept:
+    """The events behind those that are kept, and what they write to the shared scopes."""
+    place = kept.number * ROOM + len(kept.events)
+    for event in growth.added:
+        connection.execute(
+            "INSERT INTO events (place, timestamp, event) VALUES (?, ?, ?)",
+            (place, event.timestamp, event_text(event)),
+        )
+        place += 1
+    share(connection, kept.key, growth.app, growth.user)
+    return kept.after(growth)
+
+
+def share(
+    connection: sqlite3.Connection, key: SessionKey, app: JsonObject, user: JsonObject
+) -> None:
+    """Write the deltas of the scopes that sessions share."""
+    app_name, user_id, _ = key
+    for name, value in app.items():
+        if value is None:
+            connection.execute(
+                "DELETE FROM app_state WHERE app_name = ? AND key = ?", (app_name, name)
+            )
+        else:
+            connection.execute(
+                "INSERT OR REPLACE INTO app_state VALUES (?, ?, ?)",
+                (app_name, name, value_text(value)),
+            )
+    for name, value in user.items():
+        if value is None:
+            connection.execute(
+                "DELETE FROM user_state WHERE app_name = ? AND user_id = ? AND key = ?",
+                (app_name, user_id, name),
+            )
+        else:
+            connection.execute(
+                "INSERT OR REPLACE INTO user_state VALUES (?, ?, ?, ?)",
+                (app_name, user_id, name, value_text(value)),
+            )
+
+
+def shared(connection: sqlite3.Connection, key: SessionKey) -> tuple[JsonObject, JsonObject]:
+    """The `app:` and `user:` state as it is now."""
+    app = connection.execute("SELECT key, value FROM app_state WHERE app_name = ?", key[:1])
+    user = connection.execute(
+        "SELECT key, value FROM user_state WHERE app_name = ? AND user_id = ?", key[:2]
+    )
+    return _state(app), _state(user)
+
+
+def _state(rows: sqlite3.Cursor) -> JsonObject:
+    found = cast("list[tuple[str, str]]", rows.fetchall())
+    return {name: read_value(text) for name, text in found}
+
+
+def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
+    """The sessions of an app, or of one user of it, the latest first."""
+    found = cast(
+        "list[tuple[str, str, int, int | None, float]]",
+        connection.execute(
+            """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
+            FROM sessions LEFT JOIN events ON place = (
+                SELECT place FROM events
+                WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
+                ORDER BY place DESC LIMIT 1
+            )
+            WHERE app_name = ? AND (? IS NULL OR user_id = ?)
+            ORDER BY updated DESC, number DESC""",
+            (app_name, user_id, user_id),
+        ).fetchall(),
+    )
+    return [
+        SessionInfo(
+            SessionKey(app_name, user, id),
+            0 if place is None else place - number * ROOM + 1,
+            updated,
+        )
+        for user, id, number, place, updated in found
+    ]
+
+
+def remove(connection: sqlite3.Connection, key: SessionKey) -> None:
+    """Delete a session with its events; what they wrote to shared scopes stays."""
+    row = cast(
+        "tuple[int] | None",
+        connection.execute(
+            "SELECT number FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?", key
+        ).fetchone(),
+    )
+    if row is None:
+        return
+    start = row[0] * ROOM
+    connection.execute("DELETE FROM events WHERE place >= ? AND place < ?", (start, start + ROOM))
+    connection.execute("DELETE FROM sessions WHERE number = ?", row)
+
+
+def ask(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:
+    """Ask the holder of the session, in another process, to stop."""
+    connection.execute("INSERT OR REPLACE INTO interrupts VALUES (?, ?, ?, ?)", (*key, asked))
+
+
+def withdraw(connection: sqlite3.Connection, key: SessionKey) -> None:
+    """Ask no longer."""
+    connection.execute("DELETE FROM interrupts WHERE app_name = ? AND user_id = ? AND id = ?", key)
+
+
+def asked(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
+    """The sessions that somebody wants stopped, and since when."""
+    found = cast(
+        "list[tuple[str, str, str, float]]",
+        connection.execute("SELECT app_name, user_id, id, asked FROM interrupts").fetchall(),
+    )
+    return [(SessionKey(*key), when) for *key, when in found]

@@ -1,0 +1,293 @@
+"""O1: workflow nodes, run for real, in one log."""
+
+import asyncio
+
+import pytest
+
+import weft
+from weft import Agent, Event, Fallback, Loop, Parallel, Route, Runner, Sequence, Step, until
+from weft.ir import Prompt
+from weft.testing import ScriptedModel, call, delayed
+from weft.values import Json
+
+
+def agent(name: str, model: ScriptedModel, instruction: str = "") -> Agent:
+    """An agent that writes its answer under its own name."""
+    return Agent(name, model=model, instruction=instruction).writes(name)
+
+
+def ended(events: "tuple[Event, ...] | list[Event]") -> list[str]:
+    """The nodes that left their completion in the log."""
+    return [event.author for event in events if event.actions.end_of_agent]
+
+
+def test_a_sequence_runs_its_steps_in_order_in_one_log() -> None:
+    model = ScriptedModel({"a": ["A"], "b": ["B"]})
+    flow = agent("a", model) >> agent("b", model, "From {a}.")
+    result = weft.run_sync(flow, "go")
+    assert [e.author for e in result.events] == ["a", "b"]
+    assert result.text == "B" and result.state == {"a": "A", "b": "B"}
+    assert "From A." in model.prompts[1].system_text
+    assert ended(list(result.session.events)) == ["sequence"]
+
+
+def test_a_value_that_the_template_carries_is_not_repeated_from_the_conversation() -> None:
+    model = ScriptedModel({"a": ["booking"], "b": ["B"]})
+    weft.run_sync(agent("a", model) >> agent("b", model, "Intent: {a}."), "Fly me")
+    assert str(model.prompts[1]).count("booking") == 1
+    assert "user: Fly me" in str(model.prompts[1])
+
+
+def test_a_failed_step_ends_the_sequence() -> None:
+    model = ScriptedModel({"a": [RuntimeError("503")], "b": ["B"]})
+    result = weft.run_sync(agent("a", model) >> agent("b", model), "go")
+    assert result.error is not None and result.error.author == "a"
+    assert len(model.prompts) == 1 and ended(list(result.session.events)) == []
+
+
+def test_parallel_branches_do_not_see_each_other_and_all_write_state() -> None:
+    model = ScriptedModel({"a": [delayed(0.01, "A")], "b": ["B"], "c": ["C"]})
+    flow = (agent("a", model) | agent("b", model)) >> agent("c", model, "{a} {b}")
+    result = weft.run_sync(flow, "go")
+    assert result.state == {"a": "A", "b": "B", "c": "C"}
+    seen = {prompt.agent: str(prompt) for prompt in model.prompts}
+    assert "B" not in seen["a"].replace("You are", "") and "[a]" not in seen["b"]
+    assert "A B" in seen["c"]
+    branches = {e.author: e.branch for e in result.events}
+    assert branches == {"a": "parallel.a", "b": "parallel.b", "c": None}
+
+
+def test_the_same_agent_in_two_branches_stays_apart() -> None:
+    model = ScriptedModel({"a": ["one", "two"]})
+    a = Agent("a", model=model)
+    result = weft.run_sync(a | a, "go")
+    assert {e.branch for e in result.events} == {"parallel.a", "parallel.a_2"}
+    for prompt in model.prompts:
+        assert "one" not in str(prompt) and "two" not in str(prompt)
+
+
+def test_one_failing_branch_cancels_the_others() -> None:
+    started = asyncio.Event()
+    cancelled: list[str] = []
+
+    async def slow(prompt: Prompt) -> str:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append("slow")
+            raise
+        return "never"
+
+    async def fails(prompt: Prompt) -> str:
+        await started.wait()
+        raise RuntimeError("503")
+
+    model = ScriptedModel({"a": [slow], "b": [fails]})
+    result = weft.run_sync(agent("a", model) | agent("b", model), "go")
+    assert result.error is not None and result.error.author == "b"
+    assert cancelled == ["slow"]
+
+
+def test_or_the_failures_are_collected() -> None:
+    model = ScriptedModel({"a": ["A"], "b": [RuntimeError("503")], "c": ["C"]})
+    both = Parallel(agent("a", model), agent("b", model), on_error="collect")
+    result = weft.run_sync(both >> agent("c", model), "go")
+    assert result.error is None and result.text == "C"
+    assert [e.error_code for e in result.events if e.error_code] == ["model_error"]
+
+
+def test_when_all_branches_fail_collecting_fails_too() -> None:
+    model = ScriptedModel({"a": [RuntimeError("1")], "b": [RuntimeError("2")]})
+    both = Parallel(agent("a", model), agent("b", model), on_error="collect")
+    assert weft.run_sync(both, "go").error is not None
+
+
+def test_a_slow_consumer_slows_the_branches_down() -> None:
+    class Endless:
+        """A model that always calls the tool."""
+
+        name, dialect = "endless", "gemini"
+        made = 0
+
+        async def generate(self, prompt, wire, *, stream):  # type: ignore[no-untyped-def]
+            Endless.made += 1
+            yield weft.ModelResponse(
+                content=weft.Content(parts=(call("tick", n=Endless.made),), role="model")
+            )
+
+    def tick(n: int) -> int:
+        """Tick."""
+        return n
+
+    flow = Agent("a", model=Endless(), tools=[tick]) | Agent("b", model=Endless(), tools=[tick])
+
+    async def go() -> None:
+        run = Runner(flow).run(message="go")
+        async for _ in run:
+            for _ in range(200):
+                await asyncio.sleep(0)
+            break
+        assert Endless.made <= 6
+        await run.aclose()
+
+    asyncio.run(go())
+
+
+def test_a_loop_ends_after_its_rounds() -> None:
+    model = ScriptedModel({"a": ["1", "2", "3"]})
+    result = weft.run_sync(agent("a", model) * 3, "go")
+    assert result.text == "3" and len(model.prompts) == 3
+    assert "1" in str(model.prompts[1])
+
+
+def test_a_loop_ends_when_its_predicate_says_so() -> None:
+    model = ScriptedModel({"w": ["draft", "better"], "c": ["0.5", "0.9"]})
+    flow = (agent("w", model) >> agent("c", model)) * until(
+        lambda state: float(state["c"]) > 0.8, max=5
+    )
+    result = weft.run_sync(flow, "go")
+    assert result.state == {"w": "better", "c": "0.9"} and model.remaining == 0
+
+
+def test_a_loop_ends_when_somebody_escalates() -> None:
+    def stop(ctx: weft.ToolContext) -> str:
+        """Stop."""
+        ctx.actions.escalate = True
+        ctx.actions.skip_summarization = True
+        return "stopped"
+
+    model = ScriptedModel({"a": ["1", call("stop")]})
+    flow = Loop(Agent("a", model=model, tools=[stop]), max=10)
+    result = weft.run_sync(flow, "go")
+    assert result.error is None and len(model.prompts) == 2
+
+
+def test_an_async_predicate_is_waited_for_and_a_raising_one_is_an_error() -> None:
+    async def done(state: dict[str, Json]) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    model = ScriptedModel({"a": ["1"]})
+    assert weft.run_sync(Loop(agent("a", model), until=done), "go").text == "1"
+
+    model = ScriptedModel({"a": ["1"]})
+    runner = Runner(Loop(agent("a", model), until=lambda state: state["nope"]))
+
+    async def go() -> None:
+        with pytest.raises(KeyError):
+            await runner.run(session_id="s", message="go")
+        session = await runner.session(session_id="s")
+        assert session.events[-1].error_code == "step_error"
+
+    asyncio.run(go())
+
+
+def test_a_fallback_takes_the_first_choice_that_does_not_fail() -> None:
+    model = ScriptedModel({"a": [RuntimeError("503")], "b": ["B"], "c": ["C"]})
+    result = weft.run_sync(Fallback(agent("a", model), agent("b", model), agent("c", model)), "go")
+    assert result.text == "B" and result.error is None
+    assert [p.agent for p in model.prompts] == ["a", "b"]
+
+
+def test_a_fallback_without_a_good_choice_fails() -> None:
+    model = ScriptedModel({"a": [RuntimeError("1")], "b": [RuntimeError("2")]})
+    result = weft.run_sync(agent("a", model) // agent("b", model), "go")
+    assert result.error is not None and result.error.error_message == "RuntimeError: 2"
+
+
+def test_a_route_leads_by_state_and_says_so_in_the_log() -> None:
+    model = ScriptedModel({"triage": [" Booking\n"], "booker": ["booked"]})
+    flow = agent("triage", model) >> Route("triage").eq("booking", agent("booker", model)).otherwise(
+        agent("helper", model)
+    )
+    result = weft.run_sync(flow, "go")
+    assert result.text == "booked"
+    assert [e.actions.route for e in result.session.events if e.actions.route] == ['eq("booking")']
+
+
+def test_a_route_that_leads_nowhere_is_an_error_event() -> None:
+    model = ScriptedModel({"triage": ["weather"]})
+    flow = agent("triage", model) >> Route("triage").eq("booking", agent("booker", model))
+    result = weft.run_sync(flow, "go")
+    assert result.error is not None and result.error.error_code == "no_route"
+
+
+def test_a_step_is_a_function_of_the_state() -> None:
+    def double(state: dict[str, Json]) -> dict[str, Json]:
+        return {"n": int(str(state["n"])) * 2}
+
+    async def later(state: dict[str, Json]) -> None:
+        state["seen"] = True
+        del state["gone"]
+
+    model = ScriptedModel({"a": ["A"]})
+    flow = Step(double) >> later >> agent("a", model, "{n}")
+    result = weft.run_sync(flow, "go", state={"n": "4", "gone": 1})
+    assert result.state == {"n": 8, "seen": True, "a": "A"}
+    assert [e.author for e in result.events] == ["double", "later", "a"]
+
+
+def test_a_step_that_raises_or_returns_nonsense_is_an_error_event_and_an_exception() -> None:
+    def bad(state: dict[str, Json]) -> dict[str, Json]:
+        raise ZeroDivisionError("oops")
+
+    def odd(state: dict[str, Json]) -> int:
+        return 3
+
+    def unfit(state: dict[str, Json]) -> dict[str, object]:
+        return {"x": object()}
+
+    async def go(function: object, error: type[Exception]) -> None:
+        runner = Runner(Step(function))  # type: ignore[arg-type]
+        with pytest.raises(error):
+            await runner.run(session_id="s", message="go")
+        session = await runner.session(session_id="s")
+        assert session.events[-1].error_code == "step_error"
+
+    asyncio.run(go(bad, ZeroDivisionError))
+    asyncio.run(go(odd, weft.WeftError))
+    asyncio.run(go(unfit, weft.WeftError))
+
+
+def test_everything_nests() -> None:
+    script = {name: [name.upper()] * 9 for name in "abcdef"}
+    model = ScriptedModel(script)
+    a, b, c, d, e, f = (agent(name, model) for name in "abcdef")
+    flow = Sequence(
+        ((a >> b) | (c // d)) * 2,
+        Route("a").eq("A", Parallel(e, Loop(f, max=2))).otherwise(d),
+    )
+    result = weft.run_sync(flow, "go")
+    assert result.error is None
+    counts = {name: sum(p.agent == name for p in model.prompts) for name in "abcdef"}
+    assert counts == {"a": 2, "b": 2, "c": 2, "d": 0, "e": 1, "f": 2}
+    assert ended(list(result.session.events)).count("sequence") == 3
+
+
+def test_an_agent_as_a_tool_sees_its_request_only_and_its_answer_is_the_result() -> None:
+    model = ScriptedModel({"boss": [call("expert", request="What is 2+2?"), "It is 4."],
+                           "expert": [call("note"), "4"]})
+
+    def note(ctx: weft.ToolContext) -> str:
+        """Note."""
+        ctx.state["noted"] = True
+        return "ok"
+
+    expert = Agent("expert", model=model, description="Knows numbers.", tools=[note])
+    result = weft.run_sync(Agent("boss", model=model, tools=[expert]), "secret question")
+    assert result.text == "It is 4." and result.state == {"noted": True}
+    asked = str(model.prompts[1])
+    assert "What is 2+2?" in asked and "secret question" not in asked
+    final = str(model.prompts[3])
+    assert 'expert -> {"result":"4"}' in final and "note" not in final.split("user:", 1)[1]
+    assert [e.author for e in result.events] == ["boss", "boss", "boss"]
+
+
+def test_an_agent_as_a_tool_that_fails_is_an_error_result() -> None:
+    model = ScriptedModel({"boss": [call("expert", request="x"), "Sorry."],
+                           "expert": [RuntimeError("503")]})
+    boss = Agent("boss", model=model, tools=[Agent("expert", model=model, description="x")])
+    result = weft.run_sync(boss, "go")
+    assert result.text == "Sorry."
+    assert "expert failed: model_error" in str(result.events[1].results[0].response)

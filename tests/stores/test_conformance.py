@@ -1,0 +1,531 @@
+"""What every store does: one suite for all of them (S1 to S4)."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from uuid import uuid4
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.build import says, user
+from tests.strategies import logs
+from weft import Actions, Content, Event, Part, Session
+from weft.content import call_part, result_part
+from weft.errors import Conflict, SessionError, StoreError
+from weft.session import SessionKey, Store
+from weft.values import Json
+
+Again = Callable[[], Store]
+
+UNFIT = r"cannot be stored|longer than 800 bytes"
+
+
+def wrote(*, inv: str = "1", **delta: Json) -> Event:
+    return says("bot", "noted", inv=inv, actions=Actions(state_delta=delta))
+
+
+def state(**values: Json) -> dict[str, Json]:
+    """Keys with a scope, written with a double underscore: `app__x` is `app:x`."""
+    return {key.replace("__", ":"): value for key, value in values.items()}
+
+
+async def read(store: Store, key: SessionKey) -> Session:
+    session = await store.get(key)
+    assert session is not None
+    return session
+
+
+async def test_S3_a_session_read_back_equals_the_one_written(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.create(key, state={"city": "Oslo"})
+    session = await store.append(session, user("Hi"), says("bot", "Hello", writes="greeting"))
+    session = await store.append(session, user("Bye", inv="2"))
+    assert await read(store, key) == session
+    assert await read(again(), key) == session
+    assert session.state == {"city": "Oslo", "greeting": "Hello"}
+    assert [event.text for event in session.events] == ["Hi", "Hello", "Bye"]
+
+
+@given(events=logs())
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_S3_any_log_comes_back_as_it_was(
+    store: Store, again: Again, key: SessionKey, events: list[Event]
+) -> None:
+    key = key._replace(id=uuid4().hex)
+    session = await store.create(key)
+    for event in events:
+        session = await store.append(session, event)
+    held = await read(again(), key)
+    assert held == session
+    assert held.events == [event for event in events if not event.partial]
+
+
+async def test_an_unknown_session_is_none(store: Store, key: SessionKey) -> None:
+    assert await store.get(key) is None
+    await store.delete(key)
+
+
+async def test_appending_to_an_unknown_session_is_refused(store: Store, key: SessionKey) -> None:
+    nowhere = Session(key.id, app_name=key.app_name, user_id=key.user_id)
+    with pytest.raises(StoreError, match="no such session"):
+        await store.append(nowhere, user("Hi"))
+
+
+async def test_a_session_cannot_be_created_twice(store: Store, key: SessionKey) -> None:
+    await store.append(await store.create(key, state={"k": 1}), user("Hi"))
+    with pytest.raises(Conflict, match="exists already") as caught:
+        await store.create(key, state={"k": 2})
+    assert "get" in caught.value.hint
+    session = await read(store, key)
+    assert session.state == {"k": 1}
+    assert len(session.events) == 1
+
+
+async def test_S1_scopes_are_shared_as_far_as_they_reach(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    same_user, other_user = key._replace(id="s2"), key._replace(user_id="bob")
+    other_app = key._replace(app_name=key.app_name + "2")
+    for each in (same_user, other_user, other_app):
+        await store.create(each)
+    session = await store.create(key)
+    await store.append(session, wrote(**state(app__a=1, user__u=2, own=3, temp__t=4)))
+    for reader in (store, again()):
+        assert (await read(reader, key)).state == {"own": 3, "app:a": 1, "user:u": 2}
+        assert (await read(reader, same_user)).state == {"app:a": 1, "user:u": 2}
+        assert (await read(reader, other_user)).state == {"app:a": 1}
+        assert (await read(reader, other_app)).state == {}
+
+
+async def test_S1_shared_state_given_to_create_is_shared(store: Store, key: SessionKey) -> None:
+    first = await store.create(key, state=state(app__a=1, user__u=2, own=3, temp__t=4))
+    assert first.state == {"own": 3, "app:a": 1, "user:u": 2}
+    second = await store.create(key._replace(id="s2"))
+    assert second.state == {"app:a": 1, "user:u": 2}
+
+
+async def test_S1_the_newest_value_wins_whoever_wrote_it(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    mine = await store.create(key)
+    mine = await store.append(mine, wrote(**state(app__a="mine", user__u="mine")))
+    other = again()
+    theirs = await other.create(key._replace(id="s2"))
+    await other.append(theirs, wrote(**state(app__a="theirs", user__u="theirs")))
+    assert (await read(store, key)).state == {"app:a": "theirs", "user:u": "theirs"}
+    await store.append(await read(store, key), wrote(**state(app__a="mine again")))
+    assert (await read(other, key)).state == {"app:a": "mine again", "user:u": "theirs"}
+
+
+async def test_S1_deleting_is_a_tombstone_in_every_scope(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.create(key, state=state(app__a=1, user__u=1, own=1, stays=1))
+    session = await store.append(
+        session, wrote(**state(app__a=None, user__u=None, own=None, never=None))
+    )
+    assert session.state == {"stays": 1}
+    for reader in (store, again()):
+        assert (await read(reader, key)).state == {"stays": 1}
+
+
+async def test_S1_temp_is_never_stored(store: Store, again: Again, key: SessionKey) -> None:
+    session = await store.create(key, state=state(temp__a=1))
+    session = await store.append(session, wrote(**state(temp__b=1, k=1)))
+    for reader in (store, again()):
+        held = await read(reader, key)
+        assert held.state == {"k": 1}
+        assert held.events[0].actions.state_delta == {"k": 1}
+        assert held == session
+
+
+async def test_S2_the_same_event_with_its_temp_state_is_still_the_same(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    event = wrote(**state(temp__t=1, k=1))
+    session = await store.append(await store.create(key), event)
+    assert len((await store.append(session, event)).events) == 1
+    other = again()
+    assert len((await other.append(await read(other, key), event)).events) == 1
+
+
+async def test_S3_nobody_can_change_a_stored_session(store: Store, key: SessionKey) -> None:
+    given: dict[str, Json] = {"list": [1], "app:a": {"k": [1]}}
+    delta: dict[str, Json] = {"user:u": [1], "own": {"k": 1}}
+    created = await store.create(key, state=given)
+    appended = await store.append(created, wrote(**delta))
+    before = (await read(store, key)).state
+    for held in (given, delta, created.state, appended.state, (await read(store, key)).state):
+        for value in list(held.values()):
+            value.clear()  # type: ignore[union-attr]
+        held["new"] = 1
+    assert (await read(store, key)).state == before
+    assert before == {"list": [1], "app:a": {"k": [1]}, "user:u": [1], "own": {"k": 1}}
+
+
+async def test_S2_the_same_event_twice_is_stored_once(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    event = user("Hi")
+    first = await store.append(await store.create(key), event)
+    assert await store.append(first, event) == first
+    later = msgspec.structs.replace(event, timestamp=event.timestamp + 1)
+    assert await store.append(first, later, event) == first
+    other = again()
+    assert await other.append(await read(other, key), event) == first
+
+
+async def test_S2_another_event_with_the_same_id_is_refused(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    event = user("Hi")
+    session = await store.append(await store.create(key), event)
+    for reader in (store, again()):
+        with pytest.raises(SessionError, match="two different events"):
+            await reader.append(await read(reader, key), says("bot", "Ho", id=event.id))
+        assert await read(reader, key) == session
+
+
+async def test_S2_partial_events_are_neither_stored_nor_applied(
+    store: Store, key: SessionKey
+) -> None:
+    session = await store.create(key)
+    delta = Actions(state_delta={"k": 1})
+    after = await store.append(session, says("bot", "Hel", partial=True, actions=delta))
+    assert after == session == await read(store, key)
+
+
+async def test_S2_events_are_stored_all_or_none(store: Store, key: SessionKey) -> None:
+    session = await store.append(await store.create(key), user("Hi"))
+    bad = says("bot", "", actions=Actions(state_delta={"k": {1, 2}}))  # type: ignore[dict-item]
+    with pytest.raises(SessionError, match="a set is not a JSON value") as caught:
+        await store.append(session, wrote(**state(app__a=1, k=1)), bad)
+    assert "stateDelta.k" in caught.value.where
+    assert await read(store, key) == session
+    assert (await store.append(session, user("Still here"))).state == {}
+
+
+@pytest.mark.parametrize("value", [{1}, math.nan, object(), {1: 1}])
+async def test_state_that_is_not_json_is_refused(
+    store: Store, key: SessionKey, value: Json
+) -> None:
+    with pytest.raises(SessionError, match="not a"):
+        await store.create(key, state={"k": value})
+    assert await store.get(key) is None
+
+
+async def test_a_stale_write_is_a_conflict_and_nothing_is_lost(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    old = await store.create(key)
+    other = again()
+    new = await other.append(await read(other, key), user("first"))
+    with pytest.raises(Conflict, match="1 events, and this value of it has 0") as caught:
+        await store.append(old, user("second"), wrote(**state(app__a=1)))
+    assert "get" in caught.value.hint
+    assert await read(store, key) == new
+    after = await store.append(await read(store, key), user("second"))
+    assert [event.text for event in after.events] == ["first", "second"]
+    assert await read(again(), key) == after
+
+
+async def test_a_write_that_the_store_has_already_is_no_conflict(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    old = await store.create(key)
+    event = user("Hi")
+    new = await again().append(old, event)
+    assert await store.append(old, event) == new
+    newer = await store.append(new, user("more"))
+    assert await store.append(old, event) == newer
+
+
+async def test_a_session_value_of_somebody_else_is_a_conflict(
+    store: Store, key: SessionKey
+) -> None:
+    session = await store.append(await store.create(key), user("Hi"))
+    foreign = Session(
+        key.id, app_name=key.app_name, user_id=key.user_id, events=[user("Something else")]
+    )
+    with pytest.raises(Conflict):
+        await store.append(foreign, user("more"))
+    with pytest.raises(Conflict):
+        await store.append(session.append(user("not stored")), user("more"))
+    assert await read(store, key) == session
+
+
+async def test_of_many_writers_of_one_value_exactly_one_wins(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.create(key)
+    stores = [store, again()]
+    outcomes = await asyncio.gather(
+        *(stores[n % 2].append(session, user(f"{n}")) for n in range(20)), return_exceptions=True
+    )
+    won = [outcome for outcome in outcomes if isinstance(outcome, Session)]
+    assert len(won) == 1
+    assert all(isinstance(outcome, Conflict | Session) for outcome in outcomes)
+    assert await read(again(), key) == won[0]
+
+
+async def test_writers_of_many_sessions_do_not_disturb_each_other(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    async def chat(id: str) -> Session:
+        session = await store.create(key._replace(id=id))
+        for n in range(10):
+            session = await store.append(session, wrote(**state(**{f"user__{id}": n, "n": n})))
+        return session
+
+    sessions = await asyncio.gather(*(chat(f"s{n}") for n in range(10)))
+    other = again()
+    for session in sessions:
+        held = await read(other, key._replace(id=session.id))
+        assert held.events == session.events
+        assert held.state == {"n": 9, **{f"user:s{n}": 9 for n in range(10)}}
+
+
+async def test_a_failing_write_harms_no_other_that_is_written_with_it(
+    store: Store, key: SessionKey
+) -> None:
+    sessions = [await store.create(key._replace(id=f"{n}")) for n in range(6)]
+    bad = user("", actions=Actions(state_delta={"k": object()}))  # type: ignore[dict-item]
+    outcomes = await asyncio.gather(
+        *(store.append(each, user("Hi"), *[bad] * (n % 2)) for n, each in enumerate(sessions)),
+        return_exceptions=True,
+    )
+    assert [isinstance(outcome, Session) for outcome in outcomes] == [True, False] * 3
+    for n in range(6):
+        assert len((await read(store, key._replace(id=f"{n}"))).events) == (n + 1) % 2
+
+
+async def test_the_newest_events_can_be_read_alone(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.create(key, state={"a": 1})
+    events = [wrote(**{f"k{n}": n}, inv=f"{n}") for n in range(5)]
+    events = [msgspec.structs.replace(e, timestamp=float(n)) for n, e in enumerate(events)]
+    session = await store.append(session, *events)
+    for reader in (store, again()):
+        recent = await reader.get(key, recent=2)
+        assert recent is not None
+        assert recent.events == events[3:]
+        assert recent.state == session.state
+        later = await reader.get(key, after=1.0)
+        assert later is not None
+        assert later.events == events[2:]
+        both = await reader.get(key, recent=1, after=1.0)
+        assert both is not None
+        assert both.events == events[4:]
+        none = await reader.get(key, recent=0)
+        assert none is not None
+        assert list(none.events) == []
+        assert await reader.get(key, recent=99) == session
+        with pytest.raises(Conflict):
+            await reader.append(recent, user("more"))
+        with pytest.raises(SessionError, match="-1"):
+            await reader.get(key, recent=-1)
+
+
+async def test_sessions_are_listed_the_latest_first(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    app = key.app_name
+    for id, user_id, at in (("a", "ada", 10.0), ("b", "bob", 30.0), ("c", "ada", 20.0)):
+        session = await store.create(SessionKey(app, user_id, id))
+        await store.append(session, user("Hi", timestamp=1.0), user("Ho", timestamp=at))
+    fresh = await store.create(SessionKey(app, "ada", "empty"))
+    for reader in (store, again()):
+        listed = await reader.sessions(app)
+        assert [(info.key.id, info.events) for info in listed] == [
+            ("empty", 0), ("b", 2), ("c", 2), ("a", 2)
+        ]  # fmt: skip
+        assert [info.last_update_time for info in listed[1:]] == [30.0, 20.0, 10.0]
+        assert listed[0].last_update_time == fresh.last_update_time
+        assert [info.key.id for info in await reader.sessions(app, "ada")] == ["empty", "c", "a"]
+        assert listed[1].key == SessionKey(app, "bob", "b")
+        assert await reader.sessions(app + "x") == []
+        assert await reader.sessions(app, "nobody") == []
+
+
+async def test_deleting_forgets_the_session_and_keeps_what_it_shared(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.append(await store.create(key), wrote(**state(app__a=1, k=1)))
+    other = again()
+    assert await read(other, key) == session
+    await store.delete(key)
+    assert await store.get(key) is None
+    assert await other.get(key) is None
+    assert await store.sessions(key.app_name) == []
+    with pytest.raises(StoreError, match="no such session"):
+        await other.append(session, user("Hi"))
+    assert (await store.create(key._replace(id="s2"))).state == {"app:a": 1}
+
+
+async def test_a_session_created_again_is_another(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    other = again()
+    old = await store.append(await store.create(key, state={"k": 1}), user("old"))
+    assert await read(other, key) == old
+    await store.delete(key)
+    new = await store.append(await store.create(key, state={"k": 2}), user("new"))
+    assert await read(other, key) == new
+    for writer in (store, other):
+        with pytest.raises(Conflict, match="deleted and created again"):
+            await writer.append(old, user("more"))
+    assert await read(store, key) == new
+
+
+async def test_S4_a_rewind_is_an_event_and_nothing_goes(store: Store, key: SessionKey) -> None:
+    session = await store.append(await store.create(key), user("one"), says("bot", "1"))
+    rewind = user("", inv="2", actions=Actions(rewind_before_invocation_id="1"))
+    await store.append(session, rewind)
+    held = await read(store, key)
+    assert [event.text for event in held.events] == ["one", "1", ""]
+    assert held.events[-1].actions.rewind_before_invocation_id == "1"
+
+
+async def test_a_large_event_is_stored_whole(store: Store, again: Again, key: SessionKey) -> None:
+    text = "0123456789abcdef" * (10 * 2**20 // 16)
+    session = await store.append(await store.create(key), user(text), user("small"))
+    held = await read(again(), key)
+    assert held.events[0].text == text
+    assert held == session
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["🙂👍🏽 日本語", "\ud83d half an emoji", "\0 nul", "'; DROP TABLE events; --", "%s %(x)s"],
+)
+async def test_any_text_is_stored_as_it_is(
+    store: Store, again: Again, key: SessionKey, text: str
+) -> None:
+    call = Event(
+        author="bot",
+        invocation_id="1",
+        content=Content(role="model", parts=(call_part("f", {text: [text]}, id=text),)),
+    )
+    session = await store.create(key, state={text: text})
+    session = await store.append(session, user(text), call, wrote(**{text: text, "app:t": text}))
+    held = await read(again(), key)
+    assert held == session
+    assert held.state[text] == held.state["app:t"] == held.events[0].text == text
+
+
+async def test_any_number_is_stored_as_it_is(store: Store, again: Again, key: SessionKey) -> None:
+    numbers: list[Json] = [0, -1, 2**53 + 1, 2**70, 0.1, 1e300, True]
+    session = await store.append(await store.create(key), wrote(numbers=numbers))
+    held = await read(again(), key)
+    assert held == session
+    assert repr(held.state["numbers"]) == repr(numbers)
+
+
+@pytest.mark.parametrize("name", ["nul\0", "half \ud83d", "x" * 801, "ü" * 401])
+async def test_a_key_that_some_store_cannot_hold_is_refused_by_all(
+    store: Store, key: SessionKey, name: str
+) -> None:
+    with pytest.raises(StoreError, match=UNFIT):
+        await store.create(key._replace(id=name))
+    with pytest.raises(StoreError, match=UNFIT):
+        await store.create(key, state={f"user:{name}": 1})
+    assert await store.get(key) is None
+    longest = key._replace(id="x" * 800, user_id="ü" * 400)
+    session = await store.append(await store.create(longest), wrote(**{"user:" + "k" * 795: 1}))
+    assert await read(store, longest) == session
+
+
+async def test_a_transaction_stores_its_events_when_it_ends(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.append(await store.create(key), user("Hi"))
+    async with store.transaction(session) as transaction:
+        first = await transaction.append(says("bot", "one", writes="k"))
+        assert first.state == {"k": "one"}
+        second = await transaction.append(wrote(**state(app__a=1, k="two")))
+        assert await read(again(), key) == session
+    for reader in (store, again()):
+        assert await read(reader, key) == second
+    third = await store.append(second, user("Bye"))
+    assert [event.text for event in third.events] == ["Hi", "one", "noted", "Bye"]
+
+
+async def test_a_transaction_that_fails_stores_nothing(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    session = await store.append(await store.create(key), user("Hi"))
+
+    async def fail() -> None:
+        async with store.transaction(session) as transaction:
+            await transaction.append(wrote(**state(app__a=1, k=1)))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    for reader in (store, again()):
+        assert await read(reader, key) == session
+    assert (await store.append(session, user("Bye"))).state == {}
+
+
+async def test_a_stale_session_cannot_be_appended_to_in_a_transaction(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    old = await store.create(key)
+    new = await again().append(old, user("first"))
+    with pytest.raises(Conflict):
+        async with store.transaction(old) as transaction:
+            await transaction.append(user("second"))
+    assert await read(store, key) == new
+
+
+async def test_a_refused_event_in_a_transaction_leaves_the_others(
+    store: Store, key: SessionKey
+) -> None:
+    session = await store.create(key)
+    bad = user("", actions=Actions(state_delta={"k": object()}))  # type: ignore[dict-item]
+    async with store.transaction(session) as transaction:
+        await transaction.append(user("good"))
+        with pytest.raises(SessionError):
+            await transaction.append(user("with it"), bad)
+        await transaction.append(user("also good"))
+    assert [e.text for e in (await read(store, key)).events] == ["good", "also good"]
+
+
+async def test_a_closed_store_opens_again(store: Store, key: SessionKey) -> None:
+    session = await store.append(await store.create(key), user("Hi"))
+    await store.close()
+    await store.close()
+    assert await read(store, key) == session
+    await store.append(session, user("Bye"))
+
+
+async def test_media_and_results_come_back_byte_for_byte(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    parts = (
+        result_part("shot", {"ok": True}, id="1"),
+        Part(inline_data=None, text=None, thought_signature="c2ln"),
+    )
+    event = Event(author="bot", invocation_id="1", content=Content(role="user", parts=parts))
+    await store.append(await store.create(key), event)
+    assert (await read(again(), key)).events[0].to_json() == event.to_json()
+
+
+def test_a_store_outlives_its_event_loop(address: str, key: SessionKey) -> None:
+    from weft.stores import open_store
+
+    store = open_store(address)
+
+    async def turn(text: str) -> int:
+        session = await store.get(key) or await store.create(key)
+        lease = await store.lease(key, busy="reject", interrupt=lambda: None)
+        session = await store.append(session, user(text))
+        await lease.release()
+        return len(session.events)
+
+    assert [asyncio.run(turn(f"{n}")) for n in range(3)] == [1, 2, 3]
+    asyncio.run(store.close())

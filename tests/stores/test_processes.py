@@ -1,0 +1,197 @@
+"""Several processes with one store: real processes, really killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.build import user
+from weft.errors import SessionBusy, SessionError
+from weft.session import Session, SessionKey, Store
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that processes can share."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/weft.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(address: str, key: SessionKey) -> Iterator[Start]:
+    """Start another process that does something with the session."""
+    children: list[subprocess.Popen[str]] = []
+
+    def start(action: str) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.stores.child", action, address, *key],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))},
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+async def heard(child: subprocess.Popen[str], wanted: str) -> None:
+    """Wait until the child says so."""
+    assert child.stdout is not None
+    assert await asyncio.to_thread(child.stdout.readline) == f"{wanted}\n"
+
+
+async def kill(child: subprocess.Popen[str]) -> None:
+    child.send_signal(signal.SIGKILL)
+    assert await asyncio.to_thread(child.wait, 30) == -signal.SIGKILL
+
+
+async def read(store: Store, key: SessionKey) -> Session:
+    session = await store.get(key)
+    assert session is not None
+    return session
+
+
+@contextmanager
+def unharmed() -> Iterator[Callable[[], None]]:
+    """A callback that must not be called."""
+    calls: list[str] = []
+    yield lambda: calls.append("interrupted")
+    assert not calls
+
+
+async def test_a_killed_holder_frees_its_session_at_once(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    child = start("hold")
+    await heard(child, "held")
+    with pytest.raises(SessionBusy):
+        await store.lease(key, busy="reject", interrupt=lambda: None)
+    waiting = asyncio.create_task(store.lease(key, busy="queue", interrupt=lambda: None))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await kill(child)
+    await (await asyncio.wait_for(waiting, 10)).release()
+
+
+async def test_an_idle_holder_in_another_process_is_interrupted(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    child = start("hold")
+    await heard(child, "held")
+    lease = await asyncio.wait_for(store.lease(key, busy="interrupt", interrupt=lambda: None), 30)
+    await heard(child, "interrupted")
+    await lease.release()
+
+
+async def test_a_working_holder_in_another_process_is_interrupted(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    await store.create(key)
+    child = start("work")
+    await heard(child, "held")
+    lease = await asyncio.wait_for(store.lease(key, busy="interrupt", interrupt=lambda: None), 30)
+    await heard(child, "interrupted")
+    await lease.release()
+    assert {event.text for event in (await read(store, key)).events} <= {"working"}
+
+
+async def test_the_wish_of_a_killed_process_harms_no_later_holder(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    stopped = asyncio.Event()
+    session = await store.create(key)
+    lease = await store.lease(key, busy="queue", interrupt=stopped.set)
+    child = start("want")
+    await heard(child, "waiting")
+    await asyncio.wait_for(stopped.wait(), 10)
+    await kill(child)
+    await lease.release()
+    with unharmed() as interrupt:
+        lease = await store.lease(key, busy="reject", interrupt=interrupt)
+        await store.append(session, user("Hi"))
+        await asyncio.sleep(0.7)
+        await lease.release()
+
+
+async def test_four_processes_taking_turns_lose_nothing(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    await store.create(key)
+    children = [start("turns") for _ in range(4)]
+    for child in children:
+        assert await asyncio.to_thread(child.wait, 60) == 0
+    session = await read(store, key)
+    assert len(session.events) == 40
+    assert len({event.text for event in session.events}) == 40
+    assert session.state == {"app:count": 40}
+    assert [event.actions.state_delta["app:count"] for event in session.events] == [
+        n + 1 for n in range(40)
+    ]
+
+
+async def test_what_was_stored_survives_a_kill(store: Store, key: SessionKey, start: Start) -> None:
+    acknowledged: list[str] = []
+    await store.create(key)
+    for _ in range(3):
+        child = start("write")
+        assert child.stdout is not None
+        for _ in range(20):
+            acknowledged.append((await asyncio.to_thread(child.stdout.readline)).strip())
+        await kill(child)
+        acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
+        ids = [event.id for event in (await read(store, key)).events]
+        assert len(ids) == len(set(ids))
+        assert [id for id in ids if id in set(acknowledged)] == acknowledged
+        assert len(ids) <= len(acknowledged) + 3, "at most one write was on its way each time"
+
+
+async def test_processes_that_open_a_new_store_together_make_it_once(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    children = [start("race") for _ in range(4)]
+    made: list[str] = []
+    for child in children:
+        assert await asyncio.to_thread(child.wait, 60) == 0
+        assert child.stdout is not None
+        made += child.stdout.read().split("\n")[:-1]
+    assert sorted(made) == [f"made race-{n}" for n in range(5)]
+    assert len(await store.sessions(key.app_name)) == 5
+
+
+async def test_another_process_is_seen_at_the_next_read(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    session = await store.append(await store.create(key), user("Hi"))
+    child = start("turns")
+    assert await asyncio.to_thread(child.wait, 60) == 0
+    held = await read(store, key)
+    assert len(held.events) == 11
+    assert held.events[0] is session.events[0], "what was read before is not read again"
+
+
+async def test_an_event_that_could_not_be_read_again_is_refused(
+    store: Store, key: SessionKey
+) -> None:
+    session = await store.create(key)
+    with pytest.raises(SessionError, match="branch"):
+        await store.append(session, user("Hi", branch=3))
+    assert len((await store.append(session, user("Hi"))).events) == 1
