@@ -198,9 +198,9 @@ def test_a_fallback_without_a_good_choice_fails() -> None:
 
 def test_a_route_leads_by_state_and_says_so_in_the_log() -> None:
     model = ScriptedModel({"triage": [" Booking\n"], "booker": ["booked"]})
-    flow = agent("triage", model) >> Route("triage").eq("booking", agent("booker", model)).otherwise(
-        agent("helper", model)
-    )
+    flow = agent("triage", model) >> Route("triage").eq(
+        "booking", agent("booker", model)
+    ).otherwise(agent("helper", model))
     result = weft.run_sync(flow, "go")
     assert result.text == "booked"
     assert [e.actions.route for e in result.session.events if e.actions.route] == ['eq("booking")']
@@ -266,8 +266,12 @@ def test_everything_nests() -> None:
 
 
 def test_an_agent_as_a_tool_sees_its_request_only_and_its_answer_is_the_result() -> None:
-    model = ScriptedModel({"boss": [call("expert", request="What is 2+2?"), "It is 4."],
-                           "expert": [call("note"), "4"]})
+    model = ScriptedModel(
+        {
+            "boss": [call("expert", request="What is 2+2?"), "It is 4."],
+            "expert": [call("note"), "4"],
+        }
+    )
 
     def note(ctx: weft.ToolContext) -> str:
         """Note."""
@@ -285,9 +289,18 @@ def test_an_agent_as_a_tool_sees_its_request_only_and_its_answer_is_the_result()
 
 
 def test_an_agent_as_a_tool_that_fails_is_an_error_result() -> None:
-    model = ScriptedModel({"boss": [call("expert", request="x"), "Sorry."],
-                           "expert": [RuntimeError("503")]})
+    model = ScriptedModel(
+        {"boss": [call("expert", request="x"), "Sorry."], "expert": [RuntimeError("503")]}
+    )
     boss = Agent("boss", model=model, tools=[Agent("expert", model=model, description="x")])
     result = weft.run_sync(boss, "go")
     assert result.text == "Sorry."
     assert "expert failed: model_error" in str(result.events[1].results[0].response)
+
+
+def test_a_model_may_end_its_loop_itself() -> None:
+    from weft.tools import exit_loop
+
+    model = ScriptedModel({"a": ["1", call("exit_loop")]})
+    result = weft.run_sync(Loop(Agent("a", model=model, tools=[exit_loop]), max=9), "go")
+    assert result.error is None and len(model.prompts) == 2

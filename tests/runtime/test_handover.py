@@ -39,9 +39,7 @@ def test_x2_an_unknown_name_gets_a_corrective_result() -> None:
     root, model = team({"boss": [call(TO, agent_name="centre"), "never mind"]})
     result = weft.run_sync(root, "go")
     response = result.events[1].results[0].response
-    assert response == {
-        "error": "there is no agent 'centre' to hand over to; use: left, right"
-    }
+    assert response == {"error": "there is no agent 'centre' to hand over to; use: left, right"}
     assert result.text == "never mind"
 
 

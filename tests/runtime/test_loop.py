@@ -445,7 +445,9 @@ def test_f4_tool_callbacks_answer_and_replace_and_an_empty_dict_is_an_answer() -
     )
     assert result.events[1].results[0].response == {} and ran == []
 
-    def replace(ctx: ToolContext, tool: weft.Tool, args: JsonObject, result: JsonObject) -> JsonObject:
+    def replace(
+        ctx: ToolContext, tool: weft.Tool, args: JsonObject, result: JsonObject
+    ) -> JsonObject:
         return {"was": result["result"]}
 
     result = weft.run_sync(

@@ -136,7 +136,9 @@ def test_s1_a_value_that_is_not_json_is_refused_where_it_is_written() -> None:
 
 def test_s2_the_users_message_carries_the_callers_delta() -> None:
     model = ScriptedModel(["ok"])
-    result = weft.run_sync(Agent("bot", model=model, instruction="{city}"), "x", state={"city": "Oslo"})
+    result = weft.run_sync(
+        Agent("bot", model=model, instruction="{city}"), "x", state={"city": "Oslo"}
+    )
     assert result.session.events[0].actions.state_delta == {"city": "Oslo"}
     assert "Oslo" in model.prompts[0].system_text
 
@@ -239,7 +241,9 @@ def test_an_async_instruction_provider_is_asked_once_per_request_on_the_loop() -
 
     async def go() -> None:
         result = await weft.run(
-            Agent("bot", model=model, instruction=provider), "x", state={"mood": "dry", "city": "Oslo"}
+            Agent("bot", model=model, instruction=provider),
+            "x",
+            state={"mood": "dry", "city": "Oslo"},
         )
         assert asked == [asyncio.get_running_loop()]
         assert "Mood: dry Oslo" in model.prompts[0].system_text

@@ -134,9 +134,7 @@ def test_f8_a_confirmation_of_other_arguments_is_refused() -> None:
 
 
 def test_f8_a_flow_goes_on_behind_the_step_that_waited() -> None:
-    model = ScriptedModel(
-        {"asker": [call("approve", amount=1), "granted"], "writer": ["The end."]}
-    )
+    model = ScriptedModel({"asker": [call("approve", amount=1), "granted"], "writer": ["The end."]})
     flow = Agent("asker", model=model, tools=[approve]).writes("word") >> Agent(
         "writer", model=model, instruction="Word: {word}"
     )
@@ -208,5 +206,27 @@ def test_resuming_a_complete_run_gives_its_result_again_and_calls_nothing() -> N
         again = await runner.resume(session_id="s")
         assert again.text == first.text == "hi" and again.events == ()
         assert len(model.wires) == 1
+
+    asyncio.run(go())
+
+
+def test_an_agent_as_a_tool_may_wait_and_goes_on_with_the_answer() -> None:
+    model = ScriptedModel(
+        {
+            "boss": [call("clerk", request="get approval"), "all settled"],
+            "clerk": [call("approve", amount=9), "approved"],
+        }
+    )
+    clerk = Agent("clerk", model=model, tools=[approve], description="Gets approvals.")
+    runner = Runner(Agent("boss", model=model, tools=[clerk]))
+
+    async def go() -> None:
+        first = await runner.run(session_id="s", message="go")
+        assert list(first.waiting.values()) == ["approve"]
+        assert [p.agent for p in model.prompts] == ["boss", "clerk"]
+        (call_id,) = first.waiting
+        last = await runner.resume(session_id="s", answers={call_id: "yes"})
+        assert last.text == "all settled"
+        assert [p.agent for p in model.prompts] == ["boss", "clerk", "clerk", "boss"]
 
     asyncio.run(go())

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import user
-from weft.errors import SessionBusy, SessionError
+from weft.errors import SessionBusy, SessionError, UsageError
 from weft.session import Session, SessionKey, Store
+from weft.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,6 +115,19 @@ async def test_a_working_holder_in_another_process_is_interrupted(
     assert {event.text for event in (await read(store, key)).events} <= {"working"}
 
 
+async def test_whoever_waits_here_can_have_the_holder_elsewhere_interrupted(
+    store: Store, key: SessionKey, start: Start
+) -> None:
+    child = start("hold")
+    await heard(child, "held")
+    first = asyncio.create_task(store.lease(key, busy="queue", interrupt=lambda: None))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(store.lease(key, busy="interrupt", interrupt=lambda: None))
+    await heard(child, "interrupted")
+    await (await asyncio.wait_for(first, 10)).release()
+    await (await asyncio.wait_for(second, 10)).release()
+
+
 async def test_the_wish_of_a_killed_process_harms_no_later_holder(
     store: Store, key: SessionKey, start: Start
 ) -> None:
@@ -186,6 +200,42 @@ async def test_another_process_is_seen_at_the_next_read(
     held = await read(store, key)
     assert len(held.events) == 11
     assert held.events[0] is session.events[0], "what was read before is not read again"
+
+
+async def test_using_the_store_inside_its_transaction_is_refused_not_stuck(
+    store: Store, again: Callable[[], Store], key: SessionKey
+) -> None:
+    session = await store.create(key)
+    async with store.transaction(session) as transaction:
+        grown = await transaction.append(user("Hi"))
+        for use in (
+            store.append(session, user("Ho")),
+            store.create(key._replace(id="t")),
+            store.delete(key),
+            store.close(),
+        ):
+            with pytest.raises(UsageError, match="transaction that it is in") as caught:
+                await use
+            assert "transaction's own append" in caught.value.hint
+        with pytest.raises(UsageError):
+            async with store.transaction(session):
+                pass
+        assert await read(store, key) == session
+    after = await store.append(await read(store, key), user("Ho"))
+    assert after.events.first(1) == grown.events
+
+
+async def test_transactions_of_two_stores_may_be_nested(
+    store: Store, key: SessionKey, tmp_path: Path
+) -> None:
+    other = SqliteStore(tmp_path / "other.db")
+    mine, theirs = await store.create(key), await other.create(key)
+    async with store.transaction(mine), other.transaction(theirs) as inner:
+        await inner.append(user("Hi"))
+        with pytest.raises(UsageError, match="transaction that it is in"):
+            await store.append(mine, user("Hi"))
+    assert len((await read(other, key)).events) == 1
+    await other.close()
 
 
 async def test_an_event_that_could_not_be_read_again_is_refused(

@@ -14,21 +14,26 @@ from typing import Annotated
 import typer
 
 import weft
+from weft.cli.chat import chat_command
 from weft.cli.compile import compile_command
 from weft.cli.doctor import doctor_command
 from weft.cli.explain import explain_command
-from weft.cli.load import blame
 from weft.cli.rule import rule_command
+from weft.cli.run import run_command
+from weft.cli.sessions import sessions_app
 from weft.errors import LoweringError, MissingVariable, WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Compile an agent and its session into a request, and explain it.",
+    help="Run agents, compile what they are asked, and explain it.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("run")(run_command)
+app.command("chat")(chat_command)
+app.add_typer(sessions_app)
 app.command("compile")(compile_command)
 app.command("explain")(explain_command)
 app.command("rule")(rule_command)
@@ -47,7 +52,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Compile an agent and its session into a request, and explain it."""
+    """Run agents, compile what they are asked, and explain it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +108,7 @@ def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
     return 2
 
 
-_COMMANDS = ("compile", "explain", "rule", "doctor")
+_COMMANDS = ("run", "chat", "sessions", "compile", "explain", "rule", "doctor")
 
 
 def _complain(text: str) -> None:

@@ -5,27 +5,45 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import inputs as given
-from weft.cli.render import print_json, print_request
-from weft.compiler.text import safe
+from weft.cli import options as given
 
 
 def compile_command(
     target: given.TARGET,
     message: given.MESSAGE = None,
     state: given.STATE = None,
-    session: given.SESSION = None,
+    session: given.SESSION_OR_FILE = None,
+    store: given.STORE = None,
+    app: given.APP = None,
+    user: given.ONE_USER = None,
     agent: given.AGENT = None,
     dialect: given.DIALECT = None,
     model: given.MODEL = None,
     option: given.OPTION = None,
     strict: given.STRICT = False,
     as_json: Annotated[bool, typer.Option("--json", help="Exactly the provider's JSON.")] = False,
+    step: given.STEP = None,
 ) -> int:
     """Compile one request and show it."""
-    compiled = given.request(
-        given.Inputs(
-            target, message, state or [], session, agent, dialect, model, option or [], strict
+    from weft.cli.inputs import Inputs, exit_code, request
+    from weft.cli.render import print_json, print_request
+    from weft.compiler.text import safe
+
+    compiled = request(
+        Inputs(
+            target=target,
+            message=message,
+            state=state or [],
+            session=session,
+            store=store,
+            app=app,
+            user=user,
+            agent=agent,
+            dialect=dialect,
+            model=model,
+            options=option or [],
+            strict=strict,
+            step=step,
         )
     )
     if as_json:
@@ -34,4 +52,4 @@ def compile_command(
             print(safe(str(found)), file=sys.stderr)
     else:
         print_request(compiled)
-    return given.exit_code(compiled, strict=strict)
+    return exit_code(compiled, strict=strict)

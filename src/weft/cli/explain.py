@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import inputs as given
-from weft.cli.render import print_json, print_report
+from weft.cli import options as given
 from weft.errors import UsageError
 
 
@@ -14,7 +13,10 @@ def explain_command(
     target: given.TARGET,
     message: given.MESSAGE = None,
     state: given.STATE = None,
-    session: given.SESSION = None,
+    session: given.SESSION_OR_FILE = None,
+    store: given.STORE = None,
+    app: given.APP = None,
+    user: given.ONE_USER = None,
     agent: given.AGENT = None,
     dialect: given.DIALECT = None,
     model: given.MODEL = None,
@@ -27,21 +29,30 @@ def explain_command(
     everything: Annotated[
         bool, typer.Option("--all", help="Show every row of a long history.")
     ] = False,
-    step: Annotated[
-        int | None,
-        typer.Option(
-            "--step", help="The request behind the session's N-th model event.", metavar="N"
-        ),
-    ] = None,
+    step: given.STEP = None,
 ) -> int:
     """Compile one request and say where every token of it came from."""
+    from weft.cli.inputs import Inputs, exit_code, request
+    from weft.cli.render import print_json, print_report
+
     if as_json and html is not None:
         raise UsageError("--json and --html ask for two forms", where="explain", hint="give one")
-    compiled = given.request(
-        given.Inputs(
-            target, message, state or [], session, agent, dialect, model, option or [], strict
-        ),
-        step,
+    compiled = request(
+        Inputs(
+            target=target,
+            message=message,
+            state=state or [],
+            session=session,
+            store=store,
+            app=app,
+            user=user,
+            agent=agent,
+            dialect=dialect,
+            model=model,
+            options=option or [],
+            strict=strict,
+            step=step,
+        )
     )
     report = compiled.explain()
     if html is not None:
@@ -51,4 +62,4 @@ def explain_command(
         print_json(report.to_dict())
     else:
         print_report(report, everything=everything)
-    return given.exit_code(compiled, strict=strict)
+    return exit_code(compiled, strict=strict)

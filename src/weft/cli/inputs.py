@@ -1,45 +1,22 @@
 """What `compile` and `explain` are given, and the request it makes."""
 
+import asyncio
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-import typer
 
-from weft.cli.load import load_agent
+from weft.cli.homes import home_of
+from weft.cli.load import load_node
+from weft.cli.steps import at_step, speaking
+from weft.cli.stored import find_session, opened
 from weft.compiler import Compiled, compile
-from weft.declare import Agent, RunConfig
+from weft.declare import Node, RunConfig
 from weft.diagnostics import Severity
-from weft.dialects import dialect_named, wire_name
-from weft.errors import UsageError
-from weft.session import Event, Session, read_session
+from weft.dialects import dialect_named
+from weft.errors import SessionError, UsageError
+from weft.session import Session, read_session
 from weft.values import Json
-
-TARGET = Annotated[
-    str, typer.Argument(help="pkg.module:object or path/to/file.py:object", show_default=False)
-]
-MESSAGE = Annotated[
-    str | None, typer.Option("-m", "--message", help="What the user says now.", metavar="TEXT")
-]
-STATE = Annotated[
-    list[str] | None,
-    typer.Option("--state", help="A state value; JSON where it is JSON, else text.", metavar="K=V"),
-]
-SESSION = Annotated[
-    Path | None, typer.Option("--session", help="A session as ADK's JSON.", metavar="FILE")
-]
-AGENT = Annotated[
-    str | None, typer.Option("--agent", help="Another agent of the tree.", metavar="NAME")
-]
-DIALECT = Annotated[
-    str | None, typer.Option("--dialect", help="Speak another dialect.", metavar="NAME")
-]
-MODEL = Annotated[str | None, typer.Option("--model", help="Ask another model.", metavar="NAME")]
-OPTION = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="A generation option, such as temperature=0.3.", metavar="K=V"),
-]
-STRICT = Annotated[bool, typer.Option("--strict", help="Missing variables and losses are errors.")]
 
 
 class Inputs(NamedTuple):
@@ -48,15 +25,19 @@ class Inputs(NamedTuple):
     target: str
     message: str | None
     state: list[str]
-    session: Path | None
+    session: str | None
+    store: str | None
+    app: str | None
+    user: str | None
     agent: str | None
     dialect: str | None
     model: str | None
     options: list[str]
     strict: bool
+    step: int | None
 
 
-def request(inputs: Inputs, step: int | None = None) -> Compiled:
+def request(inputs: Inputs) -> Compiled:
     """Compile what the arguments ask for; with `step`, the request behind that model event."""
     if inputs.dialect is not None:
         dialect_named(inputs.dialect)
@@ -64,27 +45,41 @@ def request(inputs: Inputs, step: int | None = None) -> Compiled:
     config = RunConfig(
         generate_config=pairs("--option", inputs.options), model=inputs.model, strict=inputs.strict
     )
-    session = read_session(inputs.session) if inputs.session is not None else None
-    root = load_agent(inputs.target)
-    if step is not None:
-        return _at_step(root, inputs, step, session, config)
+    session = _read(inputs) if inputs.store is None else None
+    root = load_node(inputs.target)
+    if inputs.store is not None:
+        session = asyncio.run(_stored(inputs, inputs.store, root))
+    if inputs.step is not None:
+        if session is None or inputs.message is not None or state:
+            raise UsageError(
+                "a step is rebuilt from the session alone",
+                where="--step",
+                hint="give --session, and neither --message nor --state",
+            )
+        return at_step(
+            root, session, inputs.step, agent=inputs.agent, dialect=inputs.dialect, config=config
+        )
+    home, name = home_of(root, inputs.agent, where=inputs.target)
+    branch = _branch(session, name or home.name)
     made = compile(
-        root,
+        home,
         state=state or None,
         message=inputs.message,
         session=session,
-        agent=inputs.agent,
+        agent=name,
         config=config,
+        branch=branch,
     )
     if inputs.dialect is None or inputs.dialect == made.dialect:
         return made
     return compile(
-        root,
+        home,
         state=state or None,
         message=inputs.message,
         session=session,
-        agent=inputs.agent,
-        config=_speaking(inputs.dialect, made, config),
+        agent=name,
+        config=speaking(inputs.dialect, made, config),
+        branch=branch,
         recorded=made.provided,
     )
 
@@ -104,11 +99,12 @@ def pairs(name: str, given: list[str]) -> dict[str, Json]:
             raise UsageError(
                 f"`{text}` is not a key and a value", where=name, hint=f"{name} key=value"
             )
-        values[key.strip()] = _value(value, where=f"{name} {key.strip()}")
+        values[key.strip()] = value_of(value, where=f"{name} {key.strip()}")
     return values
 
 
-def _value(text: str, *, where: str) -> Json:
+def value_of(text: str, *, where: str) -> Json:
+    """What somebody typed as a value: JSON where it is JSON, else text."""
     try:
         value: Json = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
@@ -120,55 +116,39 @@ def _value(text: str, *, where: str) -> Json:
     return value
 
 
-def _speaking(dialect: str, made: Compiled, config: RunConfig) -> RunConfig:
-    """The run's config with the same model in another dialect."""
-    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(made.prompt.model)}")
+def _read(inputs: Inputs) -> Session | None:
+    """The session in a file."""
+    if inputs.session is None:
+        return None
+    try:
+        return read_session(Path(inputs.session))
+    except SessionError as error:
+        if Path(inputs.session).exists():
+            raise
+        raise SessionError(
+            error.message,
+            where=error.where,
+            hint=f"name a file; the id of a stored session needs --store, such as"
+            f" --store sqlite:///weft.db --session {inputs.session}",
+        ) from None
 
 
-def _at_step(
-    root: Agent, inputs: Inputs, step: int, session: Session | None, config: RunConfig
-) -> Compiled:
-    """The request that led to the session's n-th model event, rebuilt from the log before it."""
-    if session is None or inputs.message is not None or inputs.state:
+async def _stored(inputs: Inputs, address: str, root: Node) -> Session:
+    """The session in a store."""
+    if inputs.session is None:
         raise UsageError(
-            "a step is rebuilt from the session alone",
-            where="--step",
-            hint="give --session FILE, and neither --message nor --state",
+            "which session?",
+            where="--store",
+            hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
-    spoken = [
-        index
-        for index, event in enumerate(session.events)
-        if _spoke(event) and inputs.agent in (None, event.author)
-    ]
-    if not 1 <= step <= len(spoken):
-        of = f" of `{inputs.agent}`" if inputs.agent else ""
-        raise UsageError(
-            f"there is no step {step}; the session has {len(spoken)} model events{of}",
-            where="--step",
-            hint=f"steps count from 1 to {len(spoken)}" if spoken else "nothing was answered yet",
+    async with opened(address) as store:
+        return await find_session(
+            store, inputs.session, app=inputs.app or root.name, user=inputs.user
         )
-    event = session.events[spoken[step - 1]]
-    after = compile(
-        root,
-        session=session.before(spoken[step - 1] + 1),
-        agent=event.author,
-        config=config,
-        branch=event.branch,
-    )
-    if inputs.dialect is not None and inputs.dialect != after.dialect:
-        after = compile(
-            root,
-            session=session.before(spoken[step - 1] + 1),
-            agent=event.author,
-            config=_speaking(inputs.dialect, after, config),
-            branch=event.branch,
-            recorded=after.provided,
-        )
-    assert after.previous is not None
-    return after.previous
 
 
-def _spoke(event: Event) -> bool:
-    """Whether a model said this."""
-    said = event.content is not None and event.content.role != "user"
-    return said and event.author != "user" and not event.partial
+def _branch(session: Session | None, agent: str) -> str | None:
+    """The branch an agent stood on when it last spoke."""
+    if session is None:
+        return None
+    return next((e.branch for e in reversed(session.events) if e.author == agent), None)

@@ -1,4 +1,4 @@
-"""Find the agent a command is about: `pkg.module:object` or `path/to/file.py:object`.
+"""Find the agent or flow a command is about: `pkg.module:object` or `path/to/file.py:object`.
 
 Whatever goes wrong is said about the user's files: what was looked for, what is there, and,
 where their code raises, the file and line it happened at. Never our own traceback.
@@ -18,14 +18,14 @@ from types import ModuleType
 from typing import cast
 
 import weft
-from weft.declare import Agent
+from weft.declare import Agent, Flow, Node
 from weft.errors import UsageError, WeftError
 
 _OURS = str(Path(weft.__file__).parent)
 
 
-def load_agent(target: str) -> Agent:
-    """The agent a target names; a factory without arguments is called for it."""
+def load_node(target: str) -> Node:
+    """The agent or flow a target names; a factory without arguments is called for it."""
     place, _, path = target.rpartition(":")
     if not place or not path:
         raise UsageError(
@@ -37,13 +37,13 @@ def load_agent(target: str) -> Agent:
     found: object = module
     for name in path.split("."):
         found = _attribute(found, name, target, module)
-    if not isinstance(found, Agent) and callable(found):
+    if not isinstance(found, Agent | Flow) and callable(found):
         found = _made(cast("Callable[[], object]", found), target)
-    if not isinstance(found, Agent):
+    if not isinstance(found, Agent | Flow):
         if inspect.iscoroutine(found):
             found.close()
         raise UsageError(
-            f"this is a {type(found).__name__}, not an agent",
+            f"this is a {type(found).__name__}, not an agent or a flow",
             where=target,
             hint=_agents_hint(module, place),
         )
@@ -130,13 +130,13 @@ def _attribute(holder: object, name: str, target: str, module: ModuleType) -> ob
         except AttributeError:
             pass
     what = "module" if isinstance(holder, ModuleType) else type(holder).__name__
-    agents = [found for found, value in vars(module).items() if isinstance(value, Agent)]
+    nodes = _nodes(module)
     public = [found for found in dir(holder) if not found.startswith("_")]
-    names = agents if holder is module and agents else public
+    names = nodes if holder is module and nodes else public
     raise UsageError(
         f"the {what} has no `{name}`",
         where=target,
-        hint=_nearest(name, names, "agent" if names is agents else "name", also=public),
+        hint=_nearest(name, names, "agent" if names is nodes else "name", also=public),
     )
 
 
@@ -196,15 +196,20 @@ def _object_hint(target: str) -> str:
         module = _file(place) if _is_path(place) else _module(place)
     except WeftError:
         return usual
-    agents = [name for name, value in vars(module).items() if isinstance(value, Agent)]
-    return f"write {' or '.join(f'{place}:{name}' for name in agents[:6])}" if agents else usual
+    nodes = _nodes(module)
+    return f"write {' or '.join(f'{place}:{name}' for name in nodes[:6])}" if nodes else usual
+
+
+def _nodes(module: ModuleType) -> list[str]:
+    """The names of the agents and flows in a module."""
+    return [name for name, value in vars(module).items() if isinstance(value, Agent | Flow)]
 
 
 def _agents_hint(module: ModuleType, place: str) -> str:
-    agents = [name for name, value in vars(module).items() if isinstance(value, Agent)]
-    if not agents:
-        return "the module holds no weft.Agent"
-    return f"agents there: {', '.join(f'{place}:{name}' for name in agents[:6])}"
+    nodes = _nodes(module)
+    if not nodes:
+        return "the module holds no weft.Agent and no flow"
+    return f"agents there: {', '.join(f'{place}:{name}' for name in nodes[:6])}"
 
 
 def _module_hint(missing: str) -> str:

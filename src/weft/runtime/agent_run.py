@@ -188,7 +188,7 @@ class AgentRun:
         if stalled is not None:
             words = f"`{stalled}` was called again and again with the same arguments"
             return await self._failure("stalled", words)
-        return None
+        return Suspended() if any(one.suspended for one in batch.outcomes) else None
 
     def _questions(self, batch: Batch) -> Event:
         """The calls that wait for the user's word, asked the way ADK's clients know."""

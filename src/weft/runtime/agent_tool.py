@@ -3,6 +3,8 @@
 It sees the request it was called with, not the conversation; nobody else sees its turns.
 """
 
+from contextlib import aclosing
+
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.runtime.answer import parse
@@ -30,8 +32,9 @@ async def run_agent_tool(
         asked = Content(parts=(Part(text=text),), role="user")
         await invocation.commit(invocation.event("user", inner, asked))
     try:
-        async for _ in run_node(invocation, inner, node):
-            pass
+        async with aclosing(run_node(invocation, inner, node)) as events:
+            async for _ in events:
+                pass
     except NodeFailed as failure:
         code, words = failure.event.error_code, failure.event.error_message
         return Returned({"error": f"{node.name} failed: {code}: {words}"})

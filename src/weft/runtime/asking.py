@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import cast
 
 import msgspec
 
 from weft.compiler import Compiled, compile
 from weft.content import Content, FunctionCall, Part
+from weft.declare import CallbackContext
 from weft.dialects import dialect_named
 from weft.errors import UsageError, WeftError
 from weft.ir import Prompt, verify
@@ -23,59 +23,96 @@ from weft.values import JsonObject
 _log = logging.getLogger("weft")
 
 
-async def ask(run: AgentRun) -> AsyncIterator[Event]:
-    """The model's reply: partial events while it speaks, if streamed, then the whole of it.
+class Asking:
+    """One request to the model, from the compiled prompt to the reply as an event."""
 
-    The last event is not stored yet; its changes of state are in `run.context`.
-    """
-    callbacks = run.kit.callbacks
-    compiled = await _compiled(run)
-    prompt = compiled.prompt
-    run.context = context = None
-    if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
-        run.context = context = run.new_context()
-    response: ModelResponse | None = None
-    wire: JsonObject | None = None
-    if context is not None and callbacks.before_model:
-        answer = await callbacks.before_model.first((Prompt, ModelResponse), context, prompt)
-        if isinstance(answer, Prompt):
-            verify(answer, step="before_model")
-            prompt = answer
-            wire = dialect_named(compiled.dialect).lower(prompt, strict=False).wire
-        elif isinstance(answer, ModelResponse):
-            response = answer
-    if response is None:
-        stream = run.invocation.config.stream
-        model = _model(run)
-        partial = False
-        try:
-            answers = model.generate(prompt, wire or compiled.wire, stream=stream)
-            async with aclosing(answers):  # type: ignore[type-var]
-                async for got in answers:
-                    if not got.partial:
-                        response = got
-                    elif stream:
-                        partial = True
-                        yield _partial(run, got)
-        except WeftError:
-            raise
-        except Exception as error:
-            if context is not None and callbacks.on_model_error:
-                chain = callbacks.on_model_error
-                response = await chain.first((ModelResponse,), context, prompt, error)
-            if response is None:
-                _log.warning("%s: the model raised", run.agent.name, exc_info=True)
-                words = f"{type(error).__name__}: {error}"
-                response = ModelResponse(error_code="model_error", error_message=words)
-        if response is None and partial:
-            words = "the model's answer was cut off before its end"
-            response = ModelResponse(error_code="cut_stream", error_message=words)
-    if response is None:
-        words = "the model returned nothing"
-        response = ModelResponse(error_code="empty_response", error_message=words)
-    if context is not None and callbacks.after_model:
-        response = await callbacks.after_model.replaced(ModelResponse, response, context)
-    yield _reply(run, response, compiled)
+    __slots__ = (
+        "_compiled",
+        "_context",
+        "_prompt",
+        "_run",
+        "_spoke",
+        "_wire",
+        "response",
+        "stream",
+    )
+
+    def __init__(self, run: AgentRun) -> None:
+        self._run = run
+        self._compiled: Compiled
+        self._prompt: Prompt
+        self._wire: JsonObject | None = None
+        self._context: CallbackContext | None = None
+        self._spoke = False
+        self.stream = run.invocation.config.stream
+        self.response: ModelResponse | None = None
+
+    async def prepare(self) -> bool:
+        """Compile, and let the callbacks in; whether the model is still to be asked."""
+        run = self._run
+        callbacks = run.kit.callbacks
+        self._compiled = compiled = await _compiled(run)
+        self._prompt = prompt = compiled.prompt
+        run.context = None
+        if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
+            run.context = self._context = run.new_context()
+        if self._context is not None and callbacks.before_model:
+            kinds = (Prompt, ModelResponse)
+            answer = await callbacks.before_model.first(kinds, self._context, prompt)
+            if isinstance(answer, Prompt):
+                verify(answer, step="before_model")
+                self._prompt = answer
+                self._wire = dialect_named(compiled.dialect).lower(answer, strict=False).wire
+            elif isinstance(answer, ModelResponse):
+                self.response = answer
+        return self.response is None
+
+    def answers(self) -> AsyncIterator[ModelResponse]:
+        """What the model says, as it says it."""
+        wire = self._wire if self._wire is not None else self._compiled.wire
+        return _model(self._run).generate(self._prompt, wire, stream=self.stream)
+
+    def partial(self, response: ModelResponse) -> Event:
+        """A piece of the answer, for display."""
+        self._spoke = True
+        place = self._run.place
+        return Event(
+            author=self._run.agent.name,
+            content=response.content,
+            invocation_id=self._run.invocation.id,
+            partial=True,
+            branch=place.branch or None,
+            node_info=place.node_info,
+            isolation_scope=place.scope or None,
+        )
+
+    async def recover(self, error: Exception) -> None:
+        """What to do about an error of the model: ask the callbacks, else tell it as an event.
+
+        What Weft itself raises says that something is set up wrong; it is not the model's.
+        """
+        if isinstance(error, WeftError):
+            raise error
+        chain = self._run.kit.callbacks.on_model_error
+        self.response = None
+        if self._context is not None and chain:
+            self.response = await chain.first((ModelResponse,), self._context, self._prompt, error)
+        if self.response is None:
+            _log.warning("%s: the model raised", self._run.agent.name, exc_info=error)
+            words = f"{type(error).__name__}: {error}"
+            self.response = ModelResponse(error_code="model_error", error_message=words)
+
+    async def reply(self) -> Event:
+        """The answer as an event that is not stored yet; changes of state are in `run.context`."""
+        response, chain = self.response, self._run.kit.callbacks.after_model
+        if response is None:
+            code, words = "empty_response", "the model returned nothing"
+            if self._spoke:
+                code, words = "cut_stream", "the model's answer was cut off before its end"
+            response = ModelResponse(error_code=code, error_message=words)
+        if self._context is not None and chain:
+            response = await chain.replaced(ModelResponse, response, self._context)
+        return _reply(self._run, response, self._compiled)
 
 
 async def _compiled(run: AgentRun) -> Compiled:
@@ -118,18 +155,6 @@ def _model(run: AgentRun) -> Model:
         )
     found = models[key] = model_for(chosen, where=f"{run.agent.name}.model")
     return found
-
-
-def _partial(run: AgentRun, response: ModelResponse) -> Event:
-    return Event(
-        author=run.agent.name,
-        content=response.content,
-        invocation_id=run.invocation.id,
-        partial=True,
-        branch=run.place.branch or None,
-        node_info=run.place.node_info,
-        isolation_scope=run.place.scope or None,
-    )
 
 
 def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:

@@ -3,7 +3,8 @@
 A node that the log says has ended is not run again; a decision in the log is not made again.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from types import MappingProxyType
 from typing import assert_never
 
@@ -20,11 +21,12 @@ from weft.session import Actions, Event
 from weft.values import JsonObject
 
 
-async def run_node(invocation: Invocation, place: Place, node: Node) -> AsyncIterator[Event]:
+async def run_node(invocation: Invocation, place: Place, node: Node) -> AsyncGenerator[Event, None]:
     """Run a node at a place; nothing, if the log says it has ended."""
     if isinstance(node, Agent):
-        async for event in run_agent(invocation, place, node, node.name):
-            yield event
+        async with aclosing(run_agent(invocation, place, node, node.name)) as events:
+            async for event in events:
+                yield event
         return
     record = Record.read(invocation, place)
     if record.ended:
@@ -44,8 +46,9 @@ async def run_node(invocation: Invocation, place: Place, node: Node) -> AsyncIte
             events = run_step(invocation, place, node)
         case _:
             assert_never(node)
-    async for event in events:
-        yield event
+    async with aclosing(events):
+        async for event in events:
+            yield event
     if not isinstance(node, Step):
         await invocation.commit(
             invocation.event(node.name, place, actions=Actions(end_of_agent=True))
@@ -79,28 +82,36 @@ async def _decide(invocation: Invocation, place: Place, name: str, state: JsonOb
     await invocation.commit(invocation.event(name, place, actions=Actions(agent_state=state)))
 
 
-async def _sequence(invocation: Invocation, place: Place, node: Sequence) -> AsyncIterator[Event]:
+async def _sequence(
+    invocation: Invocation, place: Place, node: Sequence
+) -> AsyncGenerator[Event, None]:
     """One step after the other; a failed one ends the sequence."""
     for index, step in enumerate(node.steps):
-        async for event in run_node(invocation, place.child(step.name, index), step):
-            yield event
+        async with aclosing(run_node(invocation, place.child(step.name, index), step)) as events:
+            async for event in events:
+                yield event
 
 
 async def _loop(
     invocation: Invocation, place: Place, node: Loop, record: Record
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Rounds until the predicate holds, somebody escalates, or there were enough."""
     done = record.state.get("rounds")
     rounds = done if isinstance(done, int) else 0
     stop = record.state.get("stop") is True
     while rounds < node.max and not stop:
         inner = place.child(node.body.name, rounds)
-        async for event in run_node(invocation, inner, node.body):
-            yield event
+        async with aclosing(run_node(invocation, inner, node.body)) as events:
+            async for event in events:
+                yield event
         rounds += 1
         stop = _escalated(invocation, inner)
         if not stop and node.until is not None:
-            stop = await _asked(invocation, place, node)
+            try:
+                stop = await _asked(invocation, place, node)
+            except NodeFailed as failure:
+                yield failure.event
+                raise
         await _decide(invocation, place, node.name, {"rounds": rounds, "stop": stop})
 
 
@@ -122,15 +133,18 @@ async def _asked(invocation: Invocation, place: Place, node: Loop) -> bool:
 
 async def _fallback(
     invocation: Invocation, place: Place, node: Fallback, record: Record
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The first choice that does not fail."""
     held = record.state.get("failed")
     first = held + 1 if isinstance(held, int) else 0
     for index in range(first, len(node.choices)):
         choice = node.choices[index]
         try:
-            async for event in run_node(invocation, place.child(choice.name, index), choice):
-                yield event
+            async with aclosing(
+                run_node(invocation, place.child(choice.name, index), choice)
+            ) as events:
+                async for event in events:
+                    yield event
             return
         except NodeFailed:
             await _decide(invocation, place, node.name, {"failed": index})
@@ -140,7 +154,7 @@ async def _fallback(
 
 async def _route(
     invocation: Invocation, place: Place, node: Route, record: Record
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The node the state leads to; once chosen, it stays chosen."""
     chosen = record.state.get("case")
     if not isinstance(chosen, int):
@@ -164,8 +178,9 @@ async def _route(
             )
         )
     target = node.children[chosen]
-    async for event in run_node(invocation, place.child(target.name, chosen), target):
-        yield event
+    async with aclosing(run_node(invocation, place.child(target.name, chosen), target)) as events:
+        async for event in events:
+            yield event
 
 
 async def failed(

@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import cast
 
+import msgspec
+
 from weft import schema
 from weft.declare import Agent, Tool
 from weft.declare.context import ToolContext
@@ -19,7 +21,7 @@ FAST = 100e-6
 class BoundTool:
     """A tool that can be called: its signature is read once, and how long it takes is known."""
 
-    __slots__ = ("_given", "_quick", "function", "is_async", "signature", "tool")
+    __slots__ = ("_given", "_plain", "_quick", "function", "is_async", "signature", "tool")
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
@@ -36,9 +38,17 @@ class BoundTool:
             self.signature = signature
             self.is_async = signature.is_async
             self._given = signature.parameters == tool.parameters
+        self._plain = _plain_arguments(self.signature) if self._given else None
 
     def arguments(self, args: JsonObject) -> dict[str, object]:
         """The arguments as the function wants them, or a SchemaError that names each problem."""
+        if self._plain is not None:
+            try:
+                msgspec.convert(args, self._plain)
+            except msgspec.ValidationError:
+                pass  # the slow way knows what is wrong, and what a null means
+            else:
+                return dict(args)
         if self.signature is not None and self._given:
             return schema.validate_arguments(self.signature, args)
         checked = schema.validate_value(self.tool.parameters, args, where=self.tool.name)
@@ -64,6 +74,24 @@ class BoundTool:
         finally:
             took = time.perf_counter() - begun
             self._quick = self._quick + 1 if took < FAST and self._quick >= 0 else -1
+
+
+def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct] | None:
+    """The arguments as a struct, for a function that takes only texts, whole numbers and flags.
+
+    Such arguments are passed on as they come, so checking them is all there is to do.
+    """
+    if signature is None or signature.takes_any:
+        return None
+    if any(param.type not in (str, int, bool) for param in signature.params):
+        return None
+    fields = [
+        (param.name, param.type) if param.required else (param.name, param.type, None)
+        for param in sorted(signature.params, key=lambda param: not param.required)
+    ]
+    if any(not param.required and param.default is not msgspec.UNSET for param in signature.params):
+        return None
+    return msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
 
 
 class Kit:

@@ -4,13 +4,13 @@ Every complete event is in the log before anything is built on it, so this loop 
 anywhere: it looks at what its place has done, and does what is left.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from weft.compiler.plan import plan_for
 from weft.declare import Agent, Flow, tree
 from weft.errors import CompileError, StoreError
 from weft.runtime.agent_run import AgentRun
-from weft.runtime.asking import ask
+from weft.runtime.asking import Asking
 from weft.runtime.callbacks import CallbackError
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
@@ -20,7 +20,7 @@ from weft.session import Event
 
 async def run_agent(
     invocation: Invocation, place: Place, root: Agent, start: str
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Run the agent tree at a place until it has an answer, waits, or fails.
 
     `start` is the agent the turn goes to, unless the log says it was handed on.
@@ -33,14 +33,22 @@ async def run_agent(
             if isinstance(target, Flow):
                 from weft.runtime.flows import run_node
 
-                async for event in run_node(invocation, place.child(target.name, 0), target):
-                    yield event
+                events = run_node(invocation, place.child(target.name, 0), target)
+                try:
+                    async for event in events:
+                        yield event
+                finally:
+                    await events.aclose()
                 progress.ended = True
                 return
             plan = plan_for(root, target.name, invocation.config)
             run = AgentRun(invocation, place, root, target, progress, plan)
-            async for event in run_turn(run):
-                yield event
+            turn = run_turn(run)
+            try:
+                async for event in turn:
+                    yield event
+            finally:
+                await turn.aclose()
     except (NodeFailed, Suspended, Interrupted, StoreError):
         raise
     except Exception as error:
@@ -51,7 +59,7 @@ async def run_agent(
         raise NodeFailed(event, error) from error
 
 
-async def run_turn(run: AgentRun) -> AsyncIterator[Event]:
+async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
     """Everything one agent does until it has answered or handed over."""
     progress = run.progress
     if not progress.begun:
@@ -68,13 +76,21 @@ async def run_turn(run: AgentRun) -> AsyncIterator[Event]:
             if failure is not None:
                 yield failure.event
                 raise failure
-            async for event in ask(run):
-                if event.partial:
-                    yield event
-                else:
-                    reply = event
-            assert reply is not None
-            made = await run.take(reply)
+            asking = Asking(run)
+            if await asking.prepare():
+                answers = asking.answers()
+                try:
+                    async for response in answers:
+                        if not response.partial:
+                            asking.response = response
+                        elif asking.stream:
+                            yield asking.partial(response)
+                except Exception as error:
+                    await asking.recover(error)
+                finally:
+                    if isinstance(answers, AsyncGenerator):
+                        await answers.aclose()
+            made = await run.take(await asking.reply())
             reply = made.events[0]
         for event in made.events:
             yield event

@@ -110,4 +110,4 @@ def _running(
     running = runner.run(
         message=message, user_id=user_id, session_id=session_id, state=state, config=config
     )
-    return running.seeded(session) if session is not None else running
+    return running.alone(session, owned=isinstance(store, str))

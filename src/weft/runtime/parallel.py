@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -12,12 +12,12 @@ from weft.runtime.place import Place
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.session import Event
 
-Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncIterator[Event]]
+Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]
 
 
 async def run_parallel(
     invocation: Invocation, place: Place, node: Parallel, run_node: Runs
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Run the branches in tasks of their own; hand on their events as they come.
 
     A branch waits until its event was taken, so a slow consumer slows the branches down instead
@@ -61,9 +61,9 @@ class _Meeting:
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def bring(self, events: AsyncIterator[Event]) -> None:
+    async def bring(self, events: AsyncGenerator[Event, None]) -> None:
         """Bring one event after the other, each once the last was taken."""
-        async with aclosing(events):  # type: ignore[type-var]
+        async with aclosing(events):
             async for event in events:
                 taken: asyncio.Future[None] = self._loop.create_future()
                 self._put((event, taken))

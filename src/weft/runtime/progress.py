@@ -6,6 +6,8 @@ that goes on keeps its progress up with every event, so nothing is scanned twice
 
 from collections.abc import Iterable
 
+import msgspec
+
 from weft.content import FunctionCall
 from weft.runtime.place import Place
 from weft.session import Event
@@ -82,6 +84,8 @@ class Progress:
 
     def due(self, retry: frozenset[str]) -> bool:
         """Whether a call is open that waits for nobody, or is to be tried again."""
+        if not self.open or not self.pending:
+            return bool(self.open)
         return any(id not in self.pending or id in retry for id in self.open)
 
     def hand_over(self, target: str) -> None:
@@ -100,7 +104,7 @@ class Progress:
         return self._stalled.get(call.id or "")
 
     def _count(self, call: FunctionCall) -> None:
-        key = canonical([call.name, call.args])
+        key = _key(call)
         self._keys[call.id or ""] = key
         self.in_a_row = self.in_a_row + 1 if key == self.last_call else 1
         self.last_call = key
@@ -154,3 +158,11 @@ class Progress:
             self.pending.update(each for each in pending if isinstance(each, str))
         if isinstance(outcomes, dict):
             self.outcomes.update({k: v for k, v in outcomes.items() if isinstance(v, dict)})
+
+
+def _key(call: FunctionCall) -> bytes:
+    """What two calls share that ask for the same."""
+    try:
+        return msgspec.json.encode([call.name, call.args], order="sorted")
+    except (UnicodeEncodeError, OverflowError):
+        return canonical([call.name, call.args])

@@ -54,9 +54,10 @@ def to_json(value: object) -> Json:
         return require_json(value, where="result")
     except SessionError as refused:
         try:
-            return cast("Json", msgspec.to_builtins(value, str_keys=True, enc_hook=_fields))
+            plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=_fields)
         except (TypeError, ValueError, RecursionError):
             raise refused from None
+        return require_json(plain, where="result")
 
 
 def _fields(value: object) -> object:

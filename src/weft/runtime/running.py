@@ -21,7 +21,7 @@ from weft.runtime.result import Result, total_usage
 from weft.runtime.results import to_json, to_returned
 from weft.runtime.routing import agent_for, call_for, place_of
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
-from weft.session import Actions, Event, Session, SessionKey
+from weft.session import Actions, Event, Lease, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import JsonObject
 
@@ -37,6 +37,8 @@ class Request(NamedTuple):
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
     seed: Session | None = None
+    owned: bool = False
+    """Whether the store was opened for this run, and is closed when it ends."""
 
 
 class Running:
@@ -54,9 +56,10 @@ class Running:
         self._failure: NodeFailed | None = None
         self._events: AsyncGenerator[Event, None] = self._run()
 
-    def seeded(self, session: Session) -> "Running":
-        """The same run on a store that gets this session first, unless it has it."""
-        return Running(self._root, self._services, self._request._replace(seed=session))
+    def alone(self, session: Session | None, *, owned: bool) -> "Running":
+        """The same run, on a store that gets this session first and may be closed behind it."""
+        request = self._request._replace(seed=session, owned=owned)
+        return Running(self._root, self._services, request)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -77,11 +80,15 @@ class Running:
 
     async def _run(self) -> AsyncGenerator[Event, None]:
         store, request = self._services.store, self._request
-        lease = await store.lease(request.key, busy=request.config.busy, interrupt=self._interrupt)
+        lease: Lease | None = None
         try:
+            lease = await store.lease(
+                request.key, busy=request.config.busy, interrupt=self._interrupt
+            )
             invocation = self._invocation = await self._open()
+            events = self._nodes(invocation)
             try:
-                async for event in self._nodes(invocation):
+                async for event in events:
                     invocation.task = None
                     yield event
                     invocation.task = asyncio.current_task()
@@ -94,6 +101,7 @@ class Running:
                 if failure.cause is not None:
                     raise failure.cause from None
             except Interrupted:
+                await events.aclose()
                 yield await self._abandon(invocation, "interrupted", "a later run took over")
             except asyncio.CancelledError:
                 task = asyncio.current_task()
@@ -103,12 +111,16 @@ class Running:
                 task.uncancel()
                 yield await self._abandon(invocation, "interrupted", "a later run took over")
             except GeneratorExit:
+                await events.aclose()
                 await self._cancelled(invocation)
                 raise
             finally:
                 invocation.task = None
         finally:
-            await lease.release()
+            if lease is not None:
+                await lease.release()
+            if request.owned:
+                await store.close()
 
     def _interrupt(self) -> None:
         """Stop as soon as possible: at once while a model or a tool is waited for."""
@@ -172,22 +184,28 @@ class Running:
         invocation.task = asyncio.current_task()
         return invocation
 
-    async def _nodes(self, invocation: Invocation) -> AsyncIterator[Event]:
-        """Run the root, between the plugins' first and last word."""
-        plugins = self._services.plugins
-        if plugins:
-            answer = await self._before_run(invocation)
-            if answer is not None:
-                yield answer
-                return
+    def _nodes(self, invocation: Invocation) -> AsyncGenerator[Event, None]:
+        """The events of the root, between the plugins' first and last word."""
         if isinstance(self._root, Agent):
             events = run_agent(invocation, Place(), self._root, self._start)
         else:
             events = run_node(invocation, Place(self._root.name), self._root)
-        async for event in events:
-            yield event
-        for callback in plugin_methods(plugins, "after_run"):
-            await settled(callback(invocation.context("", Place())))
+        return self._with_plugins(invocation, events) if self._services.plugins else events
+
+    async def _with_plugins(
+        self, invocation: Invocation, events: AsyncGenerator[Event, None]
+    ) -> AsyncGenerator[Event, None]:
+        answer = await self._before_run(invocation)
+        if answer is not None:
+            yield answer
+        else:
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                await events.aclose()
+        for callback in plugin_methods(self._services.plugins, "after_run"):
+            await settled(callback(invocation.context(self._root.name, Place())))
 
     async def _before_run(self, invocation: Invocation) -> Event | None:
         for callback in plugin_methods(self._services.plugins, "before_run"):
@@ -236,7 +254,7 @@ class Running:
         waiting: dict[str, str] = {}
         answered: set[str] = set()
         for event in reversed(session.events):
-            if event.invocation_id != invocation.id or event.isolation_scope:
+            if event.invocation_id != invocation.id:
                 continue
             if event.author == "user":
                 answered.update(result.id or "" for result in event.results)
@@ -245,7 +263,8 @@ class Running:
                 if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
                     waiting[call.id or ""] = call.name or ""
             spoke = event.text and event.is_final_response() and event.audience != "internal"
-            if answer is None and spoke and not event.error_code:
+            mine = not event.isolation_scope and not event.error_code
+            if answer is None and spoke and mine:
                 answer = event
         failed = self._failure.event if self._failure is not None else None
         if failed is None and events and events[-1].interrupted:

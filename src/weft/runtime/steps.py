@@ -1,6 +1,6 @@
 """A plain function as a step: it reads the state, and what it returns or writes is a delta."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import cast
 
 from weft.declare import Step
@@ -14,7 +14,7 @@ from weft.session.view import State
 from weft.values import Json
 
 
-async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncIterator[Event]:
+async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGenerator[Event, None]:
     """Call the function once, and store what it changed together with that it ran."""
     state = State(invocation.state)
     try:

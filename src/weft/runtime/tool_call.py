@@ -5,10 +5,7 @@ the log says was done before a crash is not done again.
 """
 
 import asyncio
-import contextvars
 import difflib
-import functools
-from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import msgspec
@@ -16,12 +13,14 @@ import msgspec
 from weft.content import FunctionCall, Part
 from weft.declare import Tool
 from weft.declare.context import ToolContext
-from weft.errors import SchemaError, SessionError
+from weft.errors import SchemaError, SessionError, StoreError
+from weft.runtime.calling import call_within_limits
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import BoundTool, Kit, settled
 from weft.runtime.place import Place
 from weft.runtime.progress import Progress
 from weft.runtime.results import Returned, shortened, to_json, to_returned
+from weft.runtime.signals import Interrupted, Suspended
 from weft.session import Actions, Event
 from weft.session.state import without_temp
 from weft.values import JsonObject, canonical, compact, digest
@@ -34,7 +33,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """What became of a call: a result, or that it waits; and what else it does.
 
     `raised` is what stops the run once the result is stored; `question` what the user is asked
-    before the call may run; `unknown` that a crash left open whether it ran.
+    before the call may run; `unknown` that a crash left open whether it ran; `suspended` that
+    the agent behind the tool waits for an answer itself.
     """
 
     call: FunctionCall
@@ -44,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
     waits: bool = False
     stalled: bool = False
     unknown: bool = False
+    suspended: bool = False
     question: JsonObject | None = None
     raised: Exception | None = None
 
@@ -123,6 +124,10 @@ class ToolCall:
         )
         try:
             return await self._called(bound, context, args, kwargs)
+        except Suspended:
+            return Outcome(call, suspended=True)
+        except (Interrupted, StoreError):
+            raise
         except Exception as error:  # what a callback raised stops the run, once it is in the log
             return Outcome(call, {"error": _words(error)}, raised=error)
 
@@ -151,6 +156,8 @@ class ToolCall:
                 waits = tool.long_running
                 if returned is not None:
                     response, parts = returned
+            except (Suspended, Interrupted, StoreError):
+                raise
             except Exception as error:
                 answer = None
                 if callbacks.on_tool_error:
@@ -196,7 +203,7 @@ class ToolCall:
             return await self._transacted(bound, context, kwargs)
         for attempt in range(tool.retries + 1):
             try:
-                return _returned(await _limited(bound, kwargs), tool)
+                return _returned(await call_within_limits(bound, kwargs), tool)
             except Exception:
                 if attempt == tool.retries:
                     raise
@@ -209,7 +216,7 @@ class ToolCall:
         """Run the function in the store's transaction: its writes and its result, or neither."""
         async with self._invocation.transaction() as transaction:
             context.connection = transaction.connection
-            returned = _returned(await _limited(bound, kwargs), bound.tool)
+            returned = _returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
             outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
             await transaction.append(self._record(outcome))
@@ -285,37 +292,6 @@ class ToolCall:
         return short
 
 
-async def _limited(bound: BoundTool, kwargs: dict[str, object]) -> object:
-    """Call the function, on the loop or in a thread, for no longer than it may take."""
-    timeout = bound.tool.timeout
-    if timeout is None:
-        return await _call(bound, kwargs)
-    try:
-        async with asyncio.timeout(timeout):
-            return await _call(bound, kwargs)
-    except TimeoutError as error:
-        if str(error):
-            raise
-        raise TimeoutError(f"{bound.tool.name} took longer than {timeout:g} s") from None
-
-
-async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
-    assert bound.function is not None
-    if bound.is_async:
-        return await settled(bound.function(**kwargs))
-    if bound.quick:
-        return await settled(bound.timed(**kwargs))
-    context = contextvars.copy_context()
-    call = functools.partial(context.run, bound.timed, **kwargs)
-    return await settled(await asyncio.get_running_loop().run_in_executor(_threads(), call))
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    """Threads for tools that are plain functions."""
-    return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
-
-
 def _returned(value: object, tool: Tool) -> Returned | None:
     """What the function returned as a result; nothing, for a long-running one that has none yet."""
     if value is None and tool.long_running:
@@ -338,7 +314,10 @@ def _words(error: Exception) -> str:
     """What the model is told: class and message, never a traceback."""
     if isinstance(error, SchemaError):
         return _corrective(error)
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # one that cannot even say what is wrong
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

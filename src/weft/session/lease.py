@@ -22,9 +22,10 @@ class LocalLease:
     """A place in the line for one session; whoever is first holds the lease.
 
     `interrupt` is called once the holder has settled, so never before it knows that it holds.
+    `asked` says that somebody wants it to stop.
     """
 
-    __slots__ = ("_asked", "_interrupt", "_leases", "_loop", "_settled", "_turn", "done", "key")
+    __slots__ = ("_interrupt", "_leases", "_loop", "_settled", "_turn", "asked", "done", "key")
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class LocalLease:
         self._loop = loop
         self._interrupt = interrupt
         self._settled = False
-        self._asked = False
+        self.asked = False
         self._turn: Future[None] | None = None
 
     async def release(self) -> None:
@@ -49,14 +50,14 @@ class LocalLease:
     def settle(self) -> None:
         """Begin to hold: from here on the holder can be interrupted."""
         self._settled = True
-        if self._asked:
+        if self.asked:
             self._tell()
 
     def ask_to_stop(self) -> None:
         """Have `interrupt` called in the holder's event loop, once; from any thread."""
-        if self._asked:
+        if self.asked:
             return
-        self._asked = True
+        self.asked = True
         if self._settled:
             self._tell()
 

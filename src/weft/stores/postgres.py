@@ -22,6 +22,7 @@ from weft.session.kept import (
 )
 from weft.stores import postgres_rows
 from weft.stores.cache import Cache
+from weft.stores.inside import inside, require_outside
 from weft.stores.postgres_lease import ServerLeases
 from weft.stores.postgres_server import Connection, Server, explaining, place, psycopg
 from weft.values import Json, JsonObject, require_object
@@ -48,7 +49,7 @@ class PostgresStore:
         app: JsonObject = {}
         user: JsonObject = {}
         split(require_object(state or {}, where="session.state"), own, app, user)
-        async with self._connection() as connection:
+        async with self._connection(writing=True) as connection:
             async with connection.transaction():
                 await postgres_rows.insert_session(connection, key, time.time(), own)
                 await postgres_rows.share(connection, key, app, user)
@@ -74,7 +75,7 @@ class PostgresStore:
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
         key = key_of(session)
-        async with self._connection() as connection:
+        async with self._connection(writing=True) as connection:
             kept = self._cache.get(key)
             if kept is None or not follows(session, kept.events):
                 kept, now = await self.newest(connection, key)
@@ -105,7 +106,7 @@ class PostgresStore:
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
-        async with self._connection() as connection:
+        async with self._connection(writing=True) as connection:
             await postgres_rows.remove(connection, key)
         self._cache.drop(key)
 
@@ -123,6 +124,7 @@ class PostgresStore:
 
         `connection` is the psycopg connection. The store commits; the connection refuses to.
         """
+        self._require_outside()
         server = await self._current()
         async with server.connection() as connection:
             scope = connection.transaction()
@@ -130,7 +132,8 @@ class PostgresStore:
                 await scope.__aenter__()
             transaction = _PostgresTransaction(self, connection, session)
             try:
-                yield transaction
+                with inside(self):
+                    yield transaction
                 self._require_sound(connection)
             except BaseException as error:
                 await scope.__aexit__(type(error), error, error.__traceback__)
@@ -142,6 +145,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Close all connections; the next use connects again."""
+        self._require_outside()
         server, self._server = self._server, None
         self._cache = Cache()
         self._leases.forget()
@@ -157,7 +161,9 @@ class PostgresStore:
         return kept, kept.session(app, user)
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[Connection, None]:
+    async def _connection(self, *, writing: bool = False) -> AsyncGenerator[Connection, None]:
+        if writing:
+            self._require_outside()
         async with explaining(self.url), (await self._current()).connection() as connection:
             yield connection
 
@@ -176,6 +182,9 @@ class PostgresStore:
         if server is None:
             server = self._server = Server(self.url, self._connections)
         return server
+
+    def _require_outside(self) -> None:
+        require_outside(self, where=place(self.url))
 
     def _require_sound(self, connection: Connection) -> None:
         if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:

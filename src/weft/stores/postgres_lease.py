@@ -48,7 +48,9 @@ class ServerLeases:
                 await postgres_rows.withdraw(connection, key)
 
         try:
-            await outwait(key, busy, take=take, ask=ask, withdraw=withdraw)
+            await outwait(
+                key, busy, take=take, wanted=lambda: local.asked, ask=ask, withdraw=withdraw
+            )
         except BaseException:
             await lease.release()
             raise

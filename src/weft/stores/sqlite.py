@@ -9,7 +9,6 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -31,6 +30,7 @@ from weft.session.kept import (
 from weft.stores import commit, sqlite_rows
 from weft.stores.cache import Cache
 from weft.stores.commit import Hold
+from weft.stores.inside import inside, require_outside
 from weft.stores.sqlite_file import explained, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.waiting import outwait
@@ -38,8 +38,6 @@ from weft.stores.worker import Watch, Work, Worker
 from weft.values import Json, JsonObject, require_object
 
 T = TypeVar("T")
-
-_inside: ContextVar["_SqliteTransaction | None"] = ContextVar("_inside", default=None)
 
 
 class _Open(NamedTuple):
@@ -67,7 +65,7 @@ class SqliteStore:
             )
         self._path = Path(os.path.abspath(path))
         self._timeout = timeout
-        self.cache = Cache()
+        self._cache = Cache()
         self._lock = Lock()
         self._open: _Open | None = None
 
@@ -94,7 +92,7 @@ class SqliteStore:
         require_key(key)
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
-            kept = sqlite_rows.newest(connection, key, self.cache)
+            kept = sqlite_rows.newest(connection, key, self._cache)
             if kept is None:
                 return lambda: None
             shared = sqlite_rows.shared(connection, key)
@@ -110,7 +108,7 @@ class SqliteStore:
         key, leases = key_of(session), self._opened().leases
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            kept = sqlite_rows.newest(connection, key, self.cache)
+            kept = sqlite_rows.newest(connection, key, self._cache)
             if kept is None:
                 raise unknown(key)
             if not follows(session, kept.events) and has_all(kept.events, events):
@@ -138,7 +136,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Callable[[], None]:
             sqlite_rows.remove(connection, key)
-            return lambda: self.cache.drop(key)
+            return lambda: self._cache.drop(key)
 
         await self._write(work)
 
@@ -164,6 +162,7 @@ class SqliteStore:
                 key,
                 busy,
                 take=take,
+                wanted=lambda: lease.asked,
                 ask=lambda: self._write(ask),
                 withdraw=lambda: self._write(withdraw),
             )
@@ -183,28 +182,24 @@ class SqliteStore:
         self._require_outside()
         hold = Hold()
         self._opened().writer.submit(hold)
-        transaction = _SqliteTransaction(self, hold, await self._explained(hold.begin()), session)
-        outer = _inside.get()
-        _inside.set(transaction)
+        connection = await self._explained(hold.begin())
+        transaction = _SqliteTransaction(self._cache, hold, connection, session)
         try:
-            yield transaction
+            with inside(self):
+                yield transaction
         except BaseException:
-            transaction.ended = True
             await self._explained(hold.rollback())
             raise
-        else:
-            transaction.ended = True
-            await self._explained(hold.commit())
-            if transaction.kept is not None:
-                self._keep(transaction.kept)
-        finally:
-            _inside.set(outer)
+        await self._explained(hold.commit())
+        if transaction.kept is not None:
+            self._keep(transaction.kept)
 
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
+        self._require_outside()
         with self._lock:
             opened, self._open = self._open, None
-            self.cache = Cache()
+            self._cache = Cache()
         if opened is not None and opened.process == os.getpid():
             await opened.reader.close()
             await opened.writer.close()
@@ -231,7 +226,7 @@ class SqliteStore:
                         watch=Watch(leases.any_held, stop_asked),
                     ),
                 )
-                self.cache = Cache()
+                self._cache = Cache()
             return opened
 
     def _connect(self) -> sqlite3.Connection:
@@ -252,16 +247,10 @@ class SqliteStore:
             raise explained(error, self._path, timeout=self._timeout) from None
 
     def _require_outside(self) -> None:
-        inside = _inside.get()
-        if inside is not None and inside.store is self and not inside.ended:
-            raise UsageError(
-                "this would wait for the transaction that it is in",
-                where=str(self._path),
-                hint="inside the block, append with the transaction's own append",
-            )
+        require_outside(self, where=str(self._path))
 
     def _keep(self, kept: Kept) -> Kept:
-        self.cache.put(kept)
+        self._cache.put(kept)
         return kept
 
 
@@ -269,11 +258,10 @@ class _SqliteTransaction:
     """A transaction of the file, and the session as it is inside."""
 
     def __init__(
-        self, store: SqliteStore, hold: Hold, connection: sqlite3.Connection, session: Session
+        self, cache: Cache, hold: Hold, connection: sqlite3.Connection, session: Session
     ) -> None:
-        self.store = store
-        self.ended = False
         self.kept: Kept | None = None
+        self._cache = cache
         self._hold = hold
         self._connection = connection
         self._session = session
@@ -288,7 +276,7 @@ class _SqliteTransaction:
         key = key_of(self._session)
 
         def work(connection: sqlite3.Connection) -> Callable[[], tuple[Kept, Session]]:
-            kept = self.kept or sqlite_rows.newest(connection, key, self.store.cache)
+            kept = self.kept or sqlite_rows.newest(connection, key, self._cache)
             if kept is None:
                 raise unknown(key)
             connection.execute("SAVEPOINT append")

@@ -21,24 +21,29 @@ async def outwait(
     busy: Busy,
     *,
     take: Callable[[], Awaitable[bool]],
+    wanted: Callable[[], bool],
     ask: Callable[[], Awaitable[None]],
     withdraw: Callable[[], Awaitable[None]],
 ) -> None:
     """Take the lock that other processes respect.
 
-    `ask` tells its holder, wherever that is, to stop; `withdraw` takes that back.
+    `ask` tells its holder, wherever that is, to stop; `withdraw` takes that back. The holder is
+    also asked when somebody behind in the line wants it to stop: `wanted` says so.
     """
     if await take():
         return
     if busy == "reject":
         raise busy_error(key)
-    if busy == "interrupt":
-        await ask()
+    asked, pause = False, FIRST_PAUSE
     try:
-        pause = FIRST_PAUSE
-        while not await take():
+        while True:
+            if not asked and (busy == "interrupt" or wanted()):
+                asked = True
+                await ask()
             await asyncio.sleep(pause)
+            if await take():
+                return
             pause = min(pause * 1.5, LONGEST_PAUSE)
     finally:
-        if busy == "interrupt":
+        if asked:
             await withdraw()

@@ -1,1 +1,5 @@
-"""Tools that come with Weft: MCP, agent-as-tool, OpenAPI, built-ins."""
+"""Tools that come with Weft."""
+
+from weft.tools.exit_loop import exit_loop
+
+__all__ = ["exit_loop"]

@@ -1,0 +1,50 @@
+"""Ctrl-C: the first cancels what runs, and lets it leave the log in order; the second kills."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
+    """The result of the work; cancelled by Ctrl-C, it ends first, then KeyboardInterrupt is raised.
+
+    The second Ctrl-C is the system's own: it ends the process whatever that is doing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return runner.run(work)
+    loop = runner.get_loop()
+    task: asyncio.Task[T] | None = None
+    asked = False
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if sys.stderr.isatty():
+            os.write(2, b"\ncancelling; Ctrl-C again kills\n")
+        if task is not None:
+            loop.call_soon_threadsafe(task.cancel)
+
+    async def guarded() -> T:
+        nonlocal task
+        task = asyncio.current_task()
+        if asked and task is not None:
+            task.cancel()
+        return await work
+
+    held = signal.signal(signal.SIGINT, cancel)
+    try:
+        return runner.run(guarded())
+    except asyncio.CancelledError:
+        if asked:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, held)

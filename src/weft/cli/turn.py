@@ -1,0 +1,58 @@
+"""One run, shown while it lasts: how it ended is what the commands go on with."""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from weft.cli.load import blame
+from weft.cli.waiting import Question, open_questions
+from weft.cli.words import error_words
+from weft.errors import WeftError
+from weft.runtime import Result
+from weft.runtime.running import Running
+from weft.session import Event
+
+
+class Ending(NamedTuple):
+    """How a run ended: with a result, perhaps an error, perhaps waiting for somebody."""
+
+    result: Result
+    error: Event | None
+    cause: Exception | None
+    questions: list[Question]
+
+
+async def played(running: Running, show: Callable[[Event], None]) -> Ending:
+    """Run to the end and show every event; what leaves no error event in the log is raised."""
+    events: list[Event] = []
+    cause: Exception | None = None
+    try:
+        async for event in running:
+            show(event)
+            if not event.partial:
+                events.append(event)
+    except Exception as error:
+        if not events or not events[-1].error_code:
+            raise
+        cause = error
+    finally:
+        await running.aclose()
+    result = running.result(tuple(events))
+    error = result.error
+    if error is None and events and events[-1].error_code == "unknown_outcome":
+        error = events[-1]
+    return Ending(result, error, cause, open_questions(result.session, result.invocation_id))
+
+
+def tell_error(ending: Ending) -> None:
+    """`error: code: message` on one line of stderr, the hint on the next."""
+    if ending.error is None:
+        return
+    line, _, hint = error_words(ending.error).partition("\n")
+    cause = ending.cause
+    if cause is not None and not isinstance(cause, WeftError):
+        place = blame(cause)
+        line = line if place.startswith("internal error") else f"{line} ({place})"
+    print(f"error: {line}", file=sys.stderr)
+    if hint:
+        print(hint, file=sys.stderr)

@@ -1,0 +1,126 @@
+"""What a run waits for: calls that somebody must confirm, or answer from outside."""
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft.cli.words import call_words
+from weft.compiler.text import safe
+from weft.content import FunctionCall
+from weft.errors import UsageError
+from weft.runtime.progress import CONFIRMATION
+from weft.session import Event, Session
+from weft.values import Json
+
+
+_YES = ("y", "yes", "true")
+_NO = ("n", "no", "false")
+
+
+class Question(NamedTuple):
+    """A call that is open: a yes or no is wanted, or what it returned.
+
+    `unknown` says that nobody knows whether it ran: the process died while it did.
+    """
+
+    id: str
+    name: str
+    call: str
+    confirm: bool = False
+    unknown: bool = False
+
+    def __str__(self) -> str:
+        if self.confirm:
+            return f"waits for a yes or no: {self.call}"
+        if self.unknown:
+            return f"may have run or not: {self.call}"
+        return f"waits for an answer: {self.call}"
+
+
+def open_questions(session: Session, invocation_id: str | None = None) -> list[Question]:
+    """The calls that wait for somebody, of one invocation or of all, in the order they came."""
+    calls: dict[str, FunctionCall] = {}
+    asked: dict[str, str] = {}
+    found: dict[str, Question] = {}
+    for event in session.events:
+        if invocation_id not in (None, event.invocation_id):
+            continue
+        for result in event.results:
+            id = result.id or ""
+            found.pop(asked.get(id, id), None)
+        for call in event.calls:
+            if call.name == CONFIRMATION:
+                original = _original(call)
+                asked[call.id or ""] = original.id or ""
+                found[original.id or ""] = _question(original)._replace(confirm=True)
+            else:
+                calls[call.id or ""] = call
+        for id in _pending(event):
+            if id in calls:
+                found[id] = _question(calls[id])
+        if event.error_code == "unknown_outcome":
+            said = event.error_message or ""
+            found = {id: q._replace(unknown=id in said) for id, q in found.items()}
+    return list(found.values())
+
+
+def find_question(questions: Sequence[Question], name: str) -> Question:
+    """The open call of that id, or the only one of that name."""
+    found = [one for one in questions if one.id == name]
+    found = found or [one for one in questions if one.name == name]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{one.id} ({one.name})" for one in questions) or "none"
+    raise UsageError(
+        f"{len(found)} open calls are named `{name}`" if found else f"no open call is `{name}`",
+        where="--answer",
+        hint=f"calls that wait: {listed}",
+    )
+
+
+def answer_to(question: Question, value: Json) -> object:
+    """The answer as the call takes it: where a yes or no is wanted, one of them."""
+    if not question.confirm:
+        return value
+    word = str(value).strip().lower()
+    if word in _YES or word in _NO:
+        return word in _YES
+    raise UsageError(
+        f"{question.name} wants a yes or no, not {value!r}",
+        where="--answer",
+        hint=f"--answer {question.name}=true or --answer {question.name}=false",
+    )
+
+
+def how_to_go_on(questions: Sequence[Question], command: Sequence[str]) -> str:
+    """The command that answers all of them."""
+    words = [shlex.quote(word) for word in command]
+    for one in questions:
+        alone = sum(other.name == one.name for other in questions) == 1
+        key = shlex.quote(one.name if alone else one.id)
+        if one.unknown:
+            words.append(f"--retry {key}")
+        else:
+            words.append(f"--answer {key}={'true' if one.confirm else 'JSON'}")
+    return " ".join(words)
+
+
+def _question(call: FunctionCall) -> Question:
+    return Question(call.id or "", call.name or "", safe(call_words(call)))
+
+
+def _original(call: FunctionCall) -> FunctionCall:
+    """The call that a question to the user is about."""
+    held = cast("Json", (call.args or {}).get("originalFunctionCall"))
+    try:
+        return msgspec.convert(held, FunctionCall)
+    except msgspec.ValidationError:
+        return FunctionCall(name=CONFIRMATION, id=call.id)
+
+
+def _pending(event: Event) -> list[str]:
+    weft = (event.custom_metadata or {}).get("weft")
+    held = weft.get("pending") if isinstance(weft, dict) else None
+    return [each for each in held if isinstance(each, str)] if isinstance(held, list) else []

@@ -1,0 +1,327 @@
+"""What the kill tests run: one long flow that uses everything, and small agents, one per effect.
+
+Nothing here depends on when it runs. The model's answer is a function of the request it gets, and
+carries a digest of it, so that a request that differs after a crash changes all that follows.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypeAlias, cast
+
+from tests.runtime.journal import Journal
+from weft import (
+    Agent,
+    Content,
+    Fallback,
+    Loop,
+    ModelResponse,
+    Parallel,
+    Part,
+    Route,
+    Sequence,
+    Step,
+    Tool,
+    ToolContext,
+    tool,
+)
+from weft.content import call_part
+from weft.declare import Node
+from weft.ir import Prompt
+from weft.values import Json, JsonObject, compact
+
+Call: TypeAlias = tuple[str, JsonObject]
+Turn: TypeAlias = str | JsonObject | list[Call] | Exception
+"""What an agent does in one turn: says a text or JSON, calls tools, or fails."""
+
+PAUSE = 0.001
+
+
+@dataclass
+class Plan:
+    """What the planner answers with."""
+
+    kind: str
+    digest: str
+
+
+def digest_of(prompt: Prompt) -> str:
+    """What tells requests apart; lines are sorted, as branches may come in any order."""
+    return sha256("\n".join(sorted(str(prompt).split("\n"))).encode()).hexdigest()[:8]
+
+
+class PlannedModel:
+    """A model that does, in each of an agent's turns, what the plan has for it.
+
+    Which turn it is, it sees from how many of the agent's own turns are in the request. Plans
+    begin again at their end, for agents that are asked in several rounds.
+    """
+
+    name, dialect = "planned", "gemini"
+
+    def __init__(self, plans: Mapping[str, list[Turn]], note: Journal) -> None:
+        self._plans = plans
+        self._note = note
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        """Answer; the side journal has the request before, and the answer after."""
+        mine = [i for i in prompt.items if i.author == prompt.agent and i.kind != "user"]
+        turn, digest = len(mine), digest_of(prompt)
+        key = f"{prompt.agent}-{turn}-{digest}"
+        self._note("asked", key=key, agent=prompt.agent)
+        await asyncio.sleep(PAUSE)
+        plan = self._plans[prompt.agent]
+        said = plan[turn % len(plan)]
+        if isinstance(said, Exception):
+            raise said
+        self._note("answered", key=key)
+        parts = _parts(said, key, digest)
+        content = Content(parts=parts, role="model")
+        yield ModelResponse(content=content, custom_metadata={"key": key})
+
+
+def _parts(said: str | JsonObject | list[Call], key: str, digest: str) -> tuple[Part, ...]:
+    if isinstance(said, str):
+        return (Part(text=f"{said} ({key})"),)
+    if isinstance(said, dict):
+        return (Part(text=compact({**said, "digest": digest})),)
+    return tuple(
+        call_part(name, _filled(args, f"{key}-{index}"), id=f"{key}-{index}")
+        for index, (name, args) in enumerate(said)
+    )
+
+
+def _filled(args: JsonObject, name: str) -> JsonObject:
+    """The arguments, with a name of their own where one is wanted: no two calls are the same."""
+    return {key: name if value == "?" else value for key, value in args.items()}
+
+
+LOOK: Call = ("look", {"what": "?"})
+SLOW: Call = ("slow", {"what": "?"})
+COUNT: Call = ("count", {"what": "?"})
+NOTE: Call = ("remember", {"what": "?"})
+BOOK: Call = ("book", {"what": "?"})
+SEND: Call = ("send", {"what": "?"})
+FAIL: Call = ("fail", {"what": "?"})
+
+PLANS: dict[str, list[Turn]] = {
+    "planner": ["I will plan", {"kind": "deep"}],
+    "left": [[LOOK, LOOK, SLOW, LOOK], [SLOW, NOTE, LOOK], "left is done"],
+    "right": [[COUNT], [BOOK], [COUNT, LOOK, COUNT], [BOOK, SEND], "right is done"],
+    "scout": [[LOOK, SEND], "scouted"],
+    "sifter": [[SLOW, FAIL], "sifted"],
+    "writer": [[LOOK, SLOW], "a draft"],
+    "critic": [[("grade", {"what": "?"}), LOOK], "a grade"],
+    "deep": [[LOOK, BOOK, LOOK], "deep"],
+    "deeper": [[NOTE, SEND], "deeper"],
+    "shallow": ["never asked"],
+    "broken": [RuntimeError("503")],
+    "backup": [[LOOK], "backed up"],
+    "half": [[LOOK, SLOW], RuntimeError("503")],
+    "spare": ["spared"],
+    "unlucky": [[LOOK], RuntimeError("504")],
+    "lucky": [[SLOW, LOOK], "lucky"],
+    "boss": [
+        [("expert", {"request": "?"}), ("expert", {"request": "?"})],
+        [("expert", {"request": "?"}), LOOK],
+        "the boss knows",
+    ],
+    "expert": [[LOOK, NOTE], [BOOK], "the expert knows"],
+    "front": [[LOOK, ("transfer_to_agent", {"agent_name": "billing"})]],
+    "billing": [[BOOK, COUNT], [("transfer_to_agent", {"agent_name": "tech"})]],
+    "tech": [[LOOK, LOOK], "solved"],
+    "closer": [[COUNT], "the end"],
+    # one tool each
+    "solo": [[("effect", {"what": "?"})], "done"],
+    "batch": [[LOOK, ("effect", {"what": "?"}), LOOK], "done"],
+}
+
+
+def tools(note: Journal) -> dict[str, Tool]:
+    """The tools of the long flow: each says in the side journal when it begins and ends."""
+
+    async def look(what: str, ctx: ToolContext) -> str:
+        """Look at something."""
+        note("began", call=ctx.call_id)
+        await asyncio.sleep(PAUSE)
+        note("ended", call=ctx.call_id)
+        return f"{what} is there"
+
+    @tool(timeout=30)
+    def slow(what: str, ctx: ToolContext) -> JsonObject:
+        """Look at something in a thread, and note it in the state."""
+        note("began", call=ctx.call_id)
+        ctx.state[f"slow {what}"] = True
+        note("ended", call=ctx.call_id)
+        return {"found": what}
+
+    @tool(sequential=True)
+    async def count(what: str, ctx: ToolContext) -> int:
+        """Count one more; it reads what it wrote before."""
+        note("began", call=ctx.call_id)
+        ctx.state["count"] = now = cast("int", ctx.state.get("count", 0)) + 1
+        await asyncio.sleep(PAUSE)
+        note("ended", call=ctx.call_id)
+        return now
+
+    @tool(sequential=True)
+    def remember(what: str, ctx: ToolContext) -> str:
+        """Remember something for the user and the app."""
+        note("began", call=ctx.call_id)
+        ctx.state[f"user:{what}"] = "remembered"
+        ctx.state[f"temp:{what}"] = "not for long"
+        note("ended", call=ctx.call_id)
+        return "remembered"
+
+    def fail(what: str, ctx: ToolContext) -> str:
+        """Fail."""
+        note("began", call=ctx.call_id)
+        raise ValueError(f"no {what}")
+
+    def grade(what: str, ctx: ToolContext) -> int:
+        """Grade the draft."""
+        note("began", call=ctx.call_id)
+        ctx.state["score"] = score = cast("int", ctx.state.get("score", 0)) + 1
+        note("ended", call=ctx.call_id)
+        return score
+
+    found = [*map(tool, (look, fail, grade)), slow, count, remember, booking(note), sending(note)]
+    return {each.name: each for each in found}
+
+
+def booking(note: Journal, name: str = "book") -> Tool:
+    """A tool that writes a row with the store's own connection."""
+
+    @tool(name=name, effect="transactional")
+    async def book(what: str, ctx: ToolContext) -> str:
+        """Book something."""
+        note("began", call=ctx.call_id)
+        statement, row = "INSERT INTO bookings VALUES ", (ctx.call_id, what)
+        if isinstance(ctx.connection, sqlite3.Connection):
+            ctx.connection.execute(f"{statement} (?, ?)", row)
+        else:
+            from psycopg import AsyncConnection
+
+            assert isinstance(ctx.connection, AsyncConnection)
+            await ctx.connection.execute(f"{statement} (%s, %s)".encode(), row)
+        note("wrote", call=ctx.call_id)
+        await asyncio.sleep(PAUSE)
+        ctx.state[f"booked {ctx.call_id}"] = what
+        note("ended", call=ctx.call_id)
+        return f"{what} is booked"
+
+    return book
+
+
+def sending(note: Journal, name: str = "send") -> Tool:
+    """A tool with an effect out in the world, where one can look whether it happened."""
+
+    def find(call_id: str, args: JsonObject) -> JsonObject | None:
+        note("probed", call=call_id)
+        happened = note.happened("happened", call_id)
+        return {"result": f"{args['what']} is sent"} if happened else None
+
+    @tool(name=name, effect="probe", probe=find)
+    async def send(what: str, ctx: ToolContext) -> str:
+        """Send something."""
+        note("began", call=ctx.call_id)
+        await asyncio.sleep(PAUSE)
+        note("happened", call=ctx.call_id)
+        await asyncio.sleep(PAUSE)
+        note("ended", call=ctx.call_id)
+        return f"{what} is sent"
+
+    return send
+
+
+def flow(note: Journal) -> Node:
+    """A run of more than a hundred steps."""
+    model = PlannedModel(PLANS, note)
+    has = tools(note)
+
+    def agent(name: str, *names: str, **more: object) -> Agent:
+        return Agent(name, model=model, tools=[has[n] for n in names], **more)  # type: ignore[arg-type]
+
+    def prepare(state: Mapping[str, Json]) -> JsonObject:
+        note("stepped", name="prepare")
+        return {"count": 0, "gone": None, "kind": cast("JsonObject", state["plan"])["kind"]}
+
+    async def finish(state: Mapping[str, Json]) -> JsonObject:
+        note("stepped", name="finish")
+        await asyncio.sleep(PAUSE)
+        return {"keys": len(state), "app:finished": True}
+
+    expert = agent("expert", "look", "remember", "book", description="Knows.")
+    front = agent("front", "look").delegates_to(
+        agent("billing", "book", "count", description="Bills."),
+        agent("tech", "look", description="Mends."),
+    )
+    return Sequence(
+        agent("planner").returns(Plan).writes("plan"),
+        Step(prepare),
+        Parallel(
+            agent("left", "look", "slow", "remember").writes("left"),
+            agent("right", "count", "book", "look", "send").writes("right"),
+            agent("scout", "look", "send") >> agent("sifter", "slow", "fail").writes("sifted"),
+            name="apart",
+        ),
+        Loop(
+            agent("writer", "look", "slow").writes("draft") >> agent("critic", "grade", "look"),
+            until=lambda state: cast("int", state["score"]) >= 3,
+            max=5,
+            name="polish",
+        ),
+        Route("kind")
+        .eq("deep", Sequence(agent("deep", "look", "book"), agent("deeper", "remember", "send")))
+        .otherwise(agent("shallow")),
+        Fallback(agent("broken"), agent("backup", "look")),
+        Fallback(
+            Parallel(agent("half", "look", "slow"), name="doomed"), agent("spare"), name="again"
+        ),
+        Parallel(
+            agent("unlucky", "look"),
+            agent("lucky", "slow", "look"),
+            name="luck",
+            on_error="collect",
+        ),
+        agent("boss", "look").uses(expert),
+        front,
+        Step(finish),
+        agent("closer", "count").instruct("Close. Plan: {plan.kind}. Left: {left}"),
+    )
+
+
+def effect(kind: str, note: Journal, agent: str) -> Node:
+    """An agent that calls one tool with that effect, alone or in a batch."""
+    model = PlannedModel(PLANS, note)
+    if kind == "transactional":
+        made = booking(note, "effect")
+    elif kind == "probe":
+        made = sending(note, "effect")
+    else:
+
+        @tool(name="effect", effect=kind)  # type: ignore[arg-type]
+        async def plain(what: str, ctx: ToolContext) -> str:
+            """Do it."""
+            note("began", call=ctx.call_id)
+            await asyncio.sleep(PAUSE)
+            note("happened", call=ctx.call_id)
+            await asyncio.sleep(PAUSE)
+            note("ended", call=ctx.call_id)
+            return f"{what} is done"
+
+        made = plain
+    return Agent(agent, model=model, tools=[tools(note)["look"], made])
+
+
+def inside(kind: str, note: Journal) -> Node:
+    """An agent whose tool is an agent that calls one tool with that effect."""
+    inner = effect(kind, note, "solo")
+    assert isinstance(inner, Agent)
+    model = PlannedModel({"outer": [[("solo", {"request": "?"}), LOOK], "all done"]}, note)
+    helper = inner.describe("Does it.")
+    return Agent("outer", model=model, tools=[helper, tools(note)["look"]])

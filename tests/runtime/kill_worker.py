@@ -1,0 +1,180 @@
+"""Processes that run, are killed, and resume: `python -m tests.runtime.kill_worker`.
+
+It reads a job a line from stdin, does each in a forked child, and says how the child ended. The
+children start from a process that has everything imported and nothing open.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+import weft.runtime.runner
+import weft.stores.postgres
+import weft.stores.sqlite  # noqa: F401
+from tests.runtime.journal import Journal
+from tests.runtime.kill_flow import effect, flow, inside
+from weft import Event, Runner
+from weft.declare import Node
+from weft.session import Session, SessionKey, Transaction
+from weft.stores.postgres import PostgresStore
+from weft.stores.sqlite import SqliteStore
+
+APP = "killed"
+LONGEST = 60.0
+
+
+class Job(msgspec.Struct):
+    """One attempt: what to run, on which session of which store, and when to die."""
+
+    address: str
+    session: str
+    journal: str
+    scenario: str = "flow"
+    attempt: int = 0
+    kill_after: int = 0
+    delay: float = 0.0
+    kill_at: float = 0.0
+    answers: dict[str, str] = {}
+    retry: list[str] = []
+
+
+def root_of(scenario: str, note: Journal) -> Node:
+    """What a scenario runs: "flow", "solo unsafe", "batch probe", "inside unsafe"."""
+    if scenario == "flow":
+        return flow(note)
+    where, kind = scenario.split()
+    return inside(kind, note) if where == "inside" else effect(kind, note, where)
+
+
+def _about(events: tuple[Event, ...]) -> dict[str, list[str]]:
+    """What the journal says of stored events: ids, the requests they answer, calls they settle."""
+    ids, keys, calls = [], [], []
+    for event in events:
+        ids.append(event.id)
+        metadata = event.custom_metadata or {}
+        if "key" in metadata:
+            keys.append(str(metadata["key"]))
+        calls += [result.id or "" for result in event.results]
+        held = metadata.get("weft")
+        outcomes = held.get("outcomes") if isinstance(held, dict) else None
+        calls += outcomes if isinstance(outcomes, dict) else []
+    return {"ids": ids, "keys": keys, "calls": calls}
+
+
+class _Noted:
+    """A store's append and transaction with a line before and a line after."""
+
+    note: Journal
+
+    async def append(self, session: Session, *events: Event) -> Session:
+        self.note("appending")
+        after = await super().append(session, *events)  # type: ignore[misc]
+        self.note("stored", **_about(events))
+        return after
+
+    @asynccontextmanager
+    async def transaction(self, session: Session) -> AsyncGenerator[Transaction, None]:
+        inside: list[Event] = []
+        async with super().transaction(session) as inner:  # type: ignore[misc]
+            yield _NotedTransaction(inner, inside)
+            self.note("committing")
+        self.note("stored", **_about(tuple(inside)))
+
+
+class _NotedTransaction:
+    def __init__(self, inner: Transaction, events: list[Event]) -> None:
+        self._inner = inner
+        self._events = events
+
+    @property
+    def connection(self) -> object:
+        return self._inner.connection
+
+    async def append(self, *events: Event) -> Session:
+        self._events += events
+        return await self._inner.append(*events)
+
+
+class NotedSqlite(_Noted, SqliteStore):
+    """The SQLite store, noted."""
+
+
+class NotedPostgres(_Noted, PostgresStore):
+    """The PostgreSQL store, noted."""
+
+
+async def work(job: Job) -> None:
+    """Run the scenario from its beginning, or from where the last attempt was killed."""
+    note = Journal(
+        Path(job.journal), attempt=job.attempt, kill_after=job.kill_after, delay=job.delay
+    )
+    store = (
+        NotedSqlite(job.address.removeprefix("sqlite:///"))
+        if job.address.startswith("sqlite")
+        else NotedPostgres(job.address)
+    )
+    store.note = note
+    runner = Runner(root_of(job.scenario, note), app_name=APP, store=store)
+    held = await store.get(SessionKey(APP, "user", job.session))
+    if held is None or not len(held.events):
+        running = runner.run(session_id=job.session, message="Go", state={"given": 1})
+    else:
+        running = runner.resume(session_id=job.session, answers=job.answers, retry=job.retry)
+    events: list[Event] = []
+    async for event in running:
+        note("acknowledged", **_about((event,)), author=event.author, error=event.error_code)
+        events.append(event)
+    result = running.result(tuple(events))
+    note("done", text=result.text, error=result.error and result.error.error_code)
+    await runner.close()
+
+
+def _child(job: Job) -> None:
+    code = 1
+    try:
+        random.seed()
+        asyncio.run(work(job))
+        code = 0
+    finally:
+        if code:
+            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _attended(child: int, kill_at: float) -> int | str:
+    """Wait for the child, and kill it when its time has come; how it ended."""
+    begun = time.monotonic()
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        past = time.monotonic() - begun
+        if past > (kill_at or LONGEST):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return -signal.SIGKILL if kill_at else "hangs"
+        time.sleep(0.0005)
+
+
+def main() -> None:
+    """Do the jobs, one after the other."""
+    for line in sys.stdin:
+        job = msgspec.json.decode(line, type=Job)
+        child = os.fork()
+        if not child:
+            _child(job)
+        print(json.dumps(_attended(child, job.kill_at)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

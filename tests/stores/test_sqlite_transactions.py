@@ -1,0 +1,123 @@
+"""Transactions of the SQLite store: a tool's writes and its event, or neither."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.build import user
+from weft.session import Session, SessionKey, Transaction
+from weft.stores.sqlite import SqliteStore
+
+KEY = SessionKey("app", "ada", "s")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "weft.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path)
+    yield store
+    await store.close()
+
+
+def run(path: Path, *statements: str) -> list[tuple[object, ...]]:
+    """Use the file as another program would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return [row for statement in statements for row in connection.execute(statement)]
+
+
+async def read(store: SqliteStore) -> Session:
+    session = await store.get(KEY)
+    assert session is not None
+    return session
+
+
+def raw(transaction: Transaction) -> sqlite3.Connection:
+    assert isinstance(transaction.connection, sqlite3.Connection)
+    return transaction.connection
+
+
+async def test_a_tool_writes_its_own_tables_in_the_transaction(
+    store: SqliteStore, path: Path
+) -> None:
+    session = await store.create(KEY)
+    async with store.transaction(session) as transaction:
+        raw(transaction).execute("CREATE TABLE orders (id)")
+        raw(transaction).execute("INSERT INTO orders VALUES (1)")
+        session = await transaction.append(user("ordered"))
+    assert run(path, "SELECT id FROM orders") == [(1,)]
+
+    async def fail() -> None:
+        async with store.transaction(session) as transaction:
+            await transaction.append(user("ordered again"))
+            raw(transaction).execute("INSERT INTO orders VALUES (2)")
+            raw(transaction).execute("INSERT INTO no_such_table VALUES (2)")
+
+    with pytest.raises(sqlite3.OperationalError, match="no_such_table"):
+        await fail()
+    assert run(path, "SELECT id FROM orders") == [(1,)]
+    assert await read(store) == session
+
+
+async def test_a_tool_cannot_commit_half_of_the_transaction(store: SqliteStore, path: Path) -> None:
+    session = await store.create(KEY)
+    async with store.transaction(session) as transaction:
+        connection = raw(transaction)
+        connection.row_factory = sqlite3.Row
+        connection.execute("CREATE TABLE mine (x)")
+        for end in (connection.commit, connection.rollback):
+            with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+                end()
+        await transaction.append(user("Hi"))
+    assert run(path, "SELECT count(*) FROM mine", "SELECT count(*) FROM events") == [(0,), (1,)]
+    assert len((await store.append(await read(store), user("Ho"))).events) == 2
+
+
+async def test_other_writers_wait_for_a_transaction(store: SqliteStore) -> None:
+    mine, theirs = await store.create(KEY), await store.create(KEY._replace(id="t"))
+    inside, leave = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> Session:
+        async with store.transaction(mine) as transaction:
+            inside.set()
+            await leave.wait()
+            return await transaction.append(user("Hi"))
+
+    holding = asyncio.create_task(hold())
+    await inside.wait()
+    writing = asyncio.create_task(store.append(theirs, user("Ho")))
+    await asyncio.sleep(0.05)
+    assert not writing.done()
+    assert await read(store) == mine
+    leave.set()
+    assert len((await holding).events) == len((await writing).events) == 1
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_cancelled_transaction_gives_the_writer_back(
+    store: SqliteStore, begun: bool
+) -> None:
+    session = await store.create(KEY)
+    inside = asyncio.Event()
+
+    async def hold() -> None:
+        async with store.transaction(session) as transaction:
+            await transaction.append(user("Hi"))
+            inside.set()
+            await asyncio.sleep(60)
+
+    first, second = asyncio.create_task(hold()), asyncio.create_task(hold())
+    await inside.wait()
+    for task in (first, second) if begun else (second, first):
+        task.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+    assert first.cancelled()
+    assert second.cancelled()
+    assert len((await store.append(session, user("Ho"))).events) == 1
