@@ -1,6 +1,6 @@
 # Every target sets up what it needs. Only Python 3.11+ is required.
 #
-#   make demo                      compile and explain an example
+#   make demo                      run five agents, and see what one of them was sent
 #   make test                      everything in `check`, then the tests with branch coverage
 #   make check                     format, lint, layers, types
 #   make bench                     measurements against json.dumps and google-adk
@@ -24,7 +24,7 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 demo: .venv/.made-runtime
-	$(BIN)/python examples/weather.py
+	$(BIN)/python examples/trip.py
 
 test: check
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term

@@ -19,9 +19,9 @@ from types import ModuleType
 from script import ANSWER, DELTA, TOOLS, Script, Subject
 
 ROUNDS = 7
-PATIENCE = 1.5
+PATIENCE = 1.0
 """CPU seconds after which a row starts no further round."""
-LIMIT = 5.0
+LIMIT = 3.0
 """CPU seconds after which a long row is stopped and extrapolated."""
 
 SESSIONS, TURNS = 1_000, 5

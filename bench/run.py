@@ -1,30 +1,45 @@
 """All measurements, as ratios against a named baseline taken in the same run.
 
-    make bench
+    make bench                          every group
+    python bench/run.py runtime         one group, or several: object_model imports steps adk
 
 Nothing here is a test: numbers depend on the machine, ratios less so. CPU time, best of
-several rounds. A row whose baseline is not installed says so and is left out.
+several rounds. A baseline that is not installed is reported as such.
 """
 
 import sys
+from types import ModuleType
 
 import adk
 import imports
 import object_model
+import runtime
 import steps
-from table import Table
+
+GROUPS: dict[str, ModuleType] = {
+    "object_model": object_model,
+    "imports": imports,
+    "steps": steps,
+    "adk": adk,
+    "runtime": runtime,
+}
 
 
-def main() -> int:
-    """Run every group and print one table each."""
+def main(wanted: list[str]) -> int:
+    """Run the groups and print one table each."""
+    unknown = [name for name in wanted if name not in GROUPS]
+    if unknown:
+        known = ", ".join(GROUPS)
+        print(f"error: there is no group {unknown[0]!r}\n  hint: write one of {known}")
+        return 2
     missed = 0
-    for group in (object_model.measure, imports.measure, steps.measure, adk.measure):
-        table: Table = group()
-        print(table, end="\n\n")
+    for name in wanted or GROUPS:
+        table = GROUPS[name].measure()
+        print(table, end="\n\n", flush=True)
         missed += table.missed
     print(f"{missed} target(s) missed" if missed else "all targets met")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

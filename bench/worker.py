@@ -56,7 +56,13 @@ def warm(name: str, wanted: list[str]) -> dict[str, object]:
             problems[row.__name__] = f"failed: {type(error).__name__}: {error}"[:200]
         else:
             found |= {key: asdict(measured) for key, measured in numbers.items()}
-    return {"version": version(library.PACKAGE), "rows": found, "problems": problems}
+    return {
+        "name": library.NAME,
+        "version": version(library.PACKAGE),
+        "by_hand": getattr(library, "BY_HAND", ()),
+        "rows": found,
+        "problems": problems,
+    }
 
 
 def main() -> None:

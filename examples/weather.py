@@ -1,4 +1,4 @@
-"""A weather bot and a router, compiled and explained. No key, no network: `make demo`.
+"""A weather bot and a router, compiled and explained. No key, no network: just run this file.
 
 The agents can be imported, so the command line can show them too:
 

@@ -840,8 +840,8 @@ def test_a_function_is_no_schema() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": 5}, "5 is not a model's name"),
-        ({"model": " "}, "' ' is not a model's name"),
+        ({"model": 5}, "5 is not a model"),
+        ({"model": " "}, "' ' is not a model"),
         ({"strict": "yes"}, "strict='yes'"),
     ],
 )

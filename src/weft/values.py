@@ -170,12 +170,16 @@ class Strand(Sequence[Item], Generic[Item]):
         """A strand with the items added; this one stays as it is."""
         if not items:
             return self
-        backing = self._backing
         with self.lock:
-            if not self.tail and len(backing) == self.settled:
-                backing.extend(items)
-                return self._view(len(backing), [])
-        return Strand([*self, *items])
+            return self.grown(items)
+
+    def grown(self, items: Sequence[Item]) -> "Strand[Item]":
+        """As `extend`, for whoever holds the lock, or is the only one to extend this strand."""
+        backing = self._backing
+        if self.tail or len(backing) != self.settled:
+            return Strand([*self, *items])
+        backing.extend(items)
+        return self._view(len(backing), [])
 
     def with_tail(self, items: list[Item]) -> "Strand[Item]":
         """A snapshot followed by items that the next one will not have."""

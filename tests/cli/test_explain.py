@@ -11,8 +11,8 @@ import pytest
 
 from tests.build import calls, returns, says, session, user
 from tests.cli.run import environment, refusal, weft
-from weft import Session, compile
-from weft.cli.load import load_agent
+from weft import Agent, Session, compile
+from weft.cli.load import load_node
 
 LOG = session(
     user("Hi", inv="1"),
@@ -103,7 +103,8 @@ def test_a_step_is_the_request_behind_a_model_event(
     folder: Path, log: Session, step: int, index: int
 ) -> None:
     report = explain(folder, "--session", "log.json", "--step", str(step))
-    bot = load_agent(f"{folder}/agents.py:weather_bot")
+    bot = load_node(f"{folder}/agents.py:weather_bot")
+    assert isinstance(bot, Agent)
     assert report["hash"] == compile(bot, session=log.before(index)).hash
 
 

@@ -200,7 +200,8 @@ def booking(note: Journal, name: str = "book") -> Tool:
     async def book(what: str, ctx: ToolContext) -> str:
         """Book something."""
         note("began", call=ctx.call_id)
-        statement, row = "INSERT INTO bookings VALUES ", (ctx.call_id, what)
+        statement = "INSERT INTO bookings VALUES "
+        row = (f"{ctx.session.id} {ctx.call_id}", what)
         if isinstance(ctx.connection, sqlite3.Connection):
             ctx.connection.execute(f"{statement} (?, ?)", row)
         else:
@@ -253,7 +254,8 @@ def flow(note: Journal) -> Node:
     async def finish(state: Mapping[str, Json]) -> JsonObject:
         note("stepped", name="finish")
         await asyncio.sleep(PAUSE)
-        return {"keys": len(state), "app:finished": True}
+        own = [key for key in state if not key.startswith(("app:", "temp:"))]
+        return {"keys": len(own), "app:finished": True}
 
     expert = agent("expert", "look", "remember", "book", description="Knows.")
     front = agent("front", "look").delegates_to(

@@ -70,6 +70,11 @@ def _about(events: tuple[Event, ...]) -> dict[str, list[str]]:
     return {"ids": ids, "keys": keys, "calls": calls}
 
 
+def key_of(session: str) -> SessionKey:
+    """Each session has a user of its own, so that they share no state."""
+    return SessionKey(APP, session, session)
+
+
 class _Noted:
     """A store's append and transaction with a line before and a line after."""
 
@@ -124,16 +129,19 @@ async def work(job: Job) -> None:
     )
     store.note = note
     runner = Runner(root_of(job.scenario, note), app_name=APP, store=store)
-    held = await store.get(SessionKey(APP, "user", job.session))
+    key = key_of(job.session)
+    held = await store.get(key)
     if held is None or not len(held.events):
-        running = runner.run(session_id=job.session, message="Go", state={"given": 1})
+        running = runner.run(
+            user_id=key.user_id, session_id=key.id, message="Go", state={"given": 1}
+        )
     else:
-        running = runner.resume(session_id=job.session, answers=job.answers, retry=job.retry)
-    events: list[Event] = []
+        running = runner.resume(
+            user_id=key.user_id, session_id=key.id, answers=job.answers, retry=job.retry
+        )
     async for event in running:
         note("acknowledged", **_about((event,)), author=event.author, error=event.error_code)
-        events.append(event)
-    result = running.result(tuple(events))
+    result = await running
     note("done", text=result.text, error=result.error and result.error.error_code)
     await runner.close()
 

@@ -3,12 +3,23 @@
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from tests.build import user
 from weft import Actions
 from weft.errors import Conflict, SessionBusy
 from weft.session import SessionKey, Store
 from weft.stores import open_store
+
+ROOT = Path(__file__).parents[2]
+
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(("src", ".", os.environ.get("PYTHONPATH", ""))).rstrip(
+        os.pathsep
+    ),
+}
+"""What another process needs to find what is tested, if it starts in ROOT."""
 
 
 def say(text: str) -> None:

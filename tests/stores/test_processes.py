@@ -1,7 +1,6 @@
 """Several processes with one store: real processes, really killed."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -12,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import user
+from tests.stores.child import ENVIRONMENT, ROOT
 from weft.errors import SessionBusy, SessionError, UsageError
 from weft.session import Session, SessionKey, Store
 from weft.stores.sqlite import SqliteStore
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -41,7 +39,7 @@ def start(address: str, key: SessionKey) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))},
+            env=ENVIRONMENT,
         )
         children.append(child)
         return child

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.build import says, user
+from tests.stores.child import ENVIRONMENT, ROOT
 from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
@@ -25,7 +26,6 @@ from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
 from weft.values import Strand
 
 KEY = SessionKey("app", "ada", "s")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_what_is_read_only_is_named(exists: bool) -> None:
             capture_output=True,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))},
+            env=ENVIRONMENT,
         )
         Path(folder).chmod(0o755)
     assert str(path) in done.stdout, done.stderr
@@ -385,9 +385,8 @@ def test_threads_with_their_own_event_loops_share_a_store(path: Path) -> None:
 async def attempt(path: Path) -> str:
     """Whether another process finds the session free."""
     command = [sys.executable, "-m", "tests.stores.child", "attempt", f"sqlite:///{path}", *KEY]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))}
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, cwd=ROOT, env=environment
+        subprocess.run, command, capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT
     )
     return str(done.stdout).strip()
 
@@ -456,7 +455,7 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))},
+        env=ENVIRONMENT,
         timeout=60,
     )
     assert done.stdout == "['parent', 'child']\n", done.stderr

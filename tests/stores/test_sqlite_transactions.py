@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import user
+from weft.errors import StoreError
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.sqlite import SqliteStore
 
@@ -78,6 +79,22 @@ async def test_a_tool_cannot_commit_half_of_the_transaction(store: SqliteStore, 
         await transaction.append(user("Hi"))
     assert run(path, "SELECT count(*) FROM mine", "SELECT count(*) FROM events") == [(0,), (1,)]
     assert len((await store.append(await read(store), user("Ho"))).events) == 2
+
+
+async def test_a_full_disk_in_a_transaction_stores_nothing_of_it(store: SqliteStore) -> None:
+    session = await store.create(KEY)
+
+    async def fill() -> None:
+        async with store.transaction(session) as transaction:
+            (pages,) = raw(transaction).execute("PRAGMA page_count").fetchone()
+            raw(transaction).execute(f"PRAGMA max_page_count={pages + 40}")
+            await transaction.append(user("small"))
+            await transaction.append(user("x" * 100_000))
+
+    with pytest.raises(StoreError, match="no room for more"):
+        await fill()
+    assert await read(store) == session
+    assert len((await store.append(session, user("small"))).events) == 1
 
 
 async def test_other_writers_wait_for_a_transaction(store: SqliteStore) -> None:

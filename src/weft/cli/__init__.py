@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # what typer makes of it
             return _reader_gone()
-        _complain(f"{blame(error)}: the code exits (sys.exit({error.code!r}))")
+        _complain(f"{_blame(error)}: the code exits (sys.exit({error.code!r}))")
         return 2
     except typer.Exit as done:
         return done.exit_code
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(f"{error.filename or 'input/output'}: {error.strerror or error}")
         return 2
     except Exception as error:
-        _complain(f"{blame(error)}: {type(error).__name__}: {_first_line(error)}")
+        _complain(f"{_blame(error)}: {type(error).__name__}: {_first_line(error)}")
         return 2
     return (code if isinstance(code, int) else 0) if given else 2
 
@@ -103,12 +103,21 @@ def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
     """A mistake in the command itself: what is wrong, and where to read how it is written."""
     message = error.format_message().rstrip(".")
     command = next((word for word in given if word in _COMMANDS), "")
+    if command == "sessions" and len(given) > 1 and given[1] in _SESSIONS:
+        command = f"sessions {given[1]}"
     where = f"weft {command}".rstrip()
     _complain(f"{command or 'usage'}: {message[:1].lower()}{message[1:]}\n  hint: {where} --help")
     return 2
 
 
 _COMMANDS = ("run", "chat", "sessions", "compile", "explain", "rule", "doctor")
+_SESSIONS = ("list", "show", "export", "rewind")
+
+
+def _blame(error: BaseException) -> str:
+    from weft.cli.load import blame
+
+    return blame(error)
 
 
 def _complain(text: str) -> None:

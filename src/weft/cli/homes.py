@@ -1,5 +1,6 @@
 """Where an agent is at home: the tree it is asked in, wherever in a flow that stands."""
 
+from weft.cli.stored import nearest
 from weft.declare import Agent, Flow, Node, tree
 from weft.errors import UsageError
 
@@ -10,19 +11,21 @@ def homes_of(root: Node) -> dict[str, Agent]:
     waiting: list[Node] = [root]
     seen: set[int] = set()
     while waiting:
-        node = waiting.pop(0)
+        node = waiting.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         if not isinstance(node, Agent):
-            waiting.extend(node.children)
+            waiting.extend(reversed(node.children))
             continue
+        behind: list[Node] = []
         for member, _ in tree.walk(node):
-            if not isinstance(member, Agent):
-                waiting.extend(member.children)
-                continue
-            found.setdefault(member.name, node)
-            waiting.extend(t.agent for t in member.tools if isinstance(t.agent, Agent | Flow))
+            if isinstance(member, Agent):
+                found.setdefault(member.name, node)
+                behind.extend(t.agent for t in member.tools if isinstance(t.agent, Agent | Flow))
+            else:
+                behind.extend(member.children)
+        waiting.extend(reversed(behind))
     return found
 
 
@@ -37,9 +40,7 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
         raise UsageError(
             "this is a flow, and each of its agents has a request of its own",
             where=where,
-            hint=f"choose one: --agent {' or --agent '.join(homes)}"
-            if homes
-            else "there is no agent in it",
+            hint=f"add --agent NAME: {', '.join(homes)}" if homes else "there is no agent in it",
         )
     if name not in homes:
         if isinstance(root, Agent):
@@ -47,6 +48,6 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
         raise UsageError(
             f"there is no agent `{name}` in this flow",
             where=where,
-            hint=f"it has: {', '.join(homes)}",
+            hint=nearest("agents", name, list(homes)),
         )
     return homes[name], name

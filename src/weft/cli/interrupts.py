@@ -48,3 +48,9 @@ def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
         raise
     finally:
         signal.signal(signal.SIGINT, held)
+
+
+def leave() -> None:
+    """From here on Ctrl-C ends the process at once: all that is left is a tool that still runs."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
 from weft.cli.inputs import pairs
-from weft.cli.interrupts import carry_out
+from weft.cli.interrupts import carry_out, leave
 from weft.cli.load import load_node
 from weft.cli.options import DEFAULT_STORE
 from weft.cli.outlet import answers_only
@@ -50,12 +50,12 @@ def run_once(asked: Asked) -> int:
         require_existing(address)
     root = load_node(asked.target)
     once = _Once(asked, root, address, asked.session or new_id(), config)
-    once.say_where()
     with answers_only() as answer, asyncio.Runner() as loop:
         try:
             ending = carry_out(loop, once.run(state, answers, answer))
         except KeyboardInterrupt:
             once.say_cancelled()
+            leave()
             return 130
     tell_error(ending)
     once.say_waiting(ending)
@@ -80,15 +80,19 @@ class _Once:
         self._address = address
         self._session = session
         self._config = config
+        self._told = False
 
     async def run(
         self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO
     ) -> Ending:
         asked = self._asked
         screen = Screen(self._root, answer, sys.stderr if asked.notes else None)
-        show: Callable[[Event], None] = screen.show
-        if asked.as_json:
-            show = _printer(answer)
+        inner: Callable[[Event], None] = _printer(answer) if asked.as_json else screen.show
+
+        def show(event: Event) -> None:
+            self._say_where()
+            inner(event)
+
         async with Runner(self._root, app_name=asked.app, store=self._address) as runner:
             try:
                 if not asked.goes_on:
@@ -101,7 +105,7 @@ class _Once:
                     )
                     return await played(running, show)
                 ending = await self._go_on(runner, answers, show)
-                if not ending.result.events and not asked.as_json:
+                if not ending.events and not asked.as_json:
                     screen.say(ending.result.text)
                 return ending
             finally:
@@ -135,11 +139,12 @@ class _Once:
             show,
         )
 
-    def say_where(self) -> None:
-        """Say where the session is kept, unless the command said it all."""
-        asked = self._asked
+    def _say_where(self) -> None:
+        """Say where the session is kept now that it is, unless the command said it all."""
+        asked, told = self._asked, self._told
+        self._told = True
         chosen = asked.session is not None and asked.store is not None
-        if self._address != "memory://" and not chosen and not asked.goes_on:
+        if self._address != "memory://" and not (told or chosen or asked.goes_on):
             print(f"session {self._session} in {shown(self._address)}", file=sys.stderr)
 
     def say_cancelled(self) -> None:

@@ -56,7 +56,7 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
     apps = await store.apps()
     if app is not None and app not in apps:
         raise SessionError(
-            f"there is no app `{app}` in this store", where="--app", hint=_there("apps", app, apps)
+            f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
         )
     found = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
     found.sort(key=lambda info: info.last_update_time, reverse=True)
@@ -67,7 +67,7 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
         raise SessionError(
             f"the user `{user}` has no session here",
             where="--user",
-            hint=_there("users", user, users),
+            hint=nearest("users", user, users),
         )
     return [info for info in found if info.key.user_id == user]
 
@@ -87,12 +87,13 @@ async def find_session(store: Store, id: str, *, app: str | None, user: str | No
         raise SessionError(
             f"there is no session `{id}`",
             where=" ".join(filter(None, (app, user))) or "store",
-            hint=_there("sessions", id, ids),
+            hint=nearest("sessions", id, ids),
         )
     return session
 
 
-def _there(what: str, name: str, names: list[str]) -> str:
+def nearest(what: str, name: str, names: list[str]) -> str:
+    """What there is, and what was perhaps meant."""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     found = f"{what} there: {some}" if names else f"there are no {what} in it"

@@ -17,6 +17,7 @@ class Ending(NamedTuple):
     """How a run ended: with a result, perhaps an error, perhaps waiting for somebody."""
 
     result: Result
+    events: list[Event]
     error: Event | None
     cause: Exception | None
     questions: list[Question]
@@ -35,13 +36,20 @@ async def played(running: Running, show: Callable[[Event], None]) -> Ending:
         if not events or not events[-1].error_code:
             raise
         cause = error
-    finally:
+    except BaseException:  # cancelled, or nobody reads the answer any more
         await running.aclose()
-    result = running.result(tuple(events))
+        raise
+    result = await running  # it has run: this only says how it ended
     error = result.error
-    if error is None and events and events[-1].error_code == "unknown_outcome":
+    if error is None and events and (events[-1].interrupted or _is_open(events[-1])):
         error = events[-1]
-    return Ending(result, error, cause, open_questions(result.session, result.invocation_id))
+    questions = open_questions(result.session, result.invocation_id)
+    return Ending(result, events, error, cause, questions)
+
+
+def _is_open(event: Event) -> bool:
+    """Whether the run stopped because nobody knows what a call did."""
+    return event.error_code == "unknown_outcome"
 
 
 def tell_error(ending: Ending) -> None:

@@ -88,9 +88,7 @@ def answer_to(question: Question, value: Json) -> object:
     if word in _YES or word in _NO:
         return word in _YES
     raise UsageError(
-        f"{question.name} wants a yes or no, not {value!r}",
-        where="--answer",
-        hint=f"--answer {question.name}=true or --answer {question.name}=false",
+        f"this wants a yes or no, not {value!r}", where=question.name, hint="say yes or no"
     )
 
 

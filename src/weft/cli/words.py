@@ -49,7 +49,8 @@ def result_words(result: FunctionResponse) -> str:
 def error_words(event: Event) -> str:
     """An error event in one line: `code: message`, and behind it a hint, if there is one."""
     message, _, hint = (event.error_message or "").partition("\n  hint: ")
-    line = f"{event.error_code}: {' '.join(message.split())}"
+    code = "" if event.error_code == "error" else f"{event.error_code}: "
+    line = f"{code}{' '.join(message.split())}"
     return safe(f"{line}\n  hint: {' '.join(hint.split())}" if hint else line)
 
 

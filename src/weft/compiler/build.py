@@ -45,10 +45,6 @@ def build_items(
     for position, event in enumerate(events, start):
         if summaries:
             items += summaries.get(position, ())
-        plain = _plain_item(event, position, agent) if hidden is None else None
-        if plain is not None:
-            items.append(plain)
-            continue
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
@@ -120,28 +116,35 @@ def build_items(
     return Built(items, features, diagnostics)
 
 
-def _plain_item(event: Event, position: int, agent: str) -> Item | None:
-    """The item of an event that is one text of the user's or the agent's, as most are."""
-    author, content = event.author, event.content
-    if (
-        (author != "user" and author != agent)
-        or content is None
-        or not content.parts
-        or len(content.parts) > 1
-        or event.actions is not NO_ACTIONS
-        or event.partial
-        or event.branch
-        or event.isolation_scope
-    ):
-        return None
-    part = content.parts[0]
-    text = part.text
-    if not text or not text.isascii() or _odd(part):
-        return None
-    role: Role = "user" if author == "user" or content.role == "user" else "model"
-    origin = Origin("event", event.id, author, -1, -1, 0)
-    blocks = (TextBlock(role=role, origin=origin, text=text),)
-    return Item(role, blocks, author, event.invocation_id, position, position, event.id)
+def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item]:
+    """Items as `build_items` makes them, up to the first event that is more than plain talk.
+
+    Plain talk is one text of the user's or the agent's, as most events are.
+    """
+    items: list[Item] = []
+    for event in events:
+        author, content = event.author, event.content
+        if (
+            (author != "user" and author != agent)
+            or content is None
+            or not content.parts
+            or len(content.parts) > 1
+            or event.actions is not NO_ACTIONS
+            or event.partial
+            or event.branch
+            or event.isolation_scope
+        ):
+            break
+        part = content.parts[0]
+        text = part.text
+        if not text or not text.isascii() or _odd(part):
+            break
+        role: Role = "user" if author == "user" or content.role == "user" else "model"
+        said = event.id
+        block = TextBlock(role=role, origin=Origin("event", said, author, -1, -1, 0), text=text)
+        items.append(Item(role, (block,), author, event.invocation_id, position, position, said))
+        position += 1
+    return items
 
 
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:

@@ -23,7 +23,7 @@ from weft.declare import Agent, RunConfig
 from weft.declare.template import to_text
 from weft.errors import CompileError
 from weft.ir import Prompt
-from weft.passes import ON_REQUEST, Env, run
+from weft.passes import ON_REQUEST, Env, Step, is_ready, run
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand, require_object
 
@@ -107,14 +107,16 @@ def compile(
         dict(plan.config),
         plan.origins,
         plan.output,
-        woven.features,
+        woven.features | instructions.features,
         (),
         plan.diagnostics + instructions.diagnostics + woven.diagnostics,
     )
     if env.budget is not None:
         scale = Scale(plan.target.dialect, plan.target.model)
         env = msgspec.structs.replace(env, measure=partial(scale.measure, thread=thread))
-    prompt, steps = run(prompt, env, ON_REQUEST)
+    steps: list[Step] = []
+    if not is_ready(prompt, env):
+        prompt, steps = run(prompt, env, ON_REQUEST)
     previous = partial(_previous, root, asked, session, state, config, branch, artifacts)
     return Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
 

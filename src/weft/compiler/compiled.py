@@ -11,7 +11,7 @@ from weft.compiler.sourcemap import SourceMap
 from weft.compiler.thread import Thread, Woven
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
-from weft.dialects import Lowered, Track, dialect_named
+from weft.dialects import DIALECTS, Lowered, Track, dialect_named
 from weft.errors import BudgetExceeded
 from weft.ir import Prompt, Stability
 from weft.passes import Step
@@ -78,7 +78,7 @@ class Compiled:
         name = dialect if dialect is not None else self.dialect
         held = self._lowered.get(name)
         if held is None:
-            target = dialect_named(name)
+            target = DIALECTS.get(name) or dialect_named(name)
             held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
             self._lowered[name] = held
         return held

@@ -6,6 +6,7 @@ alone decides is worded once; the rest waits for state or for a provider.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from weft.codes import report
@@ -16,7 +17,7 @@ from weft.declare import Agent, Raw
 from weft.declare.template import Rendered, Variable, lookup, parse, render, to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
-from weft.ir import Output, Span, Stability, TextBlock
+from weft.ir import Feature, Output, Span, Stability, TextBlock
 from weft.session import scope_of
 from weft.values import Json, compact, has_lone_surrogate, scrub
 
@@ -57,12 +58,13 @@ class SystemPart(NamedTuple):
 class Instructions(NamedTuple):
     """The parts in the order they are written, and what came of resolving them.
 
-    `system` are their blocks, `carried` the whole state values that templates inserted,
-    `provided` what providers said.
+    `system` are their blocks, `features` says whether these are in order, `carried` are the whole
+    state values that templates inserted, `provided` is what providers said.
     """
 
     parts: tuple[SystemPart, ...]
     system: tuple[TextBlock, ...]
+    features: int
     carried: dict[str, Json]
     provided: dict[str, str]
     diagnostics: tuple[Diagnostic, ...]
@@ -86,11 +88,13 @@ class Source(NamedTuple):
 class Wording(NamedTuple):
     """The parts as the declaration gives them, and what the unfinished ones need.
 
-    `variables` are what their templates read, `asks` says whether a provider is called.
+    `variables` are what their templates read, `keys` the same where all of them are plain state
+    keys, `asks` says whether a provider is called.
     """
 
     sources: tuple[Source, ...]
     variables: tuple[Variable, ...]
+    keys: tuple[str, ...] | None
     asks: bool
 
     def read(
@@ -100,6 +104,13 @@ class Wording(NamedTuple):
 
         Values are taken as text, so that a list or dict changed in place is noticed.
         """
+        if self.keys is not None:
+            values = tuple(map(state.get, self.keys))
+            for value in values:
+                if type(value) is not str:
+                    break
+            else:
+                return values
         found: list[object] = []
         for variable in self.variables:
             value = lookup(variable, state, artifacts)
@@ -128,8 +139,10 @@ def wording_of(path: tuple[Agent, ...], output: Output | None) -> Wording:
     )
     texts = [_text_of(s.agent, s.field) for s in sources if s.field and not s.finished]
     variables = [v for text in texts if isinstance(text, str) for v in parse(text).variables]
+    plain = not any(variable.path or variable.artifact for variable in variables)
+    keys = tuple(variable.key for variable in variables) if plain else None
     asks = any(not isinstance(text, str) for text in texts)
-    return Wording(sources, tuple(variables), asks)
+    return Wording(sources, tuple(variables), keys, asks)
 
 
 def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
@@ -147,7 +160,9 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
         if block is not None:
             parts.append(SystemPart(source.name, block))
     system = tuple(part.block for part in parts)
-    return Instructions(tuple(parts), system, carried, provided, tuple(diagnostics))
+    ordered = all(one.stability <= other.stability for one, other in pairwise(system))
+    features = Feature.NONE if ordered else Feature.UNORDERED
+    return Instructions(tuple(parts), system, features, carried, provided, tuple(diagnostics))
 
 
 def _written(agent: Agent, name: PartName, field: Field) -> Source:

@@ -57,6 +57,7 @@ def _call(provider: object, context: ReadonlyContext | None) -> object:
 
 
 def target_of(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
+    """The function behind a provider, and the arguments it takes beside the context."""
     if not isinstance(provider, tuple):
         return cast("Callable[..., object]", provider), ()
     owner, name, *rest = cast("tuple[object, ...]", provider)

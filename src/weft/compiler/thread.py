@@ -15,64 +15,62 @@ from weft.compiler.build import (
     build_items,
     hidden_by_compaction,
     hidden_by_rewind,
+    plain_items,
     wrote_keys,
 )
 from weft.diagnostics import Diagnostic
 from weft.dialects import Track
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.passes import ON_FRESH, Env, at_rest, run
+from weft.passes import ON_FRESH, Env, run
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 from weft.values import Strand
 
 
-class Facts(NamedTuple):
-    """What there is to know of a log.
+class Facts(msgspec.Struct, frozen=True):
+    """What there is to know of a log after reading so many of its events.
 
     `produced` are the keys answers were stored under, `volatile` all keys that agents and tools
     wrote, `reaches_back` the index of the last event that does so, or -1.
     """
 
-    produced: frozenset[str]
-    volatile: frozenset[str]
-    reaches_back: int
+    read: int = 0
+    produced: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
+    reaches_back: int = -1
 
-
-class LogFacts:
-    """What is known of a growing log after reading each event once."""
-
-    def __init__(self) -> None:
-        self.read = 0
-        self.known = Facts(frozenset(), frozenset(), -1)
-
-    def update(self, events: Strand[Event]) -> None:
-        """Read the events that were not read yet."""
-        produced, volatile, reaches_back = self.known
+    def after(self, events: Strand[Event]) -> "Facts":
+        """What is known once the events that were not read yet are read."""
         wrote: list[Event] = []
-        for position, event in enumerate(events.since(self.read), self.read):
+        reaches_back, position = self.reaches_back, self.read
+        for event in events.since(self.read):
             actions = event.actions
-            if actions is NO_ACTIONS:
-                continue
-            if actions.state_delta and event.author != "user" and not event.partial:
-                wrote.append(event)
-            if actions.rewind_before_invocation_id or actions.compaction is not None:
-                reaches_back = position
-        self.read = events.settled
-        if wrote or reaches_back != self.known.reaches_back:
-            produced = produced.union(*(wrote_keys(event) for event in wrote))
-            volatile = volatile.union(*(event.actions.state_delta for event in wrote))
-            self.known = Facts(produced, volatile, reaches_back)
+            if actions is not NO_ACTIONS:
+                if actions.state_delta and event.author != "user" and not event.partial:
+                    wrote.append(event)
+                if actions.rewind_before_invocation_id or actions.compaction is not None:
+                    reaches_back = position
+            position += 1
+        if not wrote:
+            return Facts(position, self.produced, self.volatile, reaches_back)
+        return Facts(
+            position,
+            self.produced.union(*(wrote_keys(event) for event in wrote)),
+            self.volatile.union(*(event.actions.state_delta for event in wrote)),
+            reaches_back,
+        )
 
 
-def facts_of(events: Strand[Event]) -> Facts:
-    """The facts of this log, kept with it; an older snapshot is read again."""
-    with events.lock:
-        held = events.memo.get("facts")
-        if not isinstance(held, LogFacts) or held.read > events.settled:
-            held = events.memo["facts"] = LogFacts()
-        if held.read < events.settled:
-            held.update(events)
-        return held.known
+def facts_of(log: Strand[Event]) -> Facts:
+    """The facts of this log, kept with it; for an older snapshot it is read again.
+
+    Facts are values: two who find them at once find the same, so that no lock is needed.
+    """
+    held = log.memo.get("facts")
+    facts = held if isinstance(held, Facts) and held.read <= log.settled else Facts()
+    if facts.read < log.settled:
+        facts = log.memo["facts"] = facts.after(log)
+    return facts
 
 
 class Slot(NamedTuple):
@@ -139,6 +137,9 @@ class Thread:
 
     def weave(self, events: Strand[Event], env: Env) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
+        talk = self._talk(events, env)
+        if talk is not None:
+            return talk
         built = self._build(events)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
@@ -146,14 +147,7 @@ class Thread:
             built = self._build(events)
             features = built.features
         self.features |= features
-        opening = not self.settled.settled
-        if at_rest(features, env.policy, opening=opening) and not (
-            events.tail or built.diagnostics
-        ):
-            self.settled = self.settled.extend(built.items)
-            self.consumed = events.settled
-            return self._woven([], [], ())
-        env = msgspec.structs.replace(env, used_ids=self.used_ids, opening=opening)
+        env = msgspec.structs.replace(env, used_ids=self.used_ids, opening=not self.settled.settled)
         prompt = Prompt(
             model="",
             agent=env.agent,
@@ -164,12 +158,36 @@ class Thread:
         prompt, _ = run(prompt, env, ON_FRESH)
         return self._settle(built, prompt, events.settled)
 
+    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
+        """What is new where it is plain talk only, which no pass would change; else None.
+
+        At the beginning, and where the view is narrow, passes look at every item.
+        """
+        consumed = self.consumed
+        if (
+            not self.settled.settled
+            or self.basis.reaches_back >= consumed
+            or env.policy.view != "default"
+        ):
+            return None
+        fresh = events.since(consumed)
+        items = plain_items(fresh, consumed, env.agent)
+        if len(items) < len(fresh):
+            return None
+        self.consumed = events.settled
+        if not events.tail:
+            self.settled = woven = self.settled.grown(items)
+        else:
+            self.settled = self.settled.grown(items[: events.settled - consumed])
+            woven = self.settled.with_tail(items[events.settled - consumed :])
+        return Woven(woven, self.notes, self.diagnostics, self.features, self.basis.start)
+
     def _settle(self, built: Built, prompt: Prompt, length: int) -> Woven:
         """Keep the items that are final and what was said about them; the rest is passing."""
         fresh = prompt.items.since(0)
         whole, boundary = _settles(fresh, length)
         settled, tail = fresh[:whole], fresh[whole:]
-        self.settled = self.settled.extend(settled)
+        self.settled = self.settled.grown(settled)
         self.consumed = boundary
         if built.features & Feature.CALLS:
             self._remember_ids(settled, built.items, boundary)

@@ -1,7 +1,7 @@
 """What callbacks and tools are handed: the state they may change, and the session to read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from weft.content import Content, ContentLike, Part
 from weft.errors import UsageError
@@ -65,6 +65,15 @@ class DraftActions:
     def to_actions(self, delta: Mapping[str, Json] | None = None) -> Actions:
         """The actions as they go into the event, with `delta` on top of what was written."""
         written = self.state_delta.delta
+        for name, given, kind in (
+            ("transfer_to_agent", self.transfer_to_agent, str),
+            ("escalate", self.escalate, bool),
+            ("skip_summarization", self.skip_summarization, bool),
+        ):
+            value = cast("object", given)
+            if value is not None and not isinstance(value, kind):
+                words = "True or None" if kind is bool else "an agent's name"
+                raise UsageError(f"it is {value!r}", where=f"actions.{name}", hint=f"set {words}")
         return Actions(
             state_delta={**written, **delta} if delta else dict(written),
             artifact_delta=self.artifact_delta,

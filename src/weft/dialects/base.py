@@ -90,16 +90,17 @@ class Dialect:
             track.head = head
         settled = items.settled
         if track.items < settled:
-            fresh = items.since(track.items)[: settled - track.items]
+            fresh = items.since(track.items)
+            if items.tail:
+                fresh = fresh[: settled - track.items]
             ready, last = self._extend(track.open, fresh, sink)
             track.settle(settled, ready, last, sink.taken())
-        rest, last = self._extend(track.open, items.tail, sink)
+        rest, last = self._extend(track.open, items.tail, sink) if items.tail else ([], track.open)
         if last is not None:
             rest.append(last)
-        turns = track.turns(head.first, [entry.wire for entry in rest])
         return Lowered(
             traits.name,
-            {**head.wire, traits.turns: turns},  # type: ignore[dict-item]
+            {**head.wire, traits.turns: track.turns(head.first, rest)},  # type: ignore[dict-item]
             head.lead,
             head.placed,
             traits.turns,
@@ -146,15 +147,13 @@ class Dialect:
     ) -> tuple[list[Entry], Entry | None]:
         """The turns that are final once these items follow `last`, and the new last one."""
         ready: list[Entry] = []
-        if not items:
-            return ready, last
         merging = self.traits.merges_turns
         for item in items:
             blocks = item.blocks
             block = blocks[0]
             if (
                 len(blocks) == 1
-                and isinstance(block, TextBlock)
+                and type(block) is TextBlock
                 and not block.signature
                 and not block.text.isspace()
             ):

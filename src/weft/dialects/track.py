@@ -136,7 +136,8 @@ class Track:
     ) -> None:
         """Keep the turns of so many items, the last one apart, and what was said of them."""
         self.final += ready
-        self.wires += [entry.wire for entry in ready]
+        for entry in ready:
+            self.wires.append(entry.wire)
         self.open = last
         self.said += said
         self.items = items
@@ -147,7 +148,7 @@ class Track:
             self._entries = self._entries.extend(self.final[self._entries.settled :])
             return self._entries.first(length)
 
-    def turns(self, first: list[Wire], rest: list[Wire]) -> list[Wire]:
+    def turns(self, first: list[Wire], rest: list[Entry]) -> list[Wire]:
         """All turns as one list: `first`, the final ones, `rest`.
 
         A list costs what the session holds, and a step should cost what it adds. So a list that
@@ -167,8 +168,10 @@ class Track:
             turns = handed.turns
             self._handed = [handed, *self._handed[:1]]
         turns += wires[handed.final :]
-        turns += rest
-        handed.final, handed.length = len(wires), len(turns)
+        for entry in rest:
+            turns.append(entry.wire)
+        handed.final = len(wires)
+        handed.length = len(turns)
         return turns
 
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":

@@ -11,7 +11,10 @@ from weft.values import JsonObject, Strand
 
 
 class Feature:
-    """What occurs in a stretch of the log, as bits: a pass sees at once it is not needed."""
+    """What occurs in a prompt, as bits: a pass sees at once that it is not needed.
+
+    All are about its stretch of the log, but for `UNORDERED`, which is about its system parts.
+    """
 
     NONE = 0
     HIDDEN = 1
@@ -19,7 +22,8 @@ class Feature:
     FOREIGN = 4
     CALLS = 8
     WROTE = 16
-    ALL = 31
+    UNORDERED = 32
+    ALL = 63
 
 
 class ToolDecl(msgspec.Struct, frozen=True):

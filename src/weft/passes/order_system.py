@@ -2,7 +2,7 @@
 
 import msgspec
 
-from weft.ir import Prompt
+from weft.ir import Feature, Prompt
 from weft.passes.env import Env
 
 
@@ -16,12 +16,9 @@ def order_system(prompt: Prompt, env: Env) -> Prompt:
     Before:  system "It is {time}."  | system "You are bot."
     After:   system "You are bot."   | system "It is {time}."
     """
-    reached = 0
-    for block in prompt.system:
-        if block.stability < reached:
-            break
-        reached = block.stability
-    else:
+    if not prompt.features & Feature.UNORDERED:
         return prompt
     ordered = tuple(sorted(prompt.system, key=lambda block: block.stability))
+    if ordered == prompt.system:
+        return prompt
     return msgspec.structs.replace(prompt, system=ordered)

@@ -8,8 +8,7 @@ only its edges, or says what it costs.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from weft.declare import Policy
-from weft.ir import Note, Prompt, verify
+from weft.ir import Feature, Note, Prompt, verify
 from weft.passes.attribute_foreign import attribute_foreign
 from weft.passes.close_turn import close_turn
 from weft.passes.dedupe_state import dedupe_state
@@ -59,6 +58,12 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass, ...]) -> tuple[Prompt, lis
     return prompt, steps
 
 
-def at_rest(features: int, policy: Policy, *, opening: bool) -> bool:
-    """Whether no pass of `ON_FRESH` would change anything, so that none need be called."""
-    return not features and not opening and policy.view == "default"
+def is_ready(prompt: Prompt, env: Env) -> bool:
+    """Whether no pass of `ON_REQUEST` would change the prompt, so that none need be called."""
+    last = prompt.items.tip
+    return (
+        not prompt.features & Feature.UNORDERED
+        and env.budget is None
+        and last is not None
+        and last.blocks[-1].role == "user"
+    )

@@ -6,15 +6,16 @@ import msgspec
 
 from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, CallbackContext
+from weft.declare import Agent, CallbackContext, tree
 from weft.runtime.answer import RETRIES, check_answer, correction, is_empty, spoken
 from weft.runtime.calls import Batch, run_calls
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import CONFIRMATION, Progress
+from weft.runtime.progress import CONFIRMATION, UNKNOWN_OUTCOME, Progress
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.session import Actions, Event
+from weft.session.event import NO_ACTIONS
 from weft.values import JsonObject
 
 MAX_HOPS = 10
@@ -67,9 +68,10 @@ class AgentRun:
             actions = msgspec.structs.replace(actions, end_of_agent=True)
             said = msgspec.structs.replace(content, role="model")
             return (await self._commit(self._event(said, actions)),)
-        if context.state.delta or context.actions.artifact_delta:
-            return (await self._commit(self._event(None, context.actions.to_actions())),)
-        return ()
+        actions = context.actions.to_actions()
+        if actions == NO_ACTIONS:
+            return ()
+        return (await self._commit(self._event(None, actions)),)
 
     async def end(self) -> tuple[Event, ...]:
         """Let the callbacks add something; that they had their turn is kept in the log."""
@@ -104,7 +106,11 @@ class AgentRun:
             event = await self._commit(msgspec.structs.replace(reply, actions=actions))
             return Made((event,), NodeFailed(event))
         if content is None or is_empty(content):
-            failure = await self._failure("empty_response", "the model returned nothing")
+            thought = (
+                any(part.kind == "thought" for part in content.parts or ()) if content else False
+            )
+            words = f"the model returned nothing{' but thoughts' if thought else ''}"
+            failure = await self._failure("empty_response", words, reply)
             return Made((failure.event,), failure)
         content = spoken(content, self.plan.output)
         calls = any(part.function_call is not None for part in content.parts or ())
@@ -127,7 +133,7 @@ class AgentRun:
     async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> Made:
         """Store a bad answer and what is wrong with it together; give up after a few."""
         if self.progress.rejected >= RETRIES:
-            failure = await self._failure("invalid_output", why)
+            failure = await self._failure("invalid_output", why, reply)
             return Made((failure.event,), failure)
         metadata = dict(reply.custom_metadata or {})
         held = metadata.get("weft")
@@ -180,7 +186,7 @@ class AgentRun:
                 " say what they returned with resume(answers={id: result}),"
                 " or run them again with resume(retry=[id])"
             )
-            return _Unknown((await self._failure("unknown_outcome", words)).event)
+            return _Unknown((await self._failure(UNKNOWN_OUTCOME, words)).event)
         for outcome in batch.outcomes:
             if outcome.raised is not None:
                 return outcome.raised
@@ -207,6 +213,8 @@ class AgentRun:
         target = event.actions.transfer_to_agent
         if target is None:
             return None
+        if not tree.find(self.root, target):
+            return "unknown_agent", f"there is no agent `{target}` to hand over to"
         if self.invocation.hops >= MAX_HOPS:
             return "max_transfers", f"the invocation was handed over {MAX_HOPS} times"
         hops, news = self.progress.hops, self.progress.news or len(event.results) > 1
@@ -237,9 +245,19 @@ class AgentRun:
         self.progress.note(event)
         return event
 
-    async def _failure(self, code: str, message: str) -> NodeFailed:
-        """An error event that is in the log, as the exception that ends the node."""
+    async def _failure(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
+        """An error event that is in the log, as the exception that ends the node.
+
+        A reply that is no answer is not said, but what it cost and why it ended is kept.
+        """
         event = self.invocation.event(self.agent.name, self.place, error=(code, message))
+        if reply is not None:
+            event = msgspec.structs.replace(
+                event,
+                usage=reply.usage,
+                finish_reason=reply.finish_reason,
+                model_version=reply.model_version,
+            )
         return NodeFailed(await self.invocation.commit(event))
 
 

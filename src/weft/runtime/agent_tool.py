@@ -31,6 +31,7 @@ async def run_agent_tool(
         text = request if isinstance(request, str) else compact(args)
         asked = Content(parts=(Part(text=text),), role="user")
         await invocation.commit(invocation.event("user", inner, asked))
+    invocation.shelter(inner)
     try:
         async with aclosing(run_node(invocation, inner, node)) as events:
             async for _ in events:

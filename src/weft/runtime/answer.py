@@ -85,5 +85,5 @@ def correction(problem: str) -> Content:
 
 
 def is_empty(content: Content | None) -> bool:
-    """Whether a model said nothing at all."""
-    return content is None or all(part.kind == "empty" for part in content.parts or ())
+    """Whether a model said nothing, whatever it thought."""
+    return content is None or all(part.kind in ("empty", "thought") for part in content.parts or ())

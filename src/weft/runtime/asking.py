@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from weft.compiler import Compiled, compile
-from weft.content import Content, FunctionCall, Part
+from weft.content import Content
 from weft.declare import CallbackContext
 from weft.dialects import dialect_named
 from weft.errors import UsageError, WeftError
@@ -15,9 +15,9 @@ from weft.ir import Prompt, verify
 from weft.models import Model, ModelResponse
 from weft.models.registry import model_for
 from weft.runtime.agent_run import AgentRun
+from weft.runtime.call_ids import identified
 from weft.runtime.providers import provided_texts
 from weft.session import Event
-from weft.session.event import new_id
 from weft.values import JsonObject
 
 _log = logging.getLogger("weft")
@@ -162,13 +162,13 @@ def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
     content = response.content
     signed = False
     if content is not None and content.parts:
-        unnamed = False
+        calls = False
         for part in content.parts:
             signed = signed or part.thought_signature is not None
-            call = part.function_call
-            unnamed = unnamed or (call is not None and not call.id)
-        if unnamed:
-            content = Content(parts=tuple(map(_named, content.parts)), role="model")
+            calls = calls or part.function_call is not None
+        if calls:
+            log, taken = run.invocation.session.events, run.invocation.call_ids
+            content = Content(parts=identified(content.parts, log, taken), role="model")
         elif content.role != "model":
             content = msgspec.structs.replace(content, role="model")
     metadata = response.custom_metadata
@@ -200,12 +200,3 @@ def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
         logprobs_result=response.logprobs_result,
         avg_logprobs=response.avg_logprobs,
     )
-
-
-def _named(part: Part) -> Part:
-    """The part with an id on its call: ours, where the provider gave none."""
-    call = part.function_call
-    if call is None or call.id:
-        return part
-    made = FunctionCall(name=call.name, args=call.args, id=f"adk-{new_id()}")
-    return msgspec.structs.replace(part, function_call=made)

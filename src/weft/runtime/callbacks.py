@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeVar, cast
 
 from weft.declare import Agent, Callback
 from weft.declare.checks import check_callback
+from weft.declare.functions import misfit
 from weft.errors import DeclarationError, WeftError
 
 Moment = Literal[
@@ -23,7 +24,8 @@ Moment = Literal[
     "on_tool_error",
 ]
 MOMENTS: tuple[Moment, ...] = Moment.__args__  # type: ignore[attr-defined]
-RUN_MOMENTS = ("before_run", "on_event", "after_run")
+RUN_MOMENTS = {"before_run": "ctx", "on_event": "ctx, event", "after_run": "ctx"}
+"""What only plugins have, and what each is called with, by place."""
 
 Answer = TypeVar("Answer")
 
@@ -91,11 +93,7 @@ async def _asked(
     if answer is None or isinstance(answer, kinds):
         return answer
     wanted = " or ".join(kind.__name__ for kind in kinds)
-    raise CallbackError(
-        f"the callback `{named(callback)}` returned a {type(answer).__name__}",
-        where=moment,
-        hint=f"return {wanted}, or None to go on",
-    )
+    raise wrong_answer(moment, callback, answer, wanted)
 
 
 def named(callback: Callback) -> str:
@@ -151,10 +149,33 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
         methods = [moment for moment in MOMENTS if plugin_methods((plugin,), moment)]
         for moment in methods:
             check_callback(name, moment, getattr(plugin, moment))
-        if not methods and not any(plugin_methods((plugin,), moment) for moment in RUN_MOMENTS):
+        others = [other for other in RUN_MOMENTS if plugin_methods((plugin,), other)]
+        for other in others:
+            _check_run_moment(name, other, getattr(plugin, other))
+        if not methods and not others:
             raise DeclarationError(
                 f"the plugin {name} has no callback",
                 where="plugins",
                 hint=f"define one of {', '.join((*MOMENTS, *RUN_MOMENTS))}",
             )
     return kept
+
+
+def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
+    given = RUN_MOMENTS[moment]
+    taken = misfit(method, given.count(",") + 1) if callable(method) else "no call"
+    if taken is not None:
+        raise DeclarationError(
+            f"{moment} takes ({given}); `{named(method)}` takes {taken}",
+            where=f"{plugin}.{moment}",
+            hint=f"write def {moment}(self, {given})",
+        )
+
+
+def wrong_answer(moment: str, callback: Callback, answer: object, wanted: str) -> CallbackError:
+    """The error for a callback that answered with what cannot be an answer."""
+    return CallbackError(
+        f"the callback `{named(callback)}` returned a {type(answer).__name__}",
+        where=moment,
+        hint=f"return {wanted}, or None to go on",
+    )

@@ -30,7 +30,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
         if bound.quick:
             return await settled(_plainly(bound, kwargs))
         context = contextvars.copy_context()
-        call = functools.partial(context.run, _plainly, bound, kwargs)
+        call = functools.partial(context.run, lambda: _plainly(bound, kwargs))
         return await settled(await asyncio.get_running_loop().run_in_executor(_threads(), call))
     except SystemExit as error:
         raise _failure(error) from error

@@ -16,14 +16,16 @@ from weft.runtime.kit import BoundTool, Kit
 from weft.runtime.place import Place
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, ToolCall
+from weft.runtime.unbroken import stopped
 from weft.session import Actions, Event
 from weft.values import Json, JsonObject
 
 
 class Batch(NamedTuple):
-    """What became of the calls of one reply."""
+    """What became of the calls of one reply; `alone` are those that ran by themselves."""
 
     outcomes: tuple[Outcome, ...]
+    alone: frozenset[str] = frozenset()
 
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
@@ -49,8 +51,9 @@ class Batch(NamedTuple):
                     )
                 )
             )
+            beside = call.id not in self.alone
             for key, value in actions.state_delta.items():
-                if key in writers and delta[key] != value:
+                if beside and key in writers and delta[key] != value:
                     twice[key] = writers[key]
                 writers[key] = call.name or ""
                 delta[key] = value
@@ -103,7 +106,7 @@ async def run_calls(
 
     `event` is the reply that made them, where it is at hand: it says which are malformed.
     """
-    raw = _malformed(event)
+    raw = _malformed(event if event is not None else progress.reply)
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
@@ -118,26 +121,51 @@ async def run_calls(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})
             )
         running.append(one)
-    for group in _groups(running, kit):
-        if len(group) == 1:
-            await group[0].run(last=len(running) == 1)
-        else:
-            await asyncio.gather(*(one.run(last=False) for one in group))
-    return Batch(tuple(one.outcome for one in running if one.outcome is not None))
+    groups = _groups(running, kit)
+    written: JsonObject = {}
+    for group in groups:
+        due = [one for one in group if one.outcome is None]
+        for one in due:
+            one.written = written
+        if len(due) == 1:
+            await due[0].run(last=len(running) == 1)
+        elif due:
+            await _side_by_side(due)
+        if len(groups) > 1:
+            deltas = [one.outcome.actions.state_delta for one in group if one.outcome is not None]
+            written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
+    return Batch(
+        tuple(one.outcome for one in running if one.outcome is not None),
+        frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], kit)),
+    )
+
+
+async def _side_by_side(calls: list[ToolCall]) -> None:
+    """Run the calls together; if one of them ends the run, none is left running."""
+    tasks = [asyncio.create_task(one.run(last=False)) for one in calls]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await stopped(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
 
 
 def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:
     """Calls that may run side by side; a sequential tool's call stands alone."""
     groups: list[list[ToolCall]] = [[]]
     for one in running:
-        if one.outcome is not None:
-            continue
-        bound: BoundTool | None = kit.tools.get(one.call.name or "")
-        if bound is not None and bound.tool.sequential:
+        if _is_alone(one, kit):
             groups += [[one], []]
         else:
             groups[-1].append(one)
     return [group for group in groups if group]
+
+
+def _is_alone(one: ToolCall, kit: Kit) -> bool:
+    bound: BoundTool | None = kit.tools.get(one.call.name or "")
+    return bound is not None and bound.tool.sequential
 
 
 def _malformed(event: Event | None) -> dict[str, str]:

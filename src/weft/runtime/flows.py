@@ -8,32 +8,43 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import assert_never
 
-from weft.declare import Agent, Fallback, Loop, Node, Parallel, Route, Sequence, Step
+from weft.declare import Agent, Fallback, Flow, Loop, Node, Parallel, Route, Sequence, Step
 from weft.errors import RunError
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import settled
 from weft.runtime.loop import run_agent
 from weft.runtime.parallel import run_parallel
-from weft.runtime.place import Place
+from weft.runtime.place import Place, is_below
+from weft.runtime.progress import is_failure
 from weft.runtime.signals import NodeFailed
 from weft.runtime.steps import run_step
 from weft.session import Actions, Event
 from weft.values import JsonObject
 
 
-async def run_node(invocation: Invocation, place: Place, node: Node) -> AsyncGenerator[Event, None]:
-    """Run a node at a place; nothing, if the log says it has ended."""
+def run_node(
+    invocation: Invocation, place: Place, node: Node, *, is_round: bool = False
+) -> AsyncGenerator[Event, None]:
+    """Run a node at a place; nothing, if the log says it has ended.
+
+    A sequence that is a round of a loop ends where somebody escalates.
+    """
     if isinstance(node, Agent):
-        async with aclosing(run_agent(invocation, place, node, node.name)) as events:
-            async for event in events:
-                yield event
-        return
+        return run_agent(invocation, place, node, node.name)
+    return _run_flow(invocation, place, node, is_round=is_round)
+
+
+async def _run_flow(
+    invocation: Invocation, place: Place, node: Flow, *, is_round: bool
+) -> AsyncGenerator[Event, None]:
     record = Record.read(invocation, place)
     if record.ended:
         return
+    if record.failed is not None and invocation.sheltered(place):
+        raise NodeFailed(record.failed)
     match node:
         case Sequence():
-            events = _sequence(invocation, place, node)
+            events = _sequence(invocation, place, node, is_round=is_round)
         case Parallel():
             events = run_parallel(invocation, place, node, run_node)
         case Loop():
@@ -56,12 +67,13 @@ async def run_node(invocation: Invocation, place: Place, node: Node) -> AsyncGen
 
 
 class Record:
-    """What a workflow node has left in the log: that it ended, and the last decision it made."""
+    """What a workflow node has left in the log: how it ended, and the last decision it made."""
 
-    __slots__ = ("ended", "state")
+    __slots__ = ("ended", "failed", "state")
 
     def __init__(self) -> None:
         self.ended = False
+        self.failed: Event | None = None
         self.state: JsonObject = {}
 
     @staticmethod
@@ -73,6 +85,7 @@ class Record:
         for event in invocation.session.events:
             if event.invocation_id == invocation.id and place.holds(event):
                 record.ended = record.ended or bool(event.actions.end_of_agent)
+                record.failed = event if is_failure(event) else None
                 record.state = {**record.state, **(event.actions.agent_state or {})}
         return record
 
@@ -83,13 +96,16 @@ async def _decide(invocation: Invocation, place: Place, name: str, state: JsonOb
 
 
 async def _sequence(
-    invocation: Invocation, place: Place, node: Sequence
+    invocation: Invocation, place: Place, node: Sequence, *, is_round: bool
 ) -> AsyncGenerator[Event, None]:
     """One step after the other; a failed one ends the sequence."""
     for index, step in enumerate(node.steps):
-        async with aclosing(run_node(invocation, place.child(step.name, index), step)) as events:
+        inner = place.child(step.name, index)
+        async with aclosing(run_node(invocation, inner, step)) as events:
             async for event in events:
                 yield event
+        if is_round and _escalated(invocation, inner):
+            return
 
 
 async def _loop(
@@ -101,7 +117,7 @@ async def _loop(
     stop = record.state.get("stop") is True
     while rounds < node.max and not stop:
         inner = place.child(node.body.name, rounds)
-        async with aclosing(run_node(invocation, inner, node.body)) as events:
+        async with aclosing(run_node(invocation, inner, node.body, is_round=True)) as events:
             async for event in events:
                 yield event
         rounds += 1
@@ -117,7 +133,7 @@ async def _loop(
 
 def _escalated(invocation: Invocation, place: Place) -> bool:
     return any(
-        path == place.path or path.startswith(f"{place.path}/") for path in invocation.escalated
+        scope == place.scope and is_below(path, place.path) for path, scope in invocation.escalated
     )
 
 
@@ -139,17 +155,19 @@ async def _fallback(
     first = held + 1 if isinstance(held, int) else 0
     for index in range(first, len(node.choices)):
         choice = node.choices[index]
+        inner = place.child(choice.name, index)
+        last = index == len(node.choices) - 1
+        if not last:
+            invocation.shelter(inner)
         try:
-            async with aclosing(
-                run_node(invocation, place.child(choice.name, index), choice)
-            ) as events:
+            async with aclosing(run_node(invocation, inner, choice)) as events:
                 async for event in events:
                     yield event
             return
         except NodeFailed:
-            await _decide(invocation, place, node.name, {"failed": index})
-            if index == len(node.choices) - 1:
+            if last:
                 raise
+            await _decide(invocation, place, node.name, {"failed": index})
 
 
 async def _route(

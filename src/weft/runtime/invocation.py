@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -10,11 +10,12 @@ import msgspec
 from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, RunConfig
 from weft.models import Model
-from weft.runtime.callbacks import CallbackError, named
+from weft.runtime.callbacks import wrong_answer
 from weft.runtime.kit import Kit, settled
-from weft.runtime.place import Place, path_of
-from weft.runtime.progress import Progress
+from weft.runtime.place import Place, is_below, path_of, place_of
+from weft.runtime.progress import Progress, is_failure
 from weft.runtime.signals import Interrupted
+from weft.runtime.unbroken import unbroken
 from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
 from weft.values import Json, JsonObject
 
@@ -69,9 +70,13 @@ class Invocation:
         self.llm_calls = 0
         self.hops = 0
         self.retry: frozenset[str] = frozenset()
-        self.escalated: set[str] = set()
+        self.call_ids: set[str] = set()
+        """The ids given to calls so far in this run."""
+        self.escalated: set[tuple[str, str]] = set()
+        """Where somebody escalated: the path, and the tool call it happened inside, if any."""
         self.interrupted = False
         self.task: asyncio.Task[object] | None = None
+        self._sheltered: list[str] = []
         self._views: dict[str, Session] = {}
         self._progress: dict[Place, Progress] = {}
         self._lock = asyncio.Lock()
@@ -85,7 +90,7 @@ class Invocation:
             if event.invocation_id != self.id:
                 continue
             if event.actions.escalate:
-                self.escalated.add(path_of(event))
+                self.escalated.add((path_of(event), event.isolation_scope or ""))
             if event.usage is not None or event.calls:
                 self.llm_calls += 1
             if event.actions.transfer_to_agent:
@@ -106,25 +111,43 @@ class Invocation:
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
         async with self._lock:
-            self.session = await self.services.store.append(self.session, *stored)
+            try:
+                self.session = await self.services.store.append(self.session, *stored)
+            except asyncio.CancelledError:
+                await unbroken(self._append_again(stored))
+                raise
         for event in stored:
             scope = event.isolation_scope
             if scope and scope in self._views:
                 self._views[scope] = self._views[scope].append(_unscoped(event))
             if event.actions.escalate:
-                self.escalated.add(path_of(event))
+                self.escalated.add((path_of(event), event.isolation_scope or ""))
             if event.actions.artifact_delta:
                 self._artifacts = None
         return stored[-1]
+
+    async def _append_again(self, events: list[Event]) -> None:
+        """Store events of which the store may have been told before: they are stored once."""
+        self.session = await self.services.store.append(self.session, *events)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
         """The store's transaction: what is written and appended in it is stored together."""
         async with self._lock:
-            async with self.services.store.transaction(self.session) as inner:
-                keeping = _Keeping(inner, self.session)
+            scope = self.services.store.transaction(self.session)
+            keeping = _Keeping(await scope.__aenter__(), self.session)
+            try:
                 yield keeping
-            self.session = keeping.session
+            except BaseException as error:
+                await unbroken(scope.__aexit__(type(error), error, error.__traceback__))
+                raise
+            await unbroken(self._committed(scope, keeping))
+
+    async def _committed(
+        self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
+    ) -> None:
+        await scope.__aexit__(None, None, None)
+        self.session = keeping.session
 
     def _kept(self, event: Event) -> Event:
         """The event without `temp:` state, which lasts as long as the invocation."""
@@ -145,11 +168,7 @@ class Invocation:
             if answer is None:
                 continue
             if not isinstance(answer, Event):
-                raise CallbackError(
-                    f"the callback `{named(callback)}` returned a {type(answer).__name__}",
-                    where="on_event",
-                    hint="return an Event, or None to go on",
-                )
+                raise wrong_answer("on_event", callback, answer, "an Event")
             event = answer
         return event
 
@@ -185,9 +204,34 @@ class Invocation:
             held = self._progress[place] = Progress.read(events, place, self.id)
         return held
 
-    def known(self) -> list[tuple[Place, Progress]]:
-        """The places that did something in this run."""
-        return list(self._progress.items())
+    def shelter(self, place: Place) -> None:
+        """Say that somebody deals with a failure at or below a place.
+
+        There, a failure that the log has stays one. Anywhere else it ended the run, and a run
+        that goes on after it tries again.
+        """
+        if self.resumed:
+            self._sheltered.append(place.path)
+
+    def sheltered(self, place: Place) -> bool:
+        """Whether somebody deals with a failure at a place."""
+        return any(is_below(place.path, path) for path in self._sheltered)
+
+    def failed_at(self, place: Place) -> bool:
+        """Whether the last that the log has of a place, and of all below it, is a failure."""
+        for event in reversed(self.session.events):
+            if event.invocation_id == self.id and is_below(path_of(event), place.path):
+                return is_failure(event)
+        return False
+
+    def recalled(self) -> list[tuple[Place, Progress]]:
+        """Every place that left something in the log, and what that says of it."""
+        found: dict[tuple[str, str], tuple[Place, Progress]] = {}
+        for event in self.session.events:
+            if event.invocation_id == self.id:
+                place = place_of(event)
+                found.setdefault((place.path, place.scope), (place, Progress()))[1].note(event)
+        return list(found.values())
 
     def view(self, scope: str) -> Session:
         """The log as a node sees it: all of it, or what belongs to the tool call it runs inside."""

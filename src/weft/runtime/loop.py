@@ -26,6 +26,8 @@ async def run_agent(
     `start` is the agent the turn goes to, unless the log says it was handed on.
     """
     progress = invocation.progress(place)
+    if progress.failed is not None and invocation.sheltered(place):
+        raise NodeFailed(progress.failed)
     try:
         while not progress.ended:
             path = tree.find(root, progress.agent or start) or (root,)
@@ -65,6 +67,8 @@ async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
     if not progress.begun:
         for event in await run.begin():
             yield event
+        if progress.agent != run.agent.name:
+            return
     reply: Event | None = None
     while progress.answered is None:
         if progress.due(run.invocation.retry):

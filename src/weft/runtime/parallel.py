@@ -10,6 +10,7 @@ from weft.declare import Node, Parallel
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.signals import NodeFailed, Suspended
+from weft.runtime.unbroken import stopped
 from weft.session import Event
 
 Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]
@@ -25,11 +26,16 @@ async def run_parallel(
     """
     meeting = _Meeting()
     names: dict[str, int] = {}
-    tasks: list[asyncio.Task[None]] = []
+    places: list[Place] = []
     for index, child in enumerate(node.branches):
         names[child.name] = names.get(child.name, 0) + 1
         name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
-        inner = place.child(child.name, index).branched(node.name, name)
+        places.append(place.child(child.name, index).branched(node.name, name))
+    if node.on_error == "collect" and not all(map(invocation.failed_at, places)):
+        for inner in places:
+            invocation.shelter(inner)
+    tasks: list[asyncio.Task[None]] = []
+    for inner, child in zip(places, node.branches, strict=True):
         task = asyncio.create_task(meeting.bring(run_node(invocation, inner, child)))
         task.add_done_callback(meeting.leave)
         tasks.append(task)
@@ -47,9 +53,7 @@ async def run_parallel(
             if node.on_error == "cancel" and any(map(_broke, tasks)):
                 break
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stopped(tasks)
     _raise(tasks, collect=node.on_error == "collect")
 
 

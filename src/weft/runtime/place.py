@@ -36,9 +36,19 @@ class Place(NamedTuple):
         return path_of(event) == self.path and (event.isolation_scope or "") == self.scope
 
 
+def is_below(path: str, other: str) -> bool:
+    """Whether a path is the other one, or leads on from it."""
+    return path == other or path.startswith(f"{other}/")
+
+
 def path_of(event: Event) -> str:
     """The path of the node that made the event."""
     if event.node_info is None:
         return ""
     path = event.node_info.get("path")
     return path if isinstance(path, str) else ""
+
+
+def place_of(event: Event) -> Place:
+    """The place an event was made at."""
+    return Place(path_of(event), event.branch or "", event.isolation_scope or "")

@@ -4,17 +4,20 @@ A run that was killed starts here: what is open is done, what is done is not rep
 that goes on keeps its progress up with every event, so nothing is scanned twice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from weft.content import FunctionCall
 from weft.runtime.place import Place
 from weft.session import Event
-from weft.values import JsonObject, canonical
+from weft.values import Json, JsonObject, canonical
 
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""
+
+UNKNOWN_OUTCOME = "unknown_outcome"
+"""The code of the error event that says a crash left open whether a call was made."""
 
 
 class Progress:
@@ -26,8 +29,12 @@ class Progress:
         self.ended = False
         self.answered: Event | None = None
         """The final answer, once it is there; `ended` waits for the callbacks behind it."""
+        self.failed: Event | None = None
+        """The error that ended the turn, as long as nothing came after it."""
         self.steps = 0
         self.rejected = 0
+        self.reply: Event | None = None
+        """The last reply that made calls."""
         self.open: dict[str, FunctionCall] = {}
         self.asked: dict[str, str] = {}
         """Confirmations the user was asked for: the question's id -> the call's."""
@@ -61,8 +68,9 @@ class Progress:
         if isinstance(weft, dict):
             self._note_records(weft)
         content = event.content
+        self.failed = event if event.error_code and is_failure(event) else None
         if event.author == "user":
-            self._note_results(event)
+            self._note_results(event, ())
             return
         if self.agent is None or self.agent != event.author:
             self.agent = event.author
@@ -74,7 +82,8 @@ class Progress:
         if content is not None and content.parts:
             results = content.role == "user"
             if results:
-                self._note_results(event)
+                waits = weft.get("pending") if isinstance(weft, dict) else None
+                self._note_results(event, waits if isinstance(waits, list) else ())
             else:
                 self._note_model(event, isinstance(weft, dict) and "rejected" in weft)
         if actions.transfer_to_agent:
@@ -93,6 +102,7 @@ class Progress:
         self.hops.append(self.agent or "")
         self.agent = target
         self.begun = False
+        self.answered = None
         self.steps = self.rejected = 0
         self.calls.clear()
         self.in_a_row = 0
@@ -128,12 +138,14 @@ class Progress:
                     self.asked[call.id or ""] = held
                 self.steps -= 1
                 continue
+            self.reply = event
             self.open[call.id or ""] = call
             self._count(call)
         if event.text:
             self.news = True
 
-    def _note_results(self, event: Event) -> None:
+    def _note_results(self, event: Event, waits: Sequence[Json]) -> None:
+        """Take in results; those of calls that still wait are only what there is so far."""
         for result in event.results:
             call_id = result.id or ""
             if result.name == CONFIRMATION:
@@ -142,7 +154,7 @@ class Progress:
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
-            if event.author == "user":
+            if call_id not in waits:
                 self.pending.discard(call_id)
             key = self._keys.get(call_id)
             if key is not None and result.response is not None:
@@ -166,3 +178,9 @@ def _key(call: FunctionCall) -> bytes:
         return msgspec.json.encode([call.name, call.args], order="sorted")
     except (UnicodeEncodeError, OverflowError):
         return canonical([call.name, call.args])
+
+
+def is_failure(event: Event) -> bool:
+    """Whether the event says that its node failed: not that it was stopped, or waits."""
+    stopped = event.interrupted or event.error_code == UNKNOWN_OUTCOME
+    return event.error_code is not None and not stopped

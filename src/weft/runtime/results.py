@@ -1,7 +1,7 @@
 """What a tool returned, as the JSON a model is shown."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -29,10 +29,9 @@ def to_returned(value: object) -> Returned:
         rest = tuple(part for part in media if not part.text)
         response: JsonObject = {"result": "\n".join(texts)} if texts else {}
         return Returned(response, rest)
-    plain = to_json(value)
-    if isinstance(plain, dict):
-        return Returned(plain)
-    return Returned({"result": plain})
+    left, taken = _beside(value)
+    plain = to_json(left)
+    return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
 
 
 def _media(value: object) -> tuple[Part, ...] | None:
@@ -46,6 +45,21 @@ def _media(value: object) -> tuple[Part, ...] | None:
         if all(isinstance(piece, Part) for piece in pieces):
             return tuple(cast("list[Part]", pieces))
     return None
+
+
+def _beside(value: object) -> tuple[object, tuple[Part, ...]]:
+    """The value without the media that stands in it, and the media: it is no text to read."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
+        taken = {key: part for key, part in fields.items() if isinstance(part, Part)}
+        rest: object = {key: held for key, held in fields.items() if key not in taken}
+        return rest, tuple(taken.values())
+    if isinstance(value, (list, tuple)):
+        pieces = cast("Sequence[object]", value)
+        parts = tuple(piece for piece in pieces if isinstance(piece, Part))
+        rest = [piece for piece in pieces if not isinstance(piece, Part)]
+        return rest, parts
+    return value, ()
 
 
 def to_json(value: object) -> Json:

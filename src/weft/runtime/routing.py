@@ -5,8 +5,10 @@ from collections.abc import Sequence as Seq
 from weft.compiler.build import hidden_by_rewind
 from weft.declare import Agent, tree
 from weft.errors import SessionError
-from weft.runtime.place import Place, path_of
+from weft.runtime.place import path_of
+from weft.runtime.waiting import waiting_calls
 from weft.session import Event, Session
+from weft.values import Strand
 
 
 def agent_for(root: Agent, session: Session) -> str:
@@ -37,14 +39,9 @@ def agent_for(root: Agent, session: Session) -> str:
 
 def call_for(session: Session, call_ids: Seq[str]) -> Event:
     """The event whose calls these ids answer, or an error that lists the open ones."""
-    wanted = set(call_ids)
-    answered: set[str] = set()
-    waiting: dict[str, str] = {}
-    for event in reversed(session.events):
-        answered.update(result.id or "" for result in event.results if event.author == "user")
-        for call in event.calls:
-            if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
-                waiting[call.id or ""] = call.name or ""
+    wanted, hidden = set(call_ids), hidden_events(session.events)
+    events = [event for index, event in enumerate(session.events) if index not in hidden]
+    for event in reversed(events):
         ids = {call.id for call in event.calls}
         if wanted & ids:
             missing = wanted - ids
@@ -55,6 +52,7 @@ def call_for(session: Session, call_ids: Seq[str]) -> Event:
                     hint="send the answers one reply at a time",
                 )
             return event
+    waiting = waiting_calls(events)
     listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
     raise SessionError(
         f"there is no call with the id {', '.join(sorted(wanted))}",
@@ -63,6 +61,18 @@ def call_for(session: Session, call_ids: Seq[str]) -> Event:
     )
 
 
-def place_of(event: Event) -> Place:
-    """The place an event was made at."""
-    return Place(path_of(event), event.branch or "", event.isolation_scope or "")
+def last_invocation(session: Session) -> str:
+    """The invocation to go on with: the last one that was not rewound."""
+    hidden = hidden_events(session.events)
+    for index in range(len(session.events) - 1, -1, -1):
+        if index not in hidden:
+            return session.events[index].invocation_id
+    raise SessionError(
+        "there is nothing to go on with", where=f"session {session.id}", hint="use run(message=...)"
+    )
+
+
+def hidden_events(events: Strand[Event]) -> dict[int, str]:
+    """Where the events stand that a rewind took out of view, rewinds included."""
+    rewound = any(event.actions.rewind_before_invocation_id for event in events)
+    return hidden_by_rewind(events) if rewound else {}

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from weft.content import ContentLike, to_content
+import msgspec
+
+from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
 from weft.errors import UsageError
 from weft.runtime.callbacks import check_plugins, plugin_methods
@@ -73,16 +75,10 @@ class Runner:
         The session is found, or made if there is none. `state` is written with the message. A
         message made of function responses goes to the agent that made the calls.
         """
-        if cast("object", message) in (None, ""):
-            raise UsageError(
-                "there is no message",
-                where="Runner.run",
-                hint='pass message="...", or use Runner.resume to go on without one',
-            )
         request = Request(
-            self._key(user_id, session_id or new_id()),
+            self._key(user_id, session_id if session_id is not None else new_id()),
             config if config is not None else self._config,
-            content=to_content(message),
+            content=_message(message),
             state=require_object(state, where="state") if state is not None else {},
         )
         return Running(self.root, self._services, request)
@@ -150,3 +146,23 @@ class Runner:
                     f"{name}={value!r}", where="Runner", hint="pass a non-empty string"
                 )
         return SessionKey(self.app_name, user_id, session_id)
+
+
+def _message(message: ContentLike) -> Content:
+    """The message as the user says it, or an error if it says nothing or does what users cannot."""
+    said = cast("object", message)
+    content = to_content(message) if said is not None else Content()
+    kinds = {part.kind for part in content.parts or ()}
+    if not kinds - {"empty"}:
+        raise UsageError(
+            "there is no message",
+            where="Runner.run",
+            hint='pass message="...", or use Runner.resume to go on without one',
+        )
+    if "call" in kinds:
+        raise UsageError(
+            "the message holds a tool call, which only a model makes",
+            where="Runner.run",
+            hint="pass text, media, or the function responses to calls that wait",
+        )
+    return content if content.role == "user" else msgspec.structs.replace(content, role="user")

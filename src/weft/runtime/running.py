@@ -10,17 +10,25 @@ from weft.content import Content, FunctionResponse, Part
 from weft.declare import Agent, Node, RunConfig, agents_of
 from weft.errors import SchemaError, SessionError
 from weft.runtime.answer import parse
-from weft.runtime.callbacks import plugin_methods
+from weft.runtime.callbacks import plugin_methods, wrong_answer
 from weft.runtime.flows import run_node
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.kit import settled
 from weft.runtime.loop import run_agent
-from weft.runtime.place import Place
+from weft.runtime.place import Place, place_of
 from weft.runtime.progress import CONFIRMATION
 from weft.runtime.result import Result, total_usage
 from weft.runtime.results import to_json, to_returned
-from weft.runtime.routing import agent_for, call_for, place_of
+from weft.runtime.routing import (
+    agent_for,
+    call_for,
+    hidden_events,
+    last_invocation,
+)
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
+from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
+from weft.runtime.unbroken import unbroken
+from weft.runtime.waiting import new_answers, waiting_calls
 from weft.session import Actions, Event, Lease, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import JsonObject
@@ -49,17 +57,14 @@ class Running:
     """
 
     def __init__(self, root: Node, services: Services, request: Request) -> None:
-        self._root = root
-        self._services = services
-        self._request = request
-        self._invocation: Invocation | None = None
-        self._failure: NodeFailed | None = None
-        self._events: AsyncGenerator[Event, None] = self._run()
+        self._work = _Work(root, services, request)
+        self._events: AsyncGenerator[Event, None] = self._work.run()
 
     def alone(self, session: Session | None, *, owned: bool) -> "Running":
         """The same run, on a store that gets this session first and may be closed behind it."""
-        request = self._request._replace(seed=session, owned=owned)
-        return Running(self._root, self._services, request)
+        work = self._work
+        request = work.request._replace(seed=session, owned=owned)
+        return Running(work.root, work.services, request)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -76,18 +81,42 @@ class Running:
 
     async def _collected(self) -> Result:
         events = [event async for event in self._events if not event.partial]
-        return self.result(tuple(events))
+        return self._work.result(tuple(events))
 
-    async def _run(self) -> AsyncGenerator[Event, None]:
-        store, request = self._services.store, self._request
+
+class _Work:
+    """What a run does.
+
+    It knows nothing of who iterates it: a run that nobody iterates any more, as after a `break`,
+    must fall out of memory at once, for then it stops and lets the next one have the session.
+    """
+
+    def __init__(self, root: Node, services: Services, request: Request) -> None:
+        self.root = root
+        self.services = services
+        self.request = request
+        self._invocation: Invocation | None = None
+        self._failure: NodeFailed | None = None
+        self._start = ""
+        self._asked_to_stop = False
+        self._stopped = False
+        """Whether the task was cancelled because a later run asked for it."""
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        """The events of the run."""
+        store, request = self.services.store, self.request
         lease: Lease | None = None
+        interrupted = False
         try:
             lease = await store.lease(
                 request.key, busy=request.config.busy, interrupt=self._interrupt
             )
             invocation = self._invocation = await self._open()
+            invocation.interrupted = self._asked_to_stop
             events = self._nodes(invocation)
             try:
+                if invocation.interrupted:
+                    raise Interrupted
                 async for event in events:
                     invocation.task = None
                     yield event
@@ -102,20 +131,24 @@ class Running:
                     raise failure.cause from None
             except Interrupted:
                 await events.aclose()
-                yield await self._abandon(invocation, "interrupted", "a later run took over")
+                interrupted = True
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if not invocation.interrupted or task is None:
-                    await asyncio.shield(self._cancelled(invocation))
+                if not self._stopped or task is None or task.uncancel():
+                    await unbroken(stop_quietly(invocation, self._author))
                     raise
-                task.uncancel()
-                yield await self._abandon(invocation, "interrupted", "a later run took over")
+                interrupted = True
             except GeneratorExit:
-                await events.aclose()
-                await self._cancelled(invocation)
+                await unbroken(events.aclose())
+                await unbroken(stop_quietly(invocation, self._author))
                 raise
             finally:
                 invocation.task = None
+            if interrupted:
+                last = await stop(invocation, self._author, INTERRUPTED)
+                await lease.release()
+                if last is not None:
+                    yield last
         finally:
             if lease is not None:
                 await lease.release()
@@ -124,36 +157,42 @@ class Running:
 
     def _interrupt(self) -> None:
         """Stop as soon as possible: at once while a model or a tool is waited for."""
+        self._asked_to_stop = True
         invocation = self._invocation
         if invocation is not None and not invocation.interrupted:
             invocation.interrupted = True
             if invocation.task is not None:
-                invocation.task.cancel()
+                self._stopped = invocation.task.cancel()
+
+    @property
+    def _author(self) -> str:
+        """Who speaks for the run where nobody has spoken yet."""
+        return self._start or self.root.name
 
     async def _open(self) -> Invocation:
         """The invocation: a new one with the user's message, or one that goes on."""
-        request, store = self._request, self._services.store
+        request, store = self.request, self.services.store
         session = await store.get(request.key)
         fresh = request.content is not None and not any(
             part.function_response is not None for part in request.content.parts or ()
         )
         if session is None:
             if not fresh:
-                raise await unknown_session(self._services, request.key)
+                raise await unknown_session(self.services, request.key)
             seed = request.seed.initial if request.seed is not None else None
             session = await store.create(request.key, state=seed)
             if request.seed is not None:
                 session = await store.append(session, *request.seed.events)
         if fresh:
             invocation = Invocation(
-                self._services, session, request.invocation_id or new_id(), request.config,
+                self.services, session, request.invocation_id or new_id(), request.config,
                 resumed=False,
             )  # fmt: skip
             invocation.task = asyncio.current_task()
             said = invocation.event(
                 "user", Place(), request.content, actions=Actions(state_delta=request.state)
             )
-            self._start = agent_for(self._root, session) if isinstance(self._root, Agent) else ""
+            self._start = agent_for(self.root, session) if isinstance(self.root, Agent) else ""
             await invocation.store(said)
             return invocation
         content = request.content or _answers(session, request.answers)
@@ -162,35 +201,35 @@ class Running:
             asked = call_for(session, ids)
             invocation = self._continued(session, asked.invocation_id)
             place = place_of(asked)
-            said = invocation.event(
-                "user", place, content, actions=Actions(state_delta=request.state)
-            )
-            await invocation.store(said)
+            content = new_answers(session, content)
+            actions = Actions(state_delta=request.state)
+            if content is not None or request.state:
+                await invocation.store(invocation.event("user", place, content, actions=actions))
             return self._continued(invocation.session, asked.invocation_id)
-        return self._continued(session, request.invocation_id or _last(session, request.key))
+        return self._continued(session, request.invocation_id or last_invocation(session))
 
     def _continued(self, session: Session, id: str) -> Invocation:
         first = next((i for i, e in enumerate(session.events) if e.invocation_id == id), None)
-        if first is None:
+        if first is None or first in hidden_events(session.events):
             raise SessionError(
                 f"there is no invocation `{id}`",
                 where=f"session {session.id}",
                 hint="leave invocation_id out to resume the last one",
             )
-        if isinstance(self._root, Agent):
-            self._start = agent_for(self._root, session.before(first))
-        invocation = Invocation(self._services, session, id, self._request.config, resumed=True)
-        invocation.retry = self._request.retry
+        if isinstance(self.root, Agent):
+            self._start = agent_for(self.root, session.before(first))
+        invocation = Invocation(self.services, session, id, self.request.config, resumed=True)
+        invocation.retry = self.request.retry
         invocation.task = asyncio.current_task()
         return invocation
 
     def _nodes(self, invocation: Invocation) -> AsyncGenerator[Event, None]:
         """The events of the root, between the plugins' first and last word."""
-        if isinstance(self._root, Agent):
-            events = run_agent(invocation, Place(), self._root, self._start)
+        if isinstance(self.root, Agent):
+            events = run_agent(invocation, Place(), self.root, self._start)
         else:
-            events = run_node(invocation, Place(self._root.name), self._root)
-        return self._with_plugins(invocation, events) if self._services.plugins else events
+            events = run_node(invocation, Place(self.root.name), self.root)
+        return self._with_plugins(invocation, events) if self.services.plugins else events
 
     async def _with_plugins(
         self, invocation: Invocation, events: AsyncGenerator[Event, None]
@@ -204,46 +243,22 @@ class Running:
                     yield event
             finally:
                 await events.aclose()
-        for callback in plugin_methods(self._services.plugins, "after_run"):
-            await settled(callback(invocation.context(self._root.name, Place())))
+        for callback in plugin_methods(self.services.plugins, "after_run"):
+            await settled(callback(invocation.context(self.root.name, Place())))
 
     async def _before_run(self, invocation: Invocation) -> Event | None:
-        for callback in plugin_methods(self._services.plugins, "before_run"):
-            context = invocation.context(self._root.name, Place())
+        for callback in plugin_methods(self.services.plugins, "before_run"):
+            context = invocation.context(self.root.name, Place())
             answer = await settled(callback(context))
-            if isinstance(answer, Content):
+            if answer is not None and not isinstance(answer, Content):
+                raise wrong_answer("before_run", callback, answer, "Content")
+            if answer is not None:
                 actions = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
                 said = msgspec.structs.replace(answer, role="model")
                 return await invocation.commit(
-                    invocation.event(self._root.name, Place(), said, actions=actions)
+                    invocation.event(self.root.name, Place(), said, actions=actions)
                 )
         return None
-
-    async def _cancelled(self, invocation: Invocation) -> None:
-        """Leave a log that is consistent, unless the run had in fact ended."""
-        done = isinstance(self._root, Agent) and invocation.progress(Place()).answered is not None
-        if not done:
-            await self._abandon(invocation, "cancelled", "the run was cancelled")
-
-    async def _abandon(self, invocation: Invocation, code: str, words: str) -> Event:
-        """Answer what is open, and say that the run stopped."""
-        for place, progress in invocation.known():
-            calls = [call for id, call in progress.open.items() if id not in progress.pending]
-            if calls:
-                parts = tuple(
-                    Part(
-                        function_response=FunctionResponse(
-                            name=call.name, id=call.id, response={"error": f"{words}"}
-                        )
-                    )
-                    for call in calls
-                )
-                content = Content(parts=parts, role="user")
-                event = invocation.event(progress.agent or "", place, content)
-                await invocation.store(event)
-                progress.note(event)
-        event = invocation.event(self._root.name, Place(), error=(code, words))
-        return await invocation.store(msgspec.structs.replace(event, interrupted=True))
 
     def result(self, events: tuple[Event, ...]) -> Result:
         """The result of the run, once it is over."""
@@ -251,20 +266,11 @@ class Running:
         assert invocation is not None
         session = invocation.session
         answer: Event | None = None
-        waiting: dict[str, str] = {}
-        answered: set[str] = set()
-        for event in reversed(session.events):
-            if event.invocation_id != invocation.id:
-                continue
-            if event.author == "user":
-                answered.update(result.id or "" for result in event.results)
-                continue
-            for call in event.calls:
-                if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
-                    waiting[call.id or ""] = call.name or ""
+        mine = [event for event in session.events if event.invocation_id == invocation.id]
+        for event in mine:
             spoke = event.text and event.is_final_response() and event.audience != "internal"
-            mine = not event.isolation_scope and not event.error_code
-            if answer is None and spoke and mine:
+            shown = not event.isolation_scope and not event.error_code and event.author != "user"
+            if spoke and shown:
                 answer = event
         failed = self._failure.event if self._failure is not None else None
         if failed is None and events and events[-1].interrupted:
@@ -279,26 +285,20 @@ class Running:
             usage=total_usage(events),
             invocation_id=invocation.id,
             error=failed,
-            waiting=waiting,
+            waiting=waiting_calls(mine),
         )
 
     def _value(self, answer: Event | None) -> object:
         """The answer in its schema's own type, or its text."""
         if answer is None:
             return None
-        for agent in agents_of(self._root):
+        for agent in agents_of(self.root):
             if agent.name == answer.author and agent.output_schema is not None:
                 try:
                     return parse(agent, answer.text, wrapped=True)[1]
                 except SchemaError:
                     break
         return answer.text
-
-
-def _last(session: Session, key: SessionKey) -> str:
-    if not len(session.events):
-        raise SessionError("nothing was said yet", where=str(key), hint="use run(message=...)")
-    return session.events[-1].invocation_id
 
 
 def _answers(session: Session, answers: dict[str, object]) -> Content | None:

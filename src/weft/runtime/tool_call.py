@@ -6,6 +6,7 @@ the log says was done before a crash is not done again.
 
 import asyncio
 import difflib
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -22,8 +23,8 @@ from weft.runtime.progress import Progress
 from weft.runtime.results import Returned, shortened, to_json, to_returned
 from weft.runtime.signals import Interrupted, Suspended
 from weft.session import Actions, Event
-from weft.session.state import without_temp
-from weft.values import JsonObject, canonical, compact, digest
+from weft.session.state import apply_delta, without_temp
+from weft.values import Json, JsonObject, canonical, compact, digest
 
 _NONE = Actions()
 _ANSWERS: tuple[type[object], ...] = (dict,)
@@ -52,7 +53,9 @@ class Outcome(msgspec.Struct, frozen=True):
 class ToolCall:
     """A call on its way to its outcome."""
 
-    __slots__ = ("_invocation", "_kit", "_malformed", "_place", "_progress", "call", "outcome")
+    __slots__ = (
+        "_invocation", "_kit", "_malformed", "_place", "_progress", "call", "outcome", "written",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,7 +72,9 @@ class ToolCall:
         self._progress = progress
         self._malformed = malformed
         self.call = call
-        self.outcome: Outcome | None = _recorded(progress, call)
+        self.outcome: Outcome | None = recorded(progress, call)
+        self.written: JsonObject = {}
+        """What calls of the same reply wrote that this one had to wait for."""
 
     def answer(self, outcome: Outcome) -> None:
         """Settle the call without running anything, unless it is settled already."""
@@ -118,7 +123,7 @@ class ToolCall:
             call_id=call.id or "",
             invocation_id=self._invocation.id,
             branch=self._place.branch,
-            state=self._invocation.state,
+            state=self._state(),
             around=self._invocation,
             confirmed=self._progress.confirmed.get(call.id or ""),
         )
@@ -130,6 +135,10 @@ class ToolCall:
             raise
         except Exception as error:  # what a callback raised stops the run, once it is in the log
             return Outcome(call, {"error": _words(error)}, raised=error)
+
+    def _state(self) -> Mapping[str, Json]:
+        state = self._invocation.state
+        return apply_delta(state, self.written) if self.written else state
 
     async def _called(
         self,
@@ -341,7 +350,7 @@ def _with_note(before: JsonObject, name: str) -> JsonObject:
     return {**before, "note" if "note" not in before else "weft_note": note}
 
 
-def _recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
+def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
     """The outcome the log has of a call that ran before the process died."""
     held = progress.outcomes.get(call.id or "")
     if held is None:

@@ -4,7 +4,7 @@ Every store does the same here: what goes to which scope, what is never stored, 
 session value may be appended to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
 from msgspec.structs import replace
@@ -84,25 +84,29 @@ def grow(session: Session, events: Sequence[Event]) -> Growth:
             *[stored(event) if event.actions.state_delta else event for event in events]
         )
     added = after.events.since(len(log)) if after is not session else []
-    own: JsonObject = {}
-    app: JsonObject = {}
-    user: JsonObject = {}
-    for event in added:
-        if event.actions.state_delta:
-            split(event.actions.state_delta, own, app, user)
+    deltas = [event.actions.state_delta for event in added if event.actions.state_delta]
+    own, app, user = scoped(deltas) if deltas else ({}, {}, {})
     return Growth(after, added, own, app, user)
 
 
-def split(delta: JsonObject, own: JsonObject, app: JsonObject, user: JsonObject) -> None:
-    """Copy the delta's values to the scope each belongs to; `temp:` belongs to none."""
-    homes = {"session": own, "app": app, "user": user}
-    for key, value in delta.items():
-        scope = scope_of(key)
-        if scope == "temp":
-            continue
-        if scope != "session":
-            _require_name(key, "the state key", where="state")
-        homes[scope][key] = require_json(value, where=f"stateDelta.{key}")
+def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonObject]:
+    """The deltas one after the other, as a copy: the session's own, the app's and the user's.
+
+    `temp:` is nobody's.
+    """
+    own: JsonObject = {}
+    app: JsonObject = {}
+    user: JsonObject = {}
+    for delta in deltas:
+        for key, value in delta.items():
+            scope = scope_of(key)
+            if scope == "temp":
+                continue
+            if scope != "session":
+                _require_name(key, "the state key", where="state")
+            home = own if scope == "session" else app if scope == "app" else user
+            home[key] = require_json(value, where=f"stateDelta.{key}")
+    return own, app, user
 
 
 def follows(session: Session, log: Strand[Event]) -> bool:

@@ -18,7 +18,7 @@ from weft.session.kept import (
     key_of,
     part,
     require_key,
-    split,
+    scoped,
     unknown,
 )
 from weft.session.lease import Leases
@@ -45,10 +45,7 @@ class MemoryStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own: JsonObject = {}
-        app: JsonObject = {}
-        user: JsonObject = {}
-        split(require_object(state or {}, where="session.state"), own, app, user)
+        own, app, user = scoped([require_object(state or {}, where="session.state")])
         with self._lock:
             if key in self._kept:
                 raise exists_already(key)

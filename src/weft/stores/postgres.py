@@ -17,7 +17,7 @@ from weft.session.kept import (
     key_of,
     part,
     require_key,
-    split,
+    scoped,
     unknown,
 )
 from weft.stores import postgres_rows
@@ -25,7 +25,7 @@ from weft.stores.cache import Cache
 from weft.stores.inside import inside, require_outside
 from weft.stores.postgres_lease import ServerLeases
 from weft.stores.postgres_server import Connection, Server, explaining, place, psycopg
-from weft.values import Json, JsonObject, require_object
+from weft.values import Json, require_object
 
 
 class PostgresStore:
@@ -37,6 +37,7 @@ class PostgresStore:
 
     def __init__(self, url: str, *, connections: int = 8) -> None:
         self.url = url
+        self._place = place(url)
         self._connections = connections
         self._cache = Cache()
         self._server: Server | None = None
@@ -45,10 +46,7 @@ class PostgresStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own: JsonObject = {}
-        app: JsonObject = {}
-        user: JsonObject = {}
-        split(require_object(state or {}, where="session.state"), own, app, user)
+        own, app, user = scoped([require_object(state or {}, where="session.state")])
         async with self._connection(writing=True) as connection:
             async with connection.transaction():
                 await postgres_rows.insert_session(connection, key, time.time(), own)
@@ -174,7 +172,7 @@ class PostgresStore:
             if server.loop.is_running():
                 raise UsageError(
                     "the store is in use in another event loop",
-                    where=place(self.url),
+                    where=self._place,
                     hint="make one PostgresStore for each event loop",
                 )
             await self.close()
@@ -184,13 +182,13 @@ class PostgresStore:
         return server
 
     def _require_outside(self) -> None:
-        require_outside(self, where=place(self.url))
+        require_outside(self, where=self._place)
 
     def _require_sound(self, connection: Connection) -> None:
         if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
             raise StoreError(
                 "a statement in the transaction failed, so nothing of it is stored",
-                where=place(self.url),
+                where=self._place,
                 hint="let its error leave the block, or try the statement in a savepoint",
             )
 
@@ -228,8 +226,8 @@ class _PostgresTransaction:
 
 
 async def _insert(connection: Connection, kept: Kept, growth: Growth) -> float | None:
-    """Insert the events; one statement needs no transaction around it."""
-    if not growth.app and not growth.user:
+    """Insert the events; a single statement needs no transaction around it."""
+    if len(growth.added) == 1 and not growth.app and not growth.user:
         return await postgres_rows.insert_events(connection, kept, growth)
     async with connection.transaction():
         return await postgres_rows.insert_events(connection, kept, growth)

@@ -25,13 +25,11 @@ WHERE app_name = %(app_name)s AND user_id = %(user_id)s
 ORDER BY 1, 4
 """
 
-# Nothing is inserted unless the session has exactly the events before these.
+# Nothing is inserted unless the session has exactly the events before this one.
 _APPEND = """
 INSERT INTO weft.events (session, seq, timestamp, event)
-SELECT number, %(start)s + n - 1, timestamp, event
-FROM weft.sessions, unnest(%(timestamps)s::float8[], %(events)s::text[])
-    WITH ORDINALITY AS added (timestamp, event, n)
-WHERE number = %(number)s AND %(start)s = (
+SELECT number, %(seq)s, %(timestamp)s, %(event)s FROM weft.sessions
+WHERE number = %(number)s AND %(seq)s = (
     SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = %(number)s
 )
 RETURNING (
@@ -104,26 +102,30 @@ async def insert_session(
 async def insert_events(connection: Connection, kept: Kept, growth: Growth) -> float | None:
     """The events behind those that are kept; gives the time at which somebody asked to stop.
 
-    Raises Stale where they do not fit.
+    Raises Stale where they do not fit. Several statements, unless it is one event that shares
+    nothing: then it needs no transaction.
     """
-    try:
-        done = await connection.execute(
-            _APPEND,
-            {
-                **kept.key._asdict(),
-                "number": kept.number,
-                "start": len(kept.events),
-                "timestamps": [event.timestamp for event in growth.added],
-                "events": [event_text(event) for event in growth.added],
-            },
-        )
-    except (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation):
-        raise Stale from None
-    row = cast("tuple[float | None] | None", await done.fetchone())
-    if row is None:
-        raise Stale
+    asked: float | None = None
+    for seq, event in enumerate(growth.added, len(kept.events)):
+        try:
+            done = await connection.execute(
+                _APPEND,
+                {
+                    **kept.key._asdict(),
+                    "number": kept.number,
+                    "seq": seq,
+                    "timestamp": event.timestamp,
+                    "event": event_text(event),
+                },
+            )
+        except (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation):
+            raise Stale from None
+        row = cast("tuple[float | None] | None", await done.fetchone())
+        if row is None:
+            raise Stale
+        asked = row[0]
     await share(connection, kept.key, growth.app, growth.user)
-    return row[0]
+    return asked
 
 
 async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:

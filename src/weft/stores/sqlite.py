@@ -24,7 +24,7 @@ from weft.session.kept import (
     key_of,
     part,
     require_key,
-    split,
+    scoped,
     unknown,
 )
 from weft.stores import commit, sqlite_rows
@@ -35,7 +35,7 @@ from weft.stores.sqlite_file import explained, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.waiting import outwait
 from weft.stores.worker import Watch, Work, Worker
-from weft.values import Json, JsonObject, require_object
+from weft.values import Json, require_object
 
 T = TypeVar("T")
 
@@ -72,10 +72,7 @@ class SqliteStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own: JsonObject = {}
-        app: JsonObject = {}
-        user: JsonObject = {}
-        split(require_object(state or {}, where="session.state"), own, app, user)
+        own, app, user = scoped([require_object(state or {}, where="session.state")])
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
             kept = sqlite_rows.insert_session(connection, key, time.time(), own)
@@ -183,7 +180,9 @@ class SqliteStore:
         hold = Hold()
         self._opened().writer.submit(hold)
         connection = await self._explained(hold.begin())
-        transaction = _SqliteTransaction(self._cache, hold, connection, session)
+        transaction = _SqliteTransaction(
+            connection, session, self._cache, lambda work: self._explained(hold.run(work))
+        )
         try:
             with inside(self):
                 yield transaction
@@ -212,26 +211,25 @@ class SqliteStore:
             if opened is None or opened.process != process:  # a forked child opens its own
                 leases = join(self._path)
 
+                def connect() -> sqlite3.Connection:
+                    return open_file(self._path, timeout=self._timeout, alone=leases.alone())
+
                 def stop_asked(connection: sqlite3.Connection) -> None:
                     leases.stop(sqlite_rows.asked(connection))
 
                 opened = self._open = _Open(
                     process,
                     leases,
-                    Worker(f"weft writes {self._path}", self._connect, commit.write),
+                    Worker(f"weft writes {self._path}", connect, commit.write),
                     Worker(
                         f"weft reads {self._path}",
-                        self._connect,
+                        connect,
                         commit.read,
                         watch=Watch(leases.any_held, stop_asked),
                     ),
                 )
                 self._cache = Cache()
             return opened
-
-    def _connect(self) -> sqlite3.Connection:
-        alone = self._opened().leases.alone()
-        return open_file(self._path, timeout=self._timeout, alone=alone)
 
     async def _read(self, work: Work[T]) -> T:
         return await self._explained(self._opened().reader.run(work))
@@ -254,17 +252,24 @@ class SqliteStore:
         return kept
 
 
+_Stored = tuple[Kept, Session]
+
+
 class _SqliteTransaction:
     """A transaction of the file, and the session as it is inside."""
 
     def __init__(
-        self, cache: Cache, hold: Hold, connection: sqlite3.Connection, session: Session
+        self,
+        connection: sqlite3.Connection,
+        session: Session,
+        cache: Cache,
+        run: Callable[[Work[_Stored]], Awaitable[_Stored]],
     ) -> None:
         self.kept: Kept | None = None
-        self._cache = cache
-        self._hold = hold
         self._connection = connection
         self._session = session
+        self._cache = cache
+        self._run = run
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -275,7 +280,7 @@ class _SqliteTransaction:
         """Add the events; they are stored when the transaction ends without an error."""
         key = key_of(self._session)
 
-        def work(connection: sqlite3.Connection) -> Callable[[], tuple[Kept, Session]]:
+        def work(connection: sqlite3.Connection) -> Callable[[], _Stored]:
             kept = self.kept or sqlite_rows.newest(connection, key, self._cache)
             if kept is None:
                 raise unknown(key)
@@ -283,19 +288,18 @@ class _SqliteTransaction:
             try:
                 stored = _store(connection, kept, self._session, events)
             except Exception:
-                connection.execute("ROLLBACK TO append")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK TO append")
                 raise
-            finally:
-                connection.execute("RELEASE append")
             return lambda: stored
 
-        self.kept, self._session = await self._hold.run(work)
+        self.kept, self._session = await self._run(work)
         return self._session
 
 
 def _store(
     connection: sqlite3.Connection, kept: Kept, session: Session, events: Sequence[Event]
-) -> tuple[Kept, Session]:
+) -> _Stored:
     """Insert the events behind those that are kept."""
     if not follows(session, kept.events):
         raise conflict(session, kept.events)

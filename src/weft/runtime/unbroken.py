@@ -1,0 +1,33 @@
+"""Work that is seen to its end, however often whoever waits for it is cancelled."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def unbroken(work: Coroutine[object, object, T]) -> T:
+    """The result of the work; if the caller was cancelled meanwhile, that comes after it."""
+    task = asyncio.ensure_future(work)
+    await _ended([task])
+    return task.result()
+
+
+async def stopped(tasks: "Iterable[asyncio.Task[None]]") -> None:
+    """Cancel the tasks, once each, and wait until they have cleaned up behind themselves."""
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    await _ended(left)
+
+
+async def _ended(tasks: "Iterable[asyncio.Future[object]]") -> None:
+    cancelled: asyncio.CancelledError | None = None
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

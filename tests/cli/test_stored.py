@@ -1,0 +1,122 @@
+"""What was sent in a stored session is shown again, by agent and by step."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.cli.run import refusal, weft
+from weft import Agent, Flow, Runner
+from weft.cli.load import load_node
+from weft.testing import ScriptedModel
+
+STORE = "sqlite:///weft.db"
+Wire = dict[str, object]
+
+
+def ran(folder: Path, target: str, *messages: str) -> list[tuple[str, Wire]]:
+    """Run a target of the folder in this process; the requests that were really sent."""
+    root = load_node(f"{folder}/bots.py:{target}")
+
+    async def go() -> None:
+        async with Runner(root, store=f"sqlite:///{folder}/weft.db") as runner:
+            for message in messages:
+                await runner.run(session_id="s", message=message)
+
+    asyncio.run(go())
+    model = _model(root)
+    assert all(prompt.agent for prompt in model.prompts)
+    sent = zip(model.prompts, model.wires, strict=True)
+    return [(prompt.agent, cast("Wire", wire)) for prompt, wire in sent]
+
+
+def _model(node: Agent | Flow) -> ScriptedModel:
+    while not isinstance(node, Agent):
+        node = node.children[0]
+    assert isinstance(node.model, ScriptedModel)
+    return node.model
+
+
+def compiled(folder: Path, target: str, *arguments: str) -> Wire:
+    given = ("--store", STORE, "--session", "s", "--json", *arguments)
+    done = weft(folder, "compile", f"bots:{target}", *given)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("target", ["weather", "echoer", "trip", "desk", "shaped", "outer"])
+def test_every_step_of_a_stored_session_is_the_request_that_was_sent(
+    bots: Path, target: str
+) -> None:
+    sent = ran(bots, target, "Hello")
+    found = [compiled(bots, target, "--step", str(n)) for n in range(1, len(sent) + 1)]
+    assert sorted(map(json.dumps, found)) == sorted(json.dumps(wire) for _, wire in sent)
+
+
+def test_steps_of_one_agent_are_counted_by_themselves(bots: Path) -> None:
+    sent = [wire for agent, wire in ran(bots, "trip", "Fly me") if agent == "booker"]
+    assert compiled(bots, "trip", "--agent", "booker", "--step", "2") == sent[1]
+
+
+def test_a_question_to_the_user_is_no_step(bots: Path) -> None:
+    ran(bots, "payer", "Pay")
+    given = ("--store", STORE, "--session", "s", "--step", "2")
+    said, _ = refusal(weft(bots, "explain", "bots:payer", *given))
+    assert "there is no step 2; the session has 1 model events" in said
+
+
+def test_a_stored_session_and_its_export_are_explained_alike(bots: Path) -> None:
+    ran(bots, "echoer", "Hello", "Again")
+    weft(bots, "sessions", "export", "s", "-o", "s.json")
+    stored = weft(bots, "explain", "bots:echoer", "--store", STORE, "--session", "s", "-m", "Now")
+    filed = weft(bots, "explain", "bots:echoer", "--session", "s.json", "-m", "Now")
+    assert stored.returncode == 0, stored.stderr
+    assert stored.stdout == filed.stdout
+    assert "Again" in stored.stdout and "Now" in stored.stdout
+    page = ("--store", STORE, "--session", "s", "--step", "1", "--html", "page.html")
+    assert weft(bots, "explain", "bots:echoer", *page).stdout == "wrote page.html\n"
+
+
+def test_an_agent_of_a_flow_is_compiled_by_name(bots: Path) -> None:
+    done = weft(bots, "compile", "bots:trip", "-m", "Hi", "--agent", "booker", "--state", "intent=x")
+    assert done.stdout.startswith("booker -> scripted (gemini)")
+    assert "Intent: x" in done.stdout
+
+
+def test_an_agent_behind_a_tool_is_compiled_by_name(bots: Path) -> None:
+    done = weft(bots, "compile", "bots:outer", "-m", "Hi", "--agent", "inner")
+    assert done.stdout.startswith("inner -> scripted (gemini)")
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "line", "hint"),
+    [
+        ("trip", ("-m", "Hi"), "this is a flow", "--agent NAME: triage, left, right, booker"),
+        ("trip", ("--agent", "boker"), "no agent `boker` in this flow", "did you mean `booker`?"),
+        ("outer", ("--agent", "nobody"), "there is no agent `nobody`", "outer"),
+        ("echoer", ("--store", STORE), "--store: which session?", "weft sessions list"),
+        ("echoer", ("--store", STORE, "--session", "t"), "no session `t`", "sessions there: s"),
+        ("echoer", ("--store", "sqlite:///x.db", "--session", "s"), "x.db: there is no", "weft.db"),
+        ("echoer", ("--store", STORE, "--session", "s", "--user", "bob"), "has no session", "user"),
+        ("weather", ("--store", STORE, "--session", "s"), "no app `weather`", "apps there: echoer"),
+        ("echoer", ("--session", "s"), "the session cannot be read", f"--store {STORE} --session s"),
+        (
+            "weather",
+            ("--store", STORE, "--session", "s", "--app", "echoer", "--step", "1"),
+            "made by `echoer`, which is not here",
+            "this one has: weather",
+        ),
+    ],
+)
+def test_what_cannot_be_compiled_is_one_line(
+    bots: Path, target: str, arguments: tuple[str, ...], line: str, hint: str
+) -> None:
+    ran(bots, "echoer", "Hello")
+    for command in ("compile", "explain"):
+        said, fix = refusal(weft(bots, command, f"bots:{target}", *arguments))
+        assert line in said
+        assert hint in fix

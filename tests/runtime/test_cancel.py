@@ -1,0 +1,485 @@
+"""Runs that are stopped from outside: cancelled, closed, left, timed out; and slow consumers."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.journal import Journal
+from tests.runtime.kill_flow import flow
+from tests.runtime.logs import check_log, quietly, stored
+from weft import (
+    Agent,
+    Content,
+    Event,
+    Fallback,
+    Loop,
+    ModelResponse,
+    Parallel,
+    Part,
+    RunConfig,
+    Runner,
+    Sequence,
+    ToolContext,
+    tool,
+)
+from weft.declare import Node
+from weft.ir import Prompt
+from weft.session import SessionKey
+from weft.testing import ScriptedModel, call
+from weft.values import JsonObject
+
+KEY = SessionKey("app", "user", "s")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/weft.db"
+
+
+def made(root: Node, address: str) -> Runner:
+    return Runner(root, app_name=KEY.app_name, store=address)
+
+
+class Stopping:
+    """Something that is waited for, forever, and says when somebody does."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.stopped = 0
+        self.patient = False
+
+    async def wait(self) -> None:
+        self.reached.set()
+        if self.patient:
+            return
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            self.stopped += 1
+
+    async def answer(self, prompt: Prompt) -> str:
+        """As an entry of a script."""
+        await self.wait()
+        return "at last"
+
+
+async def cancel_when(runner: Runner, reached: asyncio.Event, **options: object) -> None:
+    """Run until that point, and cancel there."""
+
+    async def consume() -> None:
+        async for _ in runner.run(session_id=KEY.id, message="Go", **options):  # type: ignore[arg-type]
+            pass
+
+    task = asyncio.create_task(consume())
+    await asyncio.wait_for(reached.wait(), 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def check_stopped(runner: Runner, code: str = "cancelled") -> list[Event]:
+    """The session is free, its log is whole, and says that the run was stopped; its events."""
+    session = await stored(runner.store, KEY)
+    check_log(session)
+    errors = [event.error_code for event in session.events if event.error_code]
+    assert errors == [code]
+    assert session.events[-1].interrupted
+    return session.events.since(0)
+
+
+async def check_goes_on(runner: Runner, text: str = "good again") -> None:
+    """The next message is answered."""
+    result = await runner.run(session_id=KEY.id, message="And now?")
+    assert result.text == text
+    check_log(await stored(runner.store, KEY))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_can_be_cancelled_while_the_model_speaks(address: str, stream: bool) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel([stopping.answer, "good again"])
+        async with made(Agent("bot", model=model), address) as runner:
+            await cancel_when(runner, stopping.reached, config=RunConfig(stream=stream))
+            events = await check_stopped(runner)
+            assert [event.author for event in events] == ["user", "bot"]
+            assert stopping.stopped == 1
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_a_run_can_be_cancelled_while_a_tool_runs(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel([call("wait"), "good again"])
+        bot = Agent("bot", model=model, tools=[tool(name="wait")(stopping.wait)])
+        async with made(bot, address) as runner:
+            await cancel_when(runner, stopping.reached)
+            events = await check_stopped(runner)
+            assert events[-2].results[0].response == {"error": "the run was cancelled"}
+            assert stopping.stopped == 1
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_what_other_calls_of_the_reply_came_to_is_kept(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+
+        @tool(sequential=True)
+        async def note(ctx: ToolContext) -> str:
+            """Note."""
+            ctx.state["noted"] = True
+            return "noted"
+
+        model = ScriptedModel([[call("note"), call("wait")], "good again"])
+        bot = Agent("bot", model=model, tools=[note, tool(name="wait")(stopping.wait)])
+        async with made(bot, address) as runner:
+            await cancel_when(runner, stopping.reached)
+            events = await check_stopped(runner)
+            assert [result.response for result in events[-2].results] == [
+                {"result": "noted"},
+                {"error": "the run was cancelled"},
+            ]
+            assert (await stored(runner.store, KEY)).state == {"noted": True}
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_no_call_of_the_reply_is_left_running(address: str) -> None:
+    """Also not one that takes its time to clean up behind itself."""
+
+    async def go() -> None:
+        stopping = Stopping()
+        tidied: list[str] = []
+
+        async def tidy() -> None:
+            """Clean up, slowly."""
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0.02)
+                tidied.append("tidied")
+
+        model = ScriptedModel([[call("wait"), call("tidy")], "good again"])
+        bot = Agent("bot", model=model, tools=[tool(name="wait")(stopping.wait), tidy])
+        async with made(bot, address) as runner:
+            await cancel_when(runner, stopping.reached)
+            assert tidied == ["tidied"]
+            await check_stopped(runner)
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def nested(model: ScriptedModel, stopping: Stopping) -> Node:
+    """A flow whose inner agent waits in a tool of an agent that is a tool."""
+    inner = Agent("inner", model=model, tools=[tool(name="wait")(stopping.wait)], description="In.")
+    return Sequence(
+        Agent("first", model=model),
+        Loop(
+            Fallback(
+                Parallel(Agent("outer", model=model, tools=[inner]), Agent("beside", model=model)),
+                Agent("backup", model=model),
+            ),
+            max=2,
+        ),
+        Agent("last", model=model),
+    )
+
+
+def test_a_run_can_be_cancelled_deep_inside_a_flow(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel(
+            {
+                "first": ["one", "one"],
+                "outer": [call("inner", request="x"), "outer done", "outer again", "o", "o"],
+                "inner": [call("wait"), "inner done"],
+                "beside": [stopping.answer, "beside", "beside", "beside"],
+                "last": ["good again"],
+            }
+        )
+        async with made(nested(model, stopping), address) as runner:
+            await cancel_when(runner, stopping.reached)
+            await check_stopped(runner)
+            assert stopping.stopped in (1, 2)
+            stopping.patient = True
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_a_cancelled_flow_goes_on_when_it_is_resumed(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel(
+            {
+                "first": ["one"],
+                "outer": [call("inner", request="x"), "outer done", "outer again"],
+                "inner": [call("wait"), "inner done"],
+                "beside": ["beside", "beside"],
+                "last": ["the end"],
+            }
+        )
+        async with made(nested(model, stopping), address) as runner:
+            await cancel_when(runner, stopping.reached)
+            stopping.patient = True
+            result = await runner.resume(session_id=KEY.id)
+            assert result.check().text == "the end"
+            assert model.remaining <= 1
+            check_log(await stored(runner.store, KEY))
+
+    quietly(go)
+
+
+def test_a_consumer_may_leave_early(address: str) -> None:
+    async def go() -> None:
+        model = ScriptedModel([call("look"), "good again"])
+
+        def look() -> str:
+            """Look."""
+            return "seen"
+
+        async with made(Agent("bot", model=model, tools=[look]), address) as runner:
+            async for _ in runner.run(session_id=KEY.id, message="Go"):
+                break
+            await asyncio.sleep(0.1)
+            await check_stopped(runner)
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_a_consumer_may_leave_early_and_the_next_run_waits_for_its_end(address: str) -> None:
+    async def go() -> None:
+        model = ScriptedModel(
+            {"a": ["1", "2"], "b": [call("look"), "3", "4"], "c": ["good again"]}
+        )
+
+        async def look() -> str:
+            """Look."""
+            await asyncio.sleep(0.01)
+            return "seen"
+
+        a, b, c = (Agent(name, model=model) for name in "abc")
+        async with made((a | b.uses(look)) >> c, address) as runner:
+            async for _ in runner.run(session_id=KEY.id, message="Go"):
+                break
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+@pytest.mark.parametrize("branches", [1, 3])
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_a_run_can_be_closed(address: str, branches: int, taken: int) -> None:
+    async def go() -> None:
+        model = ScriptedModel(
+            {f"a{n}": [call("look", n=n), f"{n}", f"{n} again"] for n in range(branches)}
+            | {"last": ["never", "good again"]}
+        )
+
+        async def look(n: int) -> int:
+            """Look."""
+            await asyncio.sleep(0.001)
+            return n
+
+        agents = [Agent(f"a{n}", model=model, tools=[look]) for n in range(branches)]
+        flow = Sequence(Parallel(*agents), Agent("last", model=model))
+        async with made(flow, address) as runner:
+            run = runner.run(session_id=KEY.id, message="Go")
+            for _ in range(taken):
+                await anext(run)
+            await run.aclose()
+            await run.aclose()
+            assert [event async for event in run] == []
+            if taken:
+                await check_stopped(runner)
+            else:
+                assert await runner.store.get(KEY) is None, "it never began"
+
+    quietly(go)
+
+
+def test_a_run_can_be_given_a_time_limit(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel([stopping.answer, "good again"])
+        async with made(Agent("bot", model=model), address) as runner:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await runner.run(session_id=KEY.id, message="Go")
+            await check_stopped(runner)
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_cancelling_twice_does_not_cut_the_log_short(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel([[call("wait"), call("wait")], "good again"])
+        bot = Agent("bot", model=model, tools=[tool(name="wait")(stopping.wait)])
+        async with made(bot, address) as runner:
+
+            async def consume() -> None:
+                await runner.run(session_id=KEY.id, message="Go")
+
+            task = asyncio.create_task(consume())
+            await stopping.reached.wait()
+            for _ in range(20):
+                task.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await check_stopped(runner)
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_an_agent_that_was_handed_the_conversation_keeps_it_when_it_is_cancelled(
+    address: str,
+) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel(
+            {
+                "boss": [call("transfer_to_agent", agent_name="left")],
+                "left": [stopping.answer, "good again"],
+            }
+        )
+        boss = Agent("boss", model=model, sub_agents=[Agent("left", description="Left.")])
+        async with made(boss, address) as runner:
+            await cancel_when(runner, stopping.reached)
+            await check_stopped(runner)
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def script() -> dict[str, list[object]]:
+    """A script for a run with a bit of everything, twice, with answers to spare."""
+    return {
+        "boss": [[call("look"), call("expert", request="x")], call("look"), *["good again"] * 8],
+        "expert": [[call("look"), call("look")], *["4"] * 8],
+    }
+
+
+def small(model: ScriptedModel) -> Node:
+    """An agent with tools, one of them an agent."""
+
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        ctx.state["looked"] = int(str(ctx.state.get("looked", 0))) + 1
+        return "seen"
+
+    expert = Agent("expert", model=model, tools=[look], description="Knows.")
+    return Agent("boss", model=model, tools=[look, expert])
+
+
+def test_a_run_can_be_cancelled_at_any_step_of_the_event_loop(address: str) -> None:
+    async def go() -> None:
+        async with made(small(ScriptedModel(["unused"])), address) as shared:
+            step = ended = 0
+            while not ended:
+                step += 1 if address == "memory://" else random.Random(step).randint(1, 3)
+                key = KEY._replace(id=f"s{step}")
+                runner = made(small(ScriptedModel(script())), shared.store)  # type: ignore[arg-type]
+
+                async def consume(runner: Runner = runner, key: SessionKey = key) -> None:
+                    await runner.run(session_id=key.id, message="Go")
+
+                task = asyncio.create_task(consume())
+                for _ in range(step):
+                    await asyncio.sleep(0)
+                ended = task.done()
+                task.cancel()
+                await asyncio.wait([task])
+                assert task.cancelled() or (task.exception() is None)
+                session = await shared.store.get(key)
+                if session is None:
+                    continue
+                check_log(session)
+                codes = [event.error_code for event in session.events if event.error_code]
+                whole = len(session.events) < 2 or session.events[-1].text == "good again"
+                assert codes == ([] if whole else ["cancelled"])
+                assert (await runner.run(session_id=key.id, message="And now?")).text
+                check_log(await stored(shared.store, key))
+
+    quietly(go)
+
+
+def test_a_long_flow_can_be_cancelled_at_any_time_and_resumed(
+    address: str, tmp_path: Path
+) -> None:
+    chance = random.Random("cancel")
+
+    async def go() -> None:
+        async with made(flow(Journal(tmp_path / "journal")), address) as runner:
+            for turn in range(6):
+                key = KEY._replace(id=f"s{turn}")
+                run = runner.run(session_id=key.id, message="Go")
+                for _ in range(200):
+                    try:
+                        async with asyncio.timeout(chance.uniform(0, 0.3)):
+                            result = await run
+                        break
+                    except TimeoutError:
+                        session = await runner.store.get(key)
+                        if session is None or not len(session.events):
+                            run = runner.run(session_id=key.id, message="Go")
+                            continue
+                        check_log(await stored(runner.store, key))
+                        run = runner.resume(session_id=key.id)
+                assert result.check().text.startswith("the end")
+                check_log(result.session)
+
+    quietly(go)
+
+
+class Endless:
+    """A model that speaks without end, and knows how much it said."""
+
+    name, dialect = "endless", "gemini"
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        while True:
+            self.said += 1
+            content = Content(parts=(Part(text=f"{self.said} "),), role="model")
+            yield ModelResponse(content=content, partial=True)
+
+
+def alone(model: Endless) -> Node:
+    return Agent("a", model=model)
+
+
+def side_by_side(model: Endless) -> Node:
+    return Parallel(*(Agent(name, model=model) for name in "abc"))
+
+
+@pytest.mark.parametrize(("root", "ahead"), [(alone, 0), (side_by_side, 3)])
+def test_a_slow_consumer_holds_the_model_up(root: Callable[[Endless], Node], ahead: int) -> None:
+    async def go() -> None:
+        model = Endless()
+        run = Runner(root(model)).run(message="Go", config=RunConfig(stream=True))
+        for taken in range(1, 50):
+            assert (await anext(run)).partial
+            for _ in range(30):
+                await asyncio.sleep(0)
+            assert taken <= model.said <= taken + ahead
+        await run.aclose()
+
+    quietly(go)
