@@ -3,7 +3,7 @@
 #   make demo                      run five agents, and see what one of them was sent
 #   make test                      everything in `check`, then the tests with branch coverage
 #   make check                     format, lint, layers, types
-#   make bench                     measurements against json.dumps and google-adk
+#   make bench                     measurements against json.dumps and other agent libraries
 #   make PYTHON=python3.12 test    use another Python
 #   make UV= test                  use pip even where uv is installed
 

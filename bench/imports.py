@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from table import Table
+from table import Table, installed
 
 _CODE = "import time; start = time.process_time(); {code}; print(time.process_time() - start)"
 BASELINES = {
@@ -40,7 +40,7 @@ def _seconds(code: str, rounds: int = 5) -> float | None:
     for _ in range(rounds):
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", _CODE.format(code=code)],
-            capture_output=True, text=True, check=False,
+            capture_output=True, text=True, env=installed(), check=False,
         )  # fmt: skip
         if done.returncode:
             return None

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import adk
 import imports
+import libraries
 import object_model
-import runtime
 import steps
 
 GROUPS: dict[str, ModuleType] = {
@@ -21,7 +21,7 @@ GROUPS: dict[str, ModuleType] = {
     "imports": imports,
     "steps": steps,
     "adk": adk,
-    "runtime": runtime,
+    "runtime": libraries,
 }
 
 

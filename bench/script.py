@@ -21,7 +21,7 @@ class Missing(Exception):
 
 
 class Script:
-    """The model's side: calls to `work`, as many rounds as wanted, then the answer; again and again.
+    """The model's side: calls to `work`, as many rounds as wanted, then the answer, over and over.
 
     `width` is the number of calls a round. Each call has arguments of its own. `seen` is how
     many messages the last request held, which tells whether the conversation was kept.

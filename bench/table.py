@@ -1,6 +1,7 @@
 """A table of ratios, and the clock they are measured with."""
 
 import gc
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -84,3 +85,12 @@ def best(action: Callable[[], object], rounds: int = 7) -> float:
         action()
         least = min(least, time.process_time() - start)
     return least
+
+
+def installed() -> dict[str, str]:
+    """The environment of a process in which Weft is as it is installed: with its bytecode kept.
+
+    Other packages have theirs from pip. Weft runs from its source here, and where writing bytecode
+    is turned off it would be compiled at every start.
+    """
+    return {key: held for key, held in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}

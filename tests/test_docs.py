@@ -168,7 +168,7 @@ def check_console(fence: Fence, folder: Path) -> None:
 
 def run_python(fence: Fence, run: EvalExample, names: dict[str, object]) -> None:
     """Execute a fence after those above it, and add its names to theirs."""
-    if "#>" not in fence.source:
+    if "#>" not in fence.source and "print(" not in fence.source:
         execute = run.run
     elif run.update_examples:
         execute = run.run_print_update

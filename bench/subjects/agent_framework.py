@@ -33,7 +33,12 @@ class Scripted(FunctionInvocationLayer, BaseChatClient):
         self.script = script
 
     def _inner_get_response(
-        self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **kwargs: Any
+        self,
+        *,
+        messages: Sequence[Message],
+        stream: bool,
+        options: Mapping[str, Any],
+        **kwargs: Any,
     ) -> Any:
         return self._response(messages)
 
@@ -59,7 +64,12 @@ class Speaking(Scripted):
         self.deltas = deltas
 
     def _inner_get_response(
-        self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **kwargs: Any
+        self,
+        *,
+        messages: Sequence[Message],
+        stream: bool,
+        options: Mapping[str, Any],
+        **kwargs: Any,
     ) -> Any:
         return self._build_response_stream(self._updates())
 
@@ -123,9 +133,7 @@ async def sequence(length: int) -> Subject:
     from agent_framework.orchestrations import SequentialBuilder
 
     script = Script()
-    return _subject(
-        lambda: SequentialBuilder(participants=_agents(length, script)).build(), script
-    )
+    return _subject(lambda: SequentialBuilder(participants=_agents(length, script)).build(), script)
 
 
 async def parallel(width: int) -> Subject:

@@ -10,10 +10,10 @@ from script import ANSWER, DELTA, INSTRUCTION, QUESTION, Script, Subject, work
 
 os.environ["AGNO_TELEMETRY"] = "false"
 
-from agno.agent import Agent  # noqa: E402
-from agno.db.in_memory import InMemoryDb  # noqa: E402
-from agno.models.base import Model  # noqa: E402
-from agno.models.response import ModelResponse  # noqa: E402
+from agno.agent import Agent
+from agno.db.in_memory import InMemoryDb
+from agno.models.base import Model
+from agno.models.response import ModelResponse
 
 PACKAGE = "agno"
 NAME = "agno"

@@ -39,7 +39,9 @@ class Scripted(BaseChatModel):
 
     def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
         calls = self.script.next(len(messages))
-        asked = [{"name": "work", "args": args, "id": id, "type": "tool_call"} for id, args in calls]
+        asked = [
+            {"name": "work", "args": args, "id": id, "type": "tool_call"} for id, args in calls
+        ]
         said = AIMessage(content="" if calls else ANSWER, tool_calls=asked)
         return ChatResult(generations=[ChatGeneration(message=said)])
 

@@ -100,7 +100,9 @@ def _said(*output: Any) -> ModelResponse:
 
 
 async def agent(script: Script, store: str | None = None) -> Subject:
-    bot = Agent("bot", instructions=INSTRUCTION, model=Scripted(script), tools=[function_tool(work)])
+    bot = Agent(
+        "bot", instructions=INSTRUCTION, model=Scripted(script), tools=[function_tool(work)]
+    )
     if store is not None:
         return _stored(bot, script, store)
     histories: dict[str, list[Any]] = {}

@@ -4,8 +4,17 @@ from collections.abc import AsyncIterator
 
 from script import ANSWER, DELTA, INSTRUCTION, QUESTION, Script, Subject, work
 
-import weft
-from weft import Agent, Content, ModelResponse, Parallel, Part, RunConfig, Runner, Sequence
+from weft import (
+    Agent,
+    Content,
+    Flow,
+    ModelResponse,
+    Parallel,
+    Part,
+    RunConfig,
+    Runner,
+    Sequence,
+)
 from weft.content import call_part
 
 PACKAGE = "weft"
@@ -84,11 +93,6 @@ async def router() -> Subject:
     script = Script()
     model = Routing(script)
     child = Agent("child", model=model, instruction=INSTRUCTION, description="Knows orders.")
-    # Without this the next turn would begin at the child and nothing would be handed over.
-    child = weft.Agent(
-        "child", model=model, instruction=INSTRUCTION, description="Knows orders.",
-        disallow_transfer_to_parent=True, disallow_transfer_to_peers=True,
-    )  # fmt: skip
     return _subject(Agent("root", model=model, instruction=INSTRUCTION, sub_agents=[child]), script)
 
 
@@ -107,7 +111,7 @@ def _agents(count: int, script: Script) -> list[Agent]:
     return [Agent(f"bot_{i}", model=model, instruction=INSTRUCTION) for i in range(count)]
 
 
-def _subject(root: weft.Agent | weft.Flow, script: Script, store: str = "memory://") -> Subject:
+def _subject(root: Agent | Flow, script: Script, store: str = "memory://") -> Subject:
     runner = Runner(root, store=store)
 
     async def turn(session: str) -> str:

@@ -207,7 +207,7 @@ class Strand(Sequence[Item], Generic[Item]):
         return self._backing[self.settled - 1] if self.settled else None
 
     def _view(self, settled: int, tail: list[Item]) -> "Strand[Item]":
-        view = self.__class__.__new__(self.__class__)
+        view: Strand[Item] = object.__new__(Strand)
         view._backing = self._backing
         view.tail = tail
         view.settled = settled

@@ -180,9 +180,9 @@ trip = (
 robust = failing // Agent("backup", model=ScriptedModel(["Backup."]))
 desk = Agent(
     "desk",
-    model=ScriptedModel({"desk": [call("transfer_to_agent", agent_name="clerk")], "clerk": ["Here."]}),
+    model=ScriptedModel([call("transfer_to_agent", agent_name="clerk"), "Here."]),
     sub_agents=[Agent("clerk", description="Knows.")],
-)  # fmt: skip
+)
 inside = ScriptedModel({"outer": [call("inner", request="look"), "Seen."], "inner": ["I looked."]})
 outer = Agent("outer", model=inside, tools=[Agent("inner", model=inside)])
 '''

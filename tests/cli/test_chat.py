@@ -89,13 +89,15 @@ def test_the_last_turn_is_taken_back(bots: Path) -> None:
         "  user    three",
         "  echoer  3: three",
     ]
-    assert 'taken back from invocation' in done.stderr and '"two"' in done.stderr
+    assert "taken back from invocation" in done.stderr
+    assert '"two"' in done.stderr
 
 
 def test_the_last_request_is_explained(bots: Path) -> None:
     done = chat(bots, "echoer", "Hello", "Again", "/explain")
     assert "echoer -> scripted (gemini)" in done.stdout
-    assert "1: Hello" in done.stdout and "Again" in done.stdout
+    assert "1: Hello" in done.stdout
+    assert "Again" in done.stdout
     assert "3: Again" not in done.stdout.split("echoer -> scripted")[1]
 
 
@@ -132,7 +134,8 @@ def test_a_command_that_cannot_be_done_is_told_and_the_chat_goes_on(
 def test_an_error_is_told_and_the_chat_goes_on(bots: Path) -> None:
     done = chat(bots, "strict", "Hi", "Ho", "/events", options=("--strict",))
     assert done.stderr.count("error: compile_error: MissingVariable: ") == 2
-    assert "user    Hi" in done.stdout and "! compile_error" in done.stdout
+    assert "user    Hi" in done.stdout
+    assert "! compile_error" in done.stdout
 
 
 def test_f8_a_confirmation_is_asked_inline(bots: Path) -> None:

@@ -63,7 +63,7 @@ def test_agents_that_speak_at_once_do_not_cut_into_each_other(bots: Path) -> Non
         encoding="utf-8",
         timeout=120,
     )
-    lines = [line for line in done.stdout.splitlines() if "prints" not in line]
+    lines = [line for line in done.stdout.splitlines() if line and "prints" not in line]
     assert lines[0] == "· triage: booking"
     assert sorted(lines[1:5]) == ["left speaks on.", "right speaks too.", "· left", "· right"]
     assert lines[lines.index("· left") + 1] == "left speaks on."
@@ -275,7 +275,9 @@ def test_ctrl_c_cancels_the_run_and_leaves_the_log_in_order(bots: Path) -> None:
         "  go on with: weft run bots:sleeper --session s --resume",
     ]
     events = list(log(bots, "s").events)
-    assert [call.id for e in events for call in e.calls] == [r.id for e in events for r in e.results]
+    assert [call.id for e in events for call in e.calls] == [
+        r.id for e in events for r in e.results
+    ]
     assert (events[-1].error_code, events[-1].interrupted) == ("cancelled", True)
 
 
@@ -332,4 +334,3 @@ def test_a_password_is_never_shown(bots: Path) -> None:
     done = weft(bots, "run", "bots:echoer", "Hi", "--store", "postgresql://me:secret@127.0.0.1:1/x")
     assert done.returncode == 2
     assert "secret" not in done.stdout + done.stderr
-

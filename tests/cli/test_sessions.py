@@ -119,9 +119,10 @@ def test_an_export_is_the_session(tmp_path: Path) -> None:
     assert (filed.stdout, filed.stderr) == ("", "wrote one.json\n")
     assert (tmp_path / "one.json").read_text("utf-8") == done.stdout
     weft(tmp_path, "sessions", "export", "one", "-o", "again.json")
-    assert "weft: no/such/x.json: " in weft(
-        tmp_path, "sessions", "export", "one", "-o", "no/such/x.json"
-    ).stderr
+    assert (
+        "weft: no/such/x.json: "
+        in weft(tmp_path, "sessions", "export", "one", "-o", "no/such/x.json").stderr
+    )
 
 
 def test_s4_the_last_invocation_is_taken_back_and_nothing_deleted(tmp_path: Path) -> None:
@@ -179,11 +180,18 @@ def test_what_is_not_there_is_told_with_what_is(
     said, fix = refusal(weft(tmp_path, "sessions", *arguments))
     assert line in said
     assert hint in fix
-    assert {path.suffix for path in tmp_path.iterdir()} <= {".db", ".db-wal", ".db-shm", ".db-lease"}
+    assert {path.suffix for path in tmp_path.iterdir()} <= {
+        ".db",
+        ".db-wal",
+        ".db-shm",
+        ".db-lease",
+    }
     assert not (tmp_path / "no.db").exists()
 
 
-@pytest.mark.parametrize("command", [("list",), ("show", "x"), ("export", "x"), ("rewind", "x", "--last")])
+@pytest.mark.parametrize(
+    "command", [("list",), ("show", "x"), ("export", "x"), ("rewind", "x", "--last")]
+)
 def test_looking_makes_no_store(tmp_path: Path, command: tuple[str, ...]) -> None:
     said, _ = refusal(weft(tmp_path, "sessions", *command))
     assert said == "weft.db: there is no such file"

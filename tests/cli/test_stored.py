@@ -76,13 +76,16 @@ def test_a_stored_session_and_its_export_are_explained_alike(bots: Path) -> None
     filed = weft(bots, "explain", "bots:echoer", "--session", "s.json", "-m", "Now")
     assert stored.returncode == 0, stored.stderr
     assert stored.stdout == filed.stdout
-    assert "Again" in stored.stdout and "Now" in stored.stdout
+    assert "Again" in stored.stdout
+    assert "Now" in stored.stdout
     page = ("--store", STORE, "--session", "s", "--step", "1", "--html", "page.html")
     assert weft(bots, "explain", "bots:echoer", *page).stdout == "wrote page.html\n"
 
 
 def test_an_agent_of_a_flow_is_compiled_by_name(bots: Path) -> None:
-    done = weft(bots, "compile", "bots:trip", "-m", "Hi", "--agent", "booker", "--state", "intent=x")
+    done = weft(
+        bots, "compile", "bots:trip", "-m", "Hi", "--agent", "booker", "--state", "intent=x"
+    )
     assert done.stdout.startswith("booker -> scripted (gemini)")
     assert "Intent: x" in done.stdout
 
@@ -103,7 +106,12 @@ def test_an_agent_behind_a_tool_is_compiled_by_name(bots: Path) -> None:
         ("echoer", ("--store", "sqlite:///x.db", "--session", "s"), "x.db: there is no", "weft.db"),
         ("echoer", ("--store", STORE, "--session", "s", "--user", "bob"), "has no session", "user"),
         ("weather", ("--store", STORE, "--session", "s"), "no app `weather`", "apps there: echoer"),
-        ("echoer", ("--session", "s"), "the session cannot be read", f"--store {STORE} --session s"),
+        (
+            "echoer",
+            ("--session", "s"),
+            "the session cannot be read",
+            f"--store {STORE} --session s",
+        ),
         (
             "weather",
             ("--store", STORE, "--session", "s", "--app", "echoer", "--step", "1"),

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 
 class Line(NamedTuple):
@@ -21,6 +21,11 @@ class Line(NamedTuple):
     def call(self) -> str:
         """The call it is about."""
         return str(self.about.get("call", ""))
+
+    @property
+    def ids(self) -> list[str]:
+        """The events it is about."""
+        return cast("list[str]", self.about["ids"])
 
 
 class Journal:

@@ -273,7 +273,7 @@ def flow(note: Journal) -> Node:
         ),
         Loop(
             agent("writer", "look", "slow").writes("draft") >> agent("critic", "grade", "look"),
-            until=lambda state: cast("int", state["score"]) >= 3,
+            until=lambda state: cast("int", state.get("score", 0)) >= 3,
             max=5,
             name="polish",
         ),

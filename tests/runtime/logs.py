@@ -5,7 +5,10 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Coroutine
 
-from weft import Session
+import msgspec
+
+from weft import Event, Session
+from weft.runtime.place import path_of
 from weft.session import SessionKey, Store
 
 
@@ -24,6 +27,28 @@ def check_log(session: Session) -> None:
     ids = [event.id for event in session.events]
     assert len(ids) == len(set(ids))
     assert Session(state=session.initial, events=session.events).state == session.state
+
+
+def said(event: Event) -> dict[str, object]:
+    """The event without what differs from run to run."""
+    plain = msgspec.to_builtins(event)
+    return {k: v for k, v in plain.items() if k not in ("id", "timestamp", "invocationId")}
+
+
+def is_record(event: Event) -> bool:
+    """Whether the event only keeps what a call came to until all of its reply have."""
+    held = (event.custom_metadata or {}).get("weft")
+    return isinstance(held, dict) and bool(held.keys() & {"outcomes", "started"})
+
+
+def by_place(session: Session) -> dict[tuple[str, str], list[dict[str, object]]]:
+    """What every place did, in order; between branches there is no order to compare."""
+    places: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for event in session.events:
+        if not is_record(event):
+            place = (path_of(event), event.isolation_scope or "")
+            places.setdefault(place, []).append(said(event))
+    return places
 
 
 async def stored(store: Store, key: SessionKey) -> Session:
@@ -49,4 +74,4 @@ def quietly(work: Callable[[], Coroutine[object, object, None]]) -> None:
 
     asyncio.run(watched())
     gc.collect()
-    assert not complaints
+    assert not complaints, "\n".join(complaints)

@@ -28,7 +28,7 @@ from weft import (
 from weft.declare import Node
 from weft.ir import Prompt
 from weft.session import SessionKey
-from weft.testing import ScriptedModel, call
+from weft.testing import ScriptedModel, call, delayed
 from weft.values import JsonObject
 
 KEY = SessionKey("app", "user", "s")
@@ -259,9 +259,7 @@ def test_a_consumer_may_leave_early(address: str) -> None:
 
 def test_a_consumer_may_leave_early_and_the_next_run_waits_for_its_end(address: str) -> None:
     async def go() -> None:
-        model = ScriptedModel(
-            {"a": ["1", "2"], "b": [call("look"), "3", "4"], "c": ["good again"]}
-        )
+        model = ScriptedModel({"a": ["1", "2"], "b": [call("look"), "3", "4"], "c": ["good again"]})
 
         async def look() -> str:
             """Look."""
@@ -368,8 +366,12 @@ def test_an_agent_that_was_handed_the_conversation_keeps_it_when_it_is_cancelled
 def script() -> dict[str, list[object]]:
     """A script for a run with a bit of everything, twice, with answers to spare."""
     return {
-        "boss": [[call("look"), call("expert", request="x")], call("look"), *["good again"] * 8],
-        "expert": [[call("look"), call("look")], *["4"] * 8],
+        "boss": [
+            delayed(0, [call("look"), call("expert", request="x")]),
+            delayed(0, call("look")),
+            *[delayed(0, "good again")] * 8,
+        ],
+        "expert": [delayed(0, [call("look"), call("look")]), *[delayed(0, "4")] * 8],
     }
 
 
@@ -379,6 +381,7 @@ def small(model: ScriptedModel) -> Node:
     async def look(ctx: ToolContext) -> str:
         """Look."""
         ctx.state["looked"] = int(str(ctx.state.get("looked", 0))) + 1
+        await asyncio.sleep(0)
         return "seen"
 
     expert = Agent("expert", model=model, tools=[look], description="Knows.")
@@ -390,7 +393,7 @@ def test_a_run_can_be_cancelled_at_any_step_of_the_event_loop(address: str) -> N
         async with made(small(ScriptedModel(["unused"])), address) as shared:
             step = ended = 0
             while not ended:
-                step += 1 if address == "memory://" else random.Random(step).randint(1, 3)
+                step += 1 if address == "memory://" else 5
                 key = KEY._replace(id=f"s{step}")
                 runner = made(small(ScriptedModel(script())), shared.store)  # type: ignore[arg-type]
 
@@ -417,9 +420,7 @@ def test_a_run_can_be_cancelled_at_any_step_of_the_event_loop(address: str) -> N
     quietly(go)
 
 
-def test_a_long_flow_can_be_cancelled_at_any_time_and_resumed(
-    address: str, tmp_path: Path
-) -> None:
+def test_a_long_flow_can_be_cancelled_at_any_time_and_resumed(address: str, tmp_path: Path) -> None:
     chance = random.Random("cancel")
 
     async def go() -> None:

@@ -26,7 +26,8 @@ def test_a_sequence_runs_its_steps_in_order_in_one_log() -> None:
     flow = agent("a", model) >> agent("b", model, "From {a}.")
     result = weft.run_sync(flow, "go")
     assert [e.author for e in result.events] == ["a", "b"]
-    assert result.text == "B" and result.state == {"a": "A", "b": "B"}
+    assert result.text == "B"
+    assert result.state == {"a": "A", "b": "B"}
     assert "From A." in model.prompts[1].system_text
     assert ended(list(result.session.events)) == ["sequence"]
 
@@ -41,8 +42,10 @@ def test_a_value_that_the_template_carries_is_not_repeated_from_the_conversation
 def test_a_failed_step_ends_the_sequence() -> None:
     model = ScriptedModel({"a": [RuntimeError("503")], "b": ["B"]})
     result = weft.run_sync(agent("a", model) >> agent("b", model), "go")
-    assert result.error is not None and result.error.author == "a"
-    assert len(model.prompts) == 1 and ended(list(result.session.events)) == []
+    assert result.error is not None
+    assert result.error.author == "a"
+    assert len(model.prompts) == 1
+    assert ended(list(result.session.events)) == []
 
 
 def test_parallel_branches_do_not_see_each_other_and_all_write_state() -> None:
@@ -51,7 +54,8 @@ def test_parallel_branches_do_not_see_each_other_and_all_write_state() -> None:
     result = weft.run_sync(flow, "go")
     assert result.state == {"a": "A", "b": "B", "c": "C"}
     seen = {prompt.agent: str(prompt) for prompt in model.prompts}
-    assert "B" not in seen["a"].replace("You are", "") and "[a]" not in seen["b"]
+    assert "B" not in seen["a"].replace("You are", "")
+    assert "[a]" not in seen["b"]
     assert "A B" in seen["c"]
     branches = {e.author: e.branch for e in result.events}
     assert branches == {"a": "parallel.a", "b": "parallel.b", "c": None}
@@ -63,7 +67,8 @@ def test_the_same_agent_in_two_branches_stays_apart() -> None:
     result = weft.run_sync(a | a, "go")
     assert {e.branch for e in result.events} == {"parallel.a", "parallel.a_2"}
     for prompt in model.prompts:
-        assert "one" not in str(prompt) and "two" not in str(prompt)
+        assert "one" not in str(prompt)
+        assert "two" not in str(prompt)
 
 
 def test_one_failing_branch_cancels_the_others() -> None:
@@ -85,7 +90,8 @@ def test_one_failing_branch_cancels_the_others() -> None:
 
     model = ScriptedModel({"a": [slow], "b": [fails]})
     result = weft.run_sync(agent("a", model) | agent("b", model), "go")
-    assert result.error is not None and result.error.author == "b"
+    assert result.error is not None
+    assert result.error.author == "b"
     assert cancelled == ["slow"]
 
 
@@ -93,7 +99,8 @@ def test_or_the_failures_are_collected() -> None:
     model = ScriptedModel({"a": ["A"], "b": [RuntimeError("503")], "c": ["C"]})
     both = Parallel(agent("a", model), agent("b", model), on_error="collect")
     result = weft.run_sync(both >> agent("c", model), "go")
-    assert result.error is None and result.text == "C"
+    assert result.error is None
+    assert result.text == "C"
     assert [e.error_code for e in result.events if e.error_code] == ["model_error"]
 
 
@@ -137,7 +144,8 @@ def test_a_slow_consumer_slows_the_branches_down() -> None:
 def test_a_loop_ends_after_its_rounds() -> None:
     model = ScriptedModel({"a": ["1", "2", "3"]})
     result = weft.run_sync(agent("a", model) * 3, "go")
-    assert result.text == "3" and len(model.prompts) == 3
+    assert result.text == "3"
+    assert len(model.prompts) == 3
     assert "1" in str(model.prompts[1])
 
 
@@ -147,7 +155,8 @@ def test_a_loop_ends_when_its_predicate_says_so() -> None:
         lambda state: float(state["c"]) > 0.8, max=5
     )
     result = weft.run_sync(flow, "go")
-    assert result.state == {"w": "better", "c": "0.9"} and model.remaining == 0
+    assert result.state == {"w": "better", "c": "0.9"}
+    assert model.remaining == 0
 
 
 def test_a_loop_ends_when_somebody_escalates() -> None:
@@ -160,7 +169,8 @@ def test_a_loop_ends_when_somebody_escalates() -> None:
     model = ScriptedModel({"a": ["1", call("stop")]})
     flow = Loop(Agent("a", model=model, tools=[stop]), max=10)
     result = weft.run_sync(flow, "go")
-    assert result.error is None and len(model.prompts) == 2
+    assert result.error is None
+    assert len(model.prompts) == 2
 
 
 def test_an_async_predicate_is_waited_for_and_a_raising_one_is_an_error() -> None:
@@ -186,14 +196,16 @@ def test_an_async_predicate_is_waited_for_and_a_raising_one_is_an_error() -> Non
 def test_a_fallback_takes_the_first_choice_that_does_not_fail() -> None:
     model = ScriptedModel({"a": [RuntimeError("503")], "b": ["B"], "c": ["C"]})
     result = weft.run_sync(Fallback(agent("a", model), agent("b", model), agent("c", model)), "go")
-    assert result.text == "B" and result.error is None
+    assert result.text == "B"
+    assert result.error is None
     assert [p.agent for p in model.prompts] == ["a", "b"]
 
 
 def test_a_fallback_without_a_good_choice_fails() -> None:
     model = ScriptedModel({"a": [RuntimeError("1")], "b": [RuntimeError("2")]})
     result = weft.run_sync(agent("a", model) // agent("b", model), "go")
-    assert result.error is not None and result.error.error_message == "RuntimeError: 2"
+    assert result.error is not None
+    assert result.error.error_message == "RuntimeError: 2"
 
 
 def test_a_route_leads_by_state_and_says_so_in_the_log() -> None:
@@ -210,7 +222,8 @@ def test_a_route_that_leads_nowhere_is_an_error_event() -> None:
     model = ScriptedModel({"triage": ["weather"]})
     flow = agent("triage", model) >> Route("triage").eq("booking", agent("booker", model))
     result = weft.run_sync(flow, "go")
-    assert result.error is not None and result.error.error_code == "no_route"
+    assert result.error is not None
+    assert result.error.error_code == "no_route"
 
 
 def test_a_step_is_a_function_of_the_state() -> None:
@@ -280,11 +293,14 @@ def test_an_agent_as_a_tool_sees_its_request_only_and_its_answer_is_the_result()
 
     expert = Agent("expert", model=model, description="Knows numbers.", tools=[note])
     result = weft.run_sync(Agent("boss", model=model, tools=[expert]), "secret question")
-    assert result.text == "It is 4." and result.state == {"noted": True}
+    assert result.text == "It is 4."
+    assert result.state == {"noted": True}
     asked = str(model.prompts[1])
-    assert "What is 2+2?" in asked and "secret question" not in asked
+    assert "What is 2+2?" in asked
+    assert "secret question" not in asked
     final = str(model.prompts[3])
-    assert 'expert -> {"result":"4"}' in final and "note" not in final.split("user:", 1)[1]
+    assert 'expert -> {"result":"4"}' in final
+    assert "note" not in final.split("user:", 1)[1]
     assert [e.author for e in result.events] == ["boss", "boss", "boss"]
 
 
@@ -303,4 +319,5 @@ def test_a_model_may_end_its_loop_itself() -> None:
 
     model = ScriptedModel({"a": ["1", call("exit_loop")]})
     result = weft.run_sync(Loop(Agent("a", model=model, tools=[exit_loop]), max=9), "go")
-    assert result.error is None and len(model.prompts) == 2
+    assert result.error is None
+    assert len(model.prompts) == 2

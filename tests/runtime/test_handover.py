@@ -32,7 +32,8 @@ def test_x1_one_list_feeds_the_tool_the_text_and_the_run_time_check() -> None:
         ["left", "right"]
     ]  # type: ignore[index]
     assert "- left: Does the left." in model.prompts[0].system_text
-    assert "- boss" in model.prompts[1].system_text and "- right" in model.prompts[1].system_text
+    assert "- boss" in model.prompts[1].system_text
+    assert "- right" in model.prompts[1].system_text
 
 
 def test_x2_an_unknown_name_gets_a_corrective_result() -> None:
@@ -56,7 +57,8 @@ def test_x3_every_call_of_the_turn_gets_a_result_before_the_hand_over() -> None:
     )
     root = Agent("boss", model=model, tools=[note], sub_agents=[Agent("left")])
     result = weft.run_sync(root, "go")
-    assert [r.name for r in result.events[1].results] == [TO, "note"] and ran == [1]
+    assert [r.name for r in result.events[1].results] == [TO, "note"]
+    assert ran == [1]
     assert result.events[1].actions.transfer_to_agent == "left"
     assert authors(result.events) == ["boss", "boss", "left"]
     assert result.text == "mine now"
@@ -76,7 +78,8 @@ def test_x3_a_ping_pong_stops_with_an_error_event() -> None:
         {"boss": [call(TO, agent_name="left")], "left": [call(TO, agent_name="boss")]}
     )
     result = weft.run_sync(root, "go")
-    assert result.error is not None and result.error.error_code == "transfer_loop"
+    assert result.error is not None
+    assert result.error.error_code == "transfer_loop"
     assert len(model.wires) == 2
 
 
@@ -103,7 +106,8 @@ def test_x3_ten_hops_are_enough() -> None:
     )
     root = Agent("root", model=model, sub_agents=[Agent(name) for name in names])
     result = weft.run_sync(root, "go")
-    assert result.error is not None and result.error.error_code == "max_transfers"
+    assert result.error is not None
+    assert result.error.error_code == "max_transfers"
     assert len(model.wires) == 11
 
 
@@ -111,7 +115,8 @@ def test_x4_the_next_message_goes_to_the_agent_that_answered_last() -> None:
     root, model = team({"boss": [call(TO, agent_name="left")], "left": ["one", "two"]})
     first = weft.run_sync(root, "go")
     second = weft.run_sync(root, "more", session=first.session)
-    assert authors(second.events) == ["left"] and second.text == "two"
+    assert authors(second.events) == ["left"]
+    assert second.text == "two"
 
 
 def test_x4_but_not_to_one_that_could_never_hand_back() -> None:
@@ -166,7 +171,8 @@ def test_x4_a_function_response_goes_to_the_agent_that_made_the_call() -> None:
             role="user",
         )
         last = await runner.run(session_id="s", message=answer)
-        assert authors(last.events) == ["left"] and last.text == "they said yes"
+        assert authors(last.events) == ["left"]
+        assert last.text == "they said yes"
 
     asyncio.run(go())
 
@@ -185,7 +191,8 @@ def test_a_flow_may_be_a_target() -> None:
     result = weft.run_sync(root, "go")
     assert "- report: Researches and writes." in model.prompts[0].system_text
     assert authors(result.events) == ["boss", "boss", "web", "writer"]
-    assert result.text == "written" and "From found." in model.prompts[2].system_text
+    assert result.text == "written"
+    assert "From found." in model.prompts[2].system_text
 
 
 def test_the_transfer_limit_is_per_invocation() -> None:
@@ -195,7 +202,8 @@ def test_the_transfer_limit_is_per_invocation() -> None:
     }
     root, _ = team(script)  # type: ignore[arg-type]
     result = weft.run_sync(root, "go", config=RunConfig(max_llm_calls=10))
-    assert result.error is None and result.text == "one"
+    assert result.error is None
+    assert result.text == "one"
 
 
 @pytest.mark.parametrize("who", ["boss", "left"])
@@ -204,3 +212,17 @@ def test_an_agent_keeps_its_own_view_after_a_hand_over(who: str) -> None:
     weft.run_sync(root, "please")
     prompt = next(p for p in model.prompts if p.agent == who)
     assert "user: please" in str(prompt)
+
+
+def test_a_flow_below_an_agent_inherits_its_model() -> None:
+    model = ScriptedModel(
+        {"boss": [call(TO, agent_name="report")], "web": ["found"], "writer": ["written"]}
+    )
+    report = Sequence(Agent("web"), Agent("writer"), name="report", description="Writes.")
+    assert weft.run_sync(Agent("boss", model=model, sub_agents=[report]), "go").text == "written"
+
+
+def test_an_agent_as_a_tool_inherits_its_callers_model() -> None:
+    model = ScriptedModel({"boss": [call("kid", request="x"), "done"], "kid": ["mine"]})
+    boss = Agent("boss", model=model, tools=[Agent("kid", description="A kid.")])
+    assert weft.run_sync(boss, "go").text == "done"

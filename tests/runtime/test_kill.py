@@ -12,7 +12,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -24,6 +23,7 @@ import pytest
 
 from tests.runtime.journal import Line, read
 from tests.runtime.kill_worker import Job, key_of
+from tests.runtime.logs import by_place
 from weft import Event, Session
 from weft.runtime.place import path_of
 from weft.stores import open_store
@@ -166,28 +166,6 @@ class Trial:
         return [str(line.about[key]) for line in self.lines if line.what == what]
 
 
-def said(event: Event) -> dict[str, object]:
-    """The event without what differs from run to run."""
-    plain = msgspec.to_builtins(event)
-    return {k: v for k, v in plain.items() if k not in ("id", "timestamp", "invocationId")}
-
-
-def is_record(event: Event) -> bool:
-    """Whether the event only keeps what a call came to until all of its reply have."""
-    held = (event.custom_metadata or {}).get("weft")
-    return isinstance(held, dict) and bool(held.keys() & {"outcomes", "started"})
-
-
-def by_place(session: Session) -> dict[tuple[str, str], list[dict[str, object]]]:
-    """What every place did, in order; between branches there is no order to compare."""
-    places: dict[tuple[str, str], list[dict[str, object]]] = {}
-    for event in session.events:
-        if not is_record(event):
-            place = (path_of(event), event.isolation_scope or "")
-            places.setdefault(place, []).append(said(event))
-    return places
-
-
 def check(trial: Trial, reference: Session) -> None:
     """Everything that is promised about a session whose run is done."""
     log, lines = trial.log, trial.lines
@@ -202,7 +180,9 @@ def check(trial: Trial, reference: Session) -> None:
     assert folded.state == log.state
 
     assert not again(lines, "began", "calls"), "a call was made again though its result was stored"
-    assert not again(lines, "asked", "keys"), "a request was made again though its answer was stored"
+    assert not again(lines, "asked", "keys"), (
+        "a request was made again though its answer was stored"
+    )
     results = Counter(result.id for event in log.events for result in event.results)
     calls = Counter(call.id for event in log.events for call in event.calls)
     assert results == calls and set(calls.values()) == {1}
@@ -217,12 +197,12 @@ def again(lines: list[Line], what: str, settled_by: str) -> list[str]:
     """What was done once more after the store had said that it has what came of it."""
     settled: set[str] = set()
     found: list[str] = []
-    failed: dict[str, int] = {}
+    failed: set[str] = set()
     for line in lines:
         if line.what == "stored":
             settled |= set(line.about[settled_by])  # type: ignore[call-overload]
         elif line.what == "acknowledged" and line.about["error"] not in (None, "unknown_outcome"):
-            failed[str(line.about["author"])] = line.attempt
+            failed.add(str(line.about["author"]))
         elif line.what == what:
             name = str(line.about.get("key") or line.call)
             if name in settled or line.about.get("agent") in failed:

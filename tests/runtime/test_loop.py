@@ -71,7 +71,8 @@ def test_f1_too_many_steps_are_an_error_event_not_model_text() -> None:
     assert result.error is not None
     assert result.error.error_code == "max_steps"
     assert "3 steps" in (result.error.error_message or "")
-    assert result.text == "" and model.remaining == 0
+    assert result.text == ""
+    assert model.remaining == 0
     with pytest.raises(weft.WeftError, match="max_steps"):
         result.check()
 
@@ -183,7 +184,8 @@ def test_f3_bad_arguments_get_a_corrective_result(args: JsonObject, says: str) -
     model = ScriptedModel([call("add", **args), "sorry"])
     result = weft.run_sync(Agent("bot", model=model, tools=[add]), "go")
     error = cast("JsonObject", result.events[1].results[0].response)["error"]
-    assert says in str(error) and "arguments: a (" in str(error)
+    assert says in str(error)
+    assert "arguments: a (" in str(error)
     assert result.text == "sorry"
 
 
@@ -289,7 +291,8 @@ def test_f3_the_same_call_three_times_in_a_row_is_answered_from_before_and_stops
     result = weft.run_sync(Agent("bot", model=model, tools=[look]), "go")
     assert len(calls) == 2
     last = cast("JsonObject", result.events[-2].results[0].response)
-    assert last["result"] == "rain" and "before" in str(last["note"])
+    assert last["result"] == "rain"
+    assert "before" in str(last["note"])
     assert shown(result.events)[-1] == "!stalled"
 
 
@@ -315,7 +318,8 @@ def test_f3_what_is_not_json_is_an_error_result() -> None:
     model = ScriptedModel([call("odd"), "sorry"])
     result = weft.run_sync(Agent("bot", model=model, tools=[odd]), "go")
     response = str(result.events[1].results[0].response)
-    assert "odd returned what is not JSON" in response and "object" in response
+    assert "odd returned what is not JSON" in response
+    assert "object" in response
 
 
 def test_f3_known_objects_are_told_by_their_fields() -> None:
@@ -348,7 +352,9 @@ def test_f3_a_result_of_50_mb_is_cut_and_kept_as_an_artifact() -> None:
         names = await runner.artifacts.names("bot", "user", "s")
         assert len(names) == 1
         part = await runner.artifacts.load("bot", "user", "s", names[0], None)
-        assert part is not None and part.text is not None and len(part.text) > 50_000_000
+        assert part is not None
+        assert part.text is not None
+        assert len(part.text) > 50_000_000
 
     asyncio.run(go())
 
@@ -399,8 +405,10 @@ def test_f4_the_first_answer_wins_and_the_rest_are_not_called() -> None:
     model = ScriptedModel([])
     bot = Agent("bot", model=model, before_agent=[answer, never], output_key="said")
     result = weft.run_sync(bot, "go")
-    assert result.text == "from the callback" and called == ["first"]
-    assert model.wires == [] and result.state == {"said": "from the callback"}
+    assert result.text == "from the callback"
+    assert called == ["first"]
+    assert model.wires == []
+    assert result.state == {"said": "from the callback"}
 
 
 def test_f4_before_model_may_answer_or_rewrite_the_prompt() -> None:
@@ -426,7 +434,8 @@ def test_f4_after_model_replaces_the_answer() -> None:
 
     bot = Agent("bot", model=ScriptedModel(["hello"]), after_model=shout, output_key="said")
     result = weft.run_sync(bot, "x")
-    assert result.text == "HELLO" and result.state["said"] == "HELLO"
+    assert result.text == "HELLO"
+    assert result.state["said"] == "HELLO"
 
 
 def test_f4_tool_callbacks_answer_and_replace_and_an_empty_dict_is_an_answer() -> None:
@@ -443,7 +452,8 @@ def test_f4_tool_callbacks_answer_and_replace_and_an_empty_dict_is_an_answer() -
     result = weft.run_sync(
         Agent("bot", model=ScriptedModel([call("act"), "ok"]), tools=[act], before_tool=skip), "x"
     )
-    assert result.events[1].results[0].response == {} and ran == []
+    assert result.events[1].results[0].response == {}
+    assert ran == []
 
     def replace(
         ctx: ToolContext, tool: weft.Tool, args: JsonObject, result: JsonObject
@@ -473,7 +483,8 @@ def test_f4_model_errors_may_be_answered() -> None:
     bot = Agent("bot", model=ScriptedModel([RuntimeError("503")]), on_model_error=calm)
     assert weft.run_sync(bot, "x").text == "sorry: 503"
     bare = weft.run_sync(Agent("bot", model=ScriptedModel([RuntimeError("503")])), "x")
-    assert bare.error is not None and bare.error.error_code == "model_error"
+    assert bare.error is not None
+    assert bare.error.error_code == "model_error"
     assert bare.error.error_message == "RuntimeError: 503"
 
 
@@ -574,7 +585,8 @@ def test_f6_a_bad_answer_is_returned_with_the_error_and_only_a_good_one_is_kept(
 def test_f6_a_third_bad_answer_is_an_error_event_and_nothing_is_kept() -> None:
     model = ScriptedModel(["no", "no", "no"])
     result = weft.run_sync(Agent("bot", model=model, output_schema=Sum, output_key="sum"), "x")
-    assert result.error is not None and result.error.error_code == "invalid_output"
+    assert result.error is not None
+    assert result.error.error_code == "invalid_output"
     assert result.state == {}
 
 
@@ -587,8 +599,10 @@ def test_f6_an_answer_given_through_the_tool_is_in_the_log_as_text_once() -> Non
     bot = Agent("bot", model=model, tools=[add], output_schema=Sum, output_key="sum")
     assert "set_model_response" in weft.compile(bot, message="x").tools
     result = weft.run_sync(bot, "1+2?")
-    assert result.value == Sum(3) and result.state["sum"] == {"total": 3}
-    assert result.events[-1].text == '{"total":3}' and not result.events[-1].calls
+    assert result.value == Sum(3)
+    assert result.state["sum"] == {"total": 3}
+    assert result.events[-1].text == '{"total":3}'
+    assert not result.events[-1].calls
 
 
 def test_f7_the_runs_config_wins_over_the_agents() -> None:
@@ -632,7 +646,8 @@ def test_f9_a_cut_stream_is_an_error_event_and_the_session_goes_on(stream: bool)
 @pytest.mark.parametrize("entry", [None, ""])
 def test_a_model_that_returns_nothing_is_an_error_event(entry: str | None) -> None:
     result = weft.run_sync(Agent("bot", model=ScriptedModel([entry])), "x")
-    assert result.error is not None and result.error.error_code == "empty_response"
+    assert result.error is not None
+    assert result.error.error_code == "empty_response"
 
 
 def test_a_model_without_a_client_says_what_to_pass() -> None:

@@ -15,7 +15,7 @@ from weft.testing import ScriptedModel, call
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An address of an empty store."""
-    yield "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/weft.db"
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/weft.db"
 
 
 def test_s1_each_scope_reaches_as_far_as_it_says(store: str) -> None:
@@ -97,7 +97,8 @@ def test_s1_deltas_travel_on_events_only_and_deleting_is_a_tombstone(store: str)
         async with Runner(bot, store=store) as runner:
             result = await runner.run(session_id="s", message="x", state={"secret": "42"})
             assert result.events[1].actions.state_delta == {"secret": None}
-            assert result.state == {} and "42" not in model.prompts[1].system_text
+            assert result.state == {}
+            assert "42" not in model.prompts[1].system_text
             again = await runner.session(session_id="s")
             assert again.state == {}
             folded = Session("s", app_name="bot", user_id="user", events=again.events)
@@ -129,7 +130,8 @@ def test_s1_a_value_that_is_not_json_is_refused_where_it_is_written() -> None:
     model = ScriptedModel([call("bad"), "sorry"])
     result = weft.run_sync(Agent("bot", model=model, tools=[bad]), "x")
     assert "state['x']" in str(result.events[1].results[0].response)
-    assert result.text == "sorry" and result.state == {}
+    assert result.text == "sorry"
+    assert result.state == {}
     with pytest.raises(weft.WeftError, match="state"):
         weft.run_sync(Agent("bot", model=ScriptedModel([])), "x", state={"x": object()})  # type: ignore[dict-item]
 
@@ -185,7 +187,9 @@ def test_s4_a_rewind_appends_an_event_and_puts_the_state_back(store: str) -> Non
             assert rewound.state == {"a": 1, "said": "one"}
             await runner.run(session_id="s", message="third")
             request = str(model.prompts[2])
-            assert "first" in request and "second" not in request and "third" in request
+            assert "first" in request
+            assert "second" not in request
+            assert "third" in request
             with pytest.raises(weft.WeftError, match="no invocation"):
                 await runner.rewind(session_id="s", invocation_id="nope")
 
@@ -258,3 +262,49 @@ def test_a_content_with_media_is_kept_and_sent() -> None:
     model = ScriptedModel(["a picture"])
     weft.run_sync(Agent("bot", model=model), Content(parts=(picture,), role="user"))
     assert "image/png" in str(model.wires[0])
+
+
+def test_artifacts_of_a_durable_store_are_durable(tmp_path: Path) -> None:
+    async def save(ctx: ToolContext) -> str:
+        """Save."""
+        await ctx.save_artifact("notes", "kept")
+        return "ok"
+
+    model = ScriptedModel([call("save"), "one", "two"])
+    bot = Agent("bot", model=model, tools=[save], instruction="{artifact.notes?}")
+
+    async def go() -> None:
+        for _ in range(2):
+            async with Runner(bot, store=f"sqlite:///{tmp_path}/weft.db") as runner:
+                await runner.run(session_id="s", message="x")
+
+    asyncio.run(go())
+    assert "kept" in model.prompts[2].system_text
+
+
+def test_a_guard_that_raised_is_asked_again_on_resume() -> None:
+    answers: list[object] = [PermissionError("not now"), None]
+
+    def guard(ctx: CallbackContext) -> None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+
+    runner = Runner(Agent("bot", model=ScriptedModel(["in"]), before_agent=guard))
+
+    async def go() -> None:
+        with pytest.raises(PermissionError):
+            await runner.run(session_id="s", message="x")
+        assert (await runner.resume(session_id="s")).text == "in"
+        assert answers == []
+
+    asyncio.run(go())
+
+
+def test_a_misspelled_plugin_method_is_refused() -> None:
+    class Typo:
+        def before_agnet(self, ctx: CallbackContext) -> None: ...
+        def before_tool(self, ctx: ToolContext, tool: weft.Tool, args: object) -> None: ...
+
+    with pytest.raises(weft.WeftError, match="did you mean `before_agent`"):
+        Runner(Agent("bot"), plugins=[Typo()])

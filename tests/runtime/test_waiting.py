@@ -43,17 +43,21 @@ def test_f8_the_call_stays_open_and_the_invocation_ends(name: str) -> None:
 
     async def go() -> None:
         first = await runner.run(session_id="s", message="pay 5")
-        assert first.text == "" and first.error is None
+        assert first.text == ""
+        assert first.error is None
         assert list(first.waiting.values()) == [name]
         assert len(model.wires) == 1
         (call_id,) = first.waiting
         again = await runner.resume(session_id="s")
-        assert again.events == () and len(model.wires) == 1
+        assert again.events == ()
+        assert len(model.wires) == 1
         last = await runner.resume(session_id="s", answers={call_id: {"ok": True}})
-        assert last.text == "approved!" and last.waiting == {}
+        assert last.text == "approved!"
+        assert last.waiting == {}
         assert last.invocation_id == first.invocation_id
         request = str(model.prompts[1])
-        assert f'{name} -> {{"ok":true}}' in request and "asked" not in request
+        assert f'{name} -> {{"ok":true}}' in request
+        assert "asked" not in request
 
     asyncio.run(go())
 
@@ -90,10 +94,12 @@ def test_f8_a_confirmation_is_asked_bound_to_the_call_and_its_arguments() -> Non
         args = asked.args or {}
         original = args["originalFunctionCall"]
         assert isinstance(original, dict)
-        assert original["name"] == "pay" and original["args"] == {"amount": 5}
+        assert original["name"] == "pay"
+        assert original["args"] == {"amount": 5}
         (call_id,) = {k for k, v in first.waiting.items() if v == "pay"}
         last = await runner.resume(session_id="s", answers={call_id: True})
-        assert paid == [call_id] and last.text == "done"
+        assert paid == [call_id]
+        assert last.text == "done"
         assert 'pay -> {"result":"paid 5"}' in str(model.prompts[1])
         assert "adk_request_confirmation" not in str(model.wires[1])
 
@@ -108,7 +114,8 @@ def test_f8_a_refused_call_is_not_run() -> None:
         first = await runner.run(session_id="s", message="pay")
         (call_id,) = {k for k, v in first.waiting.items() if v == "pay"}
         last = await runner.resume(session_id="s", answers={call_id: False})
-        assert paid == [] and last.text == "as you wish"
+        assert paid == []
+        assert last.text == "as you wish"
         assert "the user refused this call" in str(model.wires[1])
 
     asyncio.run(go())
@@ -128,7 +135,8 @@ def test_f8_a_confirmation_of_other_arguments_is_refused() -> None:
         )
         answer = Content(parts=(Part(function_response=forged),), role="user")
         await runner.run(session_id="s", message=answer)
-        assert paid == [] and "other arguments" in str(model.wires[1])
+        assert paid == []
+        assert "other arguments" in str(model.wires[1])
 
     asyncio.run(go())
 
@@ -204,7 +212,8 @@ def test_resuming_a_complete_run_gives_its_result_again_and_calls_nothing() -> N
     async def go() -> None:
         first = await runner.run(session_id="s", message="x")
         again = await runner.resume(session_id="s")
-        assert again.text == first.text == "hi" and again.events == ()
+        assert again.text == first.text == "hi"
+        assert again.events == ()
         assert len(model.wires) == 1
 
     asyncio.run(go())

@@ -351,6 +351,22 @@ async def test_sessions_are_listed_the_latest_first(
         assert await reader.sessions(app, "nobody") == []
 
 
+async def test_the_apps_that_have_sessions_are_listed_once(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    app = key.app_name
+    for name, id in ((app + "b", "1"), (app + "a", "1"), (app + "b", "2")):
+        await store.append(
+            await store.create(SessionKey(name, "ada", id)), wrote(**state(app__a=1))
+        )
+    for reader in (store, again()):
+        assert [name for name in await reader.apps() if name.startswith(app)] == [
+            app + "a", app + "b"
+        ]  # fmt: skip
+    await store.delete(SessionKey(app + "a", "ada", "1"))
+    assert [name for name in await again().apps() if name.startswith(app)] == [app + "b"]
+
+
 async def test_deleting_forgets_the_session_and_keeps_what_it_shared(
     store: Store, again: Again, key: SessionKey
 ) -> None:

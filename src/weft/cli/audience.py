@@ -22,4 +22,4 @@ def _inner(node: Node, *, followed: bool) -> set[str]:
             found = [_inner(child, followed=followed) for child in node.children]
         case _ as unreachable:
             assert_never(unreachable)
-    return set().union(*found)
+    return {name for names in found for name in names}

@@ -5,12 +5,13 @@ read where a person would type one.
 """
 
 import asyncio
+import importlib
 import io
 import shutil
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TextIO, TypeVar
 
 from weft.cli.inputs import value_of
 from weft.cli.interrupts import carry_out
@@ -64,11 +65,7 @@ class Conversation:
         self._config = config
         self._width = shutil.get_terminal_size((100, 24)).columns
         self._marks = marks_for(sys.stderr)
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")
-        if sys.stdin.isatty():
-            with suppress(ImportError):
-                import readline  # noqa: F401  # lines can be edited and recalled
+        _prepare(sys.stdin)
 
     def open(self, address: str) -> None:
         """Say which session this is; show the end of one that goes on, and what it waits for."""
@@ -243,6 +240,15 @@ def _prompt(question: Question) -> str:
     if question.unknown:
         return "its result as JSON, r to run it again, or Enter to leave it open: "
     return "its answer as JSON, or Enter to leave it open: "
+
+
+def _prepare(stream: TextIO) -> None:
+    """Take bytes that are no text as they come; let a person edit and recall lines."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
+    if stream.isatty():
+        with suppress(ImportError):
+            importlib.import_module("readline")
 
 
 def _read(prompt: str) -> str | None:

@@ -3,7 +3,6 @@
 Names only: the values of keys are never read into anything that is printed.
 """
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import weft
-from weft.tokens import counter_for
 
 CORE = ("jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
 """What Weft cannot do without, as named in its package metadata."""
@@ -73,9 +71,11 @@ def _dependencies() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     """Optional packages by extra; a missing one is no problem."""
+    from importlib import metadata
+
     try:
-        wanted = importlib.metadata.requires("weft") or []
-    except importlib.metadata.PackageNotFoundError:
+        wanted = metadata.requires("weft") or []
+    except metadata.PackageNotFoundError:
         yield Finding(True, "unknown", "weft runs from its sources and is not installed")
         return
     extras: dict[str, list[str]] = {}
@@ -95,6 +95,8 @@ def _extras() -> Iterator[Finding]:
 
 def _tokenizers() -> Iterator[Finding]:
     """Each vocabulary is loaded and asked to count a sentence."""
+    from weft.tokens import counter_for
+
     if importlib.util.find_spec("splintr") is None:
         fix = "pip install splintr-rs"
         yield Finding(False, "splintr", "missing, so every count is an estimate", fix)
@@ -131,7 +133,9 @@ def _folder() -> Iterator[Finding]:
 
 
 def _version(distribution: str) -> str:
+    from importlib import metadata
+
     try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return ""

@@ -82,9 +82,7 @@ class _Once:
         self._config = config
         self._told = False
 
-    async def run(
-        self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO
-    ) -> Ending:
+    async def run(self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO) -> Ending:
         asked = self._asked
         screen = Screen(self._root, answer, sys.stderr if asked.notes else None)
         inner: Callable[[Event], None] = _printer(answer) if asked.as_json else screen.show

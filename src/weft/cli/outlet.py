@@ -23,7 +23,9 @@ def answers_only() -> Generator[TextIO]:
             yield printed
         return
     ours = os.dup(number)
-    answer = open(ours, "w", encoding=printed.encoding, errors="backslashreplace")
+    answer = open(  # noqa: SIM115  # closed below, where its reader may be gone
+        ours, "w", encoding=printed.encoding, errors="backslashreplace"
+    )
     os.dup2(aside, number)
     try:
         with redirect_stdout(sys.stderr):

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from weft.codes import CODES
 from weft.errors import UsageError
 
 
@@ -15,6 +14,8 @@ def rule_command(
     ] = None,
 ) -> int:
     """Explain a diagnostic code; without one, list them all."""
+    from weft.codes import CODES
+
     if code is None:
         width = max(len(one.severity) for one in CODES.values())
         for one in CODES.values():
@@ -22,7 +23,7 @@ def rule_command(
         return 0
     found = CODES.get(_written_out(code))
     if found is None:
-        near = _nearest(_written_out(code))
+        near = _nearest(_written_out(code), list(CODES))
         raise UsageError(
             f"there is no code `{code}`",
             where="rule",
@@ -38,9 +39,9 @@ def _written_out(code: str) -> str:
     return f"WEFT{upper}" if upper.isdigit() else upper
 
 
-def _nearest(code: str) -> str:
+def _nearest(code: str, codes: list[str]) -> str:
     """The code of the nearest number, else of the nearest spelling."""
     number = code.removeprefix("WEFT")
     if number.isascii() and number.isdigit():
-        return min(CODES, key=lambda one: abs(int(one.removeprefix("WEFT")) - int(number[:9])))
-    return difflib.get_close_matches(code, CODES, n=1, cutoff=0.0)[0]
+        return min(codes, key=lambda one: abs(int(one.removeprefix("WEFT")) - int(number[:9])))
+    return difflib.get_close_matches(code, codes, n=1, cutoff=0.0)[0]

@@ -68,9 +68,7 @@ def before_event(
             recorded=after.provided,
         )
     if after.previous is None:
-        raise UsageError(
-            f"the request cannot be rebuilt: {after.previous_problem}", where="--step"
-        )
+        raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
     return after.previous
 
 

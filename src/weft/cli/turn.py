@@ -27,18 +27,23 @@ async def played(running: Running, show: Callable[[Event], None]) -> Ending:
     """Run to the end and show every event; what leaves no error event in the log is raised."""
     events: list[Event] = []
     cause: Exception | None = None
+    iterator = aiter(running)
     try:
-        async for event in running:
+        while True:
+            try:
+                event = await anext(iterator)
+            except StopAsyncIteration:
+                break
+            except Exception as raised:
+                if not events or not events[-1].error_code:
+                    raise
+                cause = raised
+                break
             show(event)
             if not event.partial:
                 events.append(event)
-    except Exception as error:
-        if not events or not events[-1].error_code:
-            raise
-        cause = error
-    except BaseException:  # cancelled, or nobody reads the answer any more
+    finally:  # cancelled, or nobody reads the answer any more
         await running.aclose()
-        raise
     result = await running  # it has run: this only says how it ended
     error = result.error
     if error is None and events and (events[-1].interrupted or _is_open(events[-1])):

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +13,6 @@ from weft.errors import UsageError
 from weft.runtime.progress import CONFIRMATION
 from weft.session import Event, Session
 from weft.values import Json
-
 
 _YES = ("y", "yes", "true")
 _NO = ("n", "no", "false")
@@ -111,7 +110,7 @@ def _question(call: FunctionCall) -> Question:
 
 def _original(call: FunctionCall) -> FunctionCall:
     """The call that a question to the user is about."""
-    held = cast("Json", (call.args or {}).get("originalFunctionCall"))
+    held = (call.args or {}).get("originalFunctionCall")
     try:
         return msgspec.convert(held, FunctionCall)
     except msgspec.ValidationError:

@@ -137,7 +137,17 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
             break
         part = content.parts[0]
         text = part.text
-        if not text or not text.isascii() or _odd(part):
+        if (
+            not text
+            or not text.isascii()
+            or part.thought
+            or part.thought_signature
+            or part.function_call is not None
+            or part.function_response is not None
+            or part.part_metadata is not None
+            or part.tool_call is not None
+            or part.tool_response is not None
+        ):
             break
         role: Role = "user" if author == "user" or content.role == "user" else "model"
         said = event.id
@@ -230,8 +240,8 @@ def _odd(part: Part) -> bool:
     return bool(
         part.thought
         or part.thought_signature
-        or part.function_call is not None
-        or part.function_response is not None
+        or part.function_call
+        or part.function_response
         or part.part_metadata
         or part.tool_call
         or part.tool_response

@@ -51,7 +51,8 @@ def compile(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them.
     """
-    _require_kinds(session, config, branch, artifacts, recorded)
+    if type(session) is not Session or not (config is branch is artifacts is recorded is None):
+        _require_kinds(session, config, branch, artifacts, recorded)
     config = config if config is not None else _DEFAULT
     session = session if session is not None else Session()
     plan = plan_for(root, agent, config)
@@ -78,7 +79,7 @@ def compile(
     carried: JsonObject = {}
     if facts.produced:
         carried = {k: v for k, v in instructions.carried.items() if k in facts.produced}
-    start = start_of(events, plan.policy, invocation)
+    start = 0 if plan.policy.view == "default" else start_of(events, invocation)
     basis = WHOLE
     if start or carried or facts.reaches_back >= 0:
         basis = Basis(
@@ -104,7 +105,7 @@ def compile(
         instructions.system,
         woven.items,
         plan.tools,
-        dict(plan.config),
+        {**plan.config},
         plan.origins,
         plan.output,
         woven.features | instructions.features,
@@ -142,8 +143,8 @@ def _kept(
     if (
         isinstance(held, _Said)
         and held.wording is plan.wording
-        and held.volatile == volatile
-        and held.read == plan.wording.read(state, artifacts or {})
+        and (held.volatile is volatile or held.volatile == volatile)
+        and held.read == held.wording.read(state, artifacts or {})
     ):
         return held.instructions
     return None
@@ -240,8 +241,6 @@ def _require_kinds(
     session: object, config: object, branch: object, artifacts: object, recorded: object
 ) -> None:
     """Refuse what is no session, no config, no branch or no mapping."""
-    if type(session) is Session and config is branch is artifacts is recorded is None:
-        return
     for name, value, kind, hint in (
         ("session", session, Session, "pass a weft.Session; Session.from_json reads JSON"),
         ("config", config, RunConfig, "pass weft.RunConfig(...)"),

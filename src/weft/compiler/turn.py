@@ -1,19 +1,16 @@
 """The current turn: where in the log it begins, and what the user said to begin it."""
 
 from weft.content import Content
-from weft.declare import Policy
 from weft.session import Event
 from weft.values import Strand
 
 
-def start_of(events: Strand[Event], policy: Policy, invocation: str) -> int:
-    """The log index an agent's view begins at: the current turn, for one that sees no more.
+def start_of(events: Strand[Event], invocation: str) -> int:
+    """The log index the current turn begins at.
 
     A turn begins where its invocation does, with what the user asked. A result that comes in a
     later invocation continues the turn of its call.
     """
-    if policy.view == "default":
-        return 0
     for follow in (True, False):  # a result that answers no call at all leads nowhere
         begins = _begins(events, invocation, follow)
         if begins is not None:

@@ -40,7 +40,7 @@ class Surroundings(Protocol):
         ...
 
     async def search_memory(self, query: str) -> Sequence[Content]:
-        """What the user said in other sessions."""
+        """What was said in the user's sessions."""
         ...
 
 
@@ -153,7 +153,7 @@ class CallbackContext:
         return await self._running().artifact_names()
 
     async def search_memory(self, query: str) -> Sequence[Content]:
-        """What was said in the user's other sessions that may answer the query."""
+        """What was said in the user's sessions that may answer the query."""
         return await self._running().search_memory(query)
 
     def _running(self) -> Surroundings:

@@ -156,6 +156,7 @@ class Track:
         often still at hand when the next one is made.
         """
         wires = self.wires
+        self._handed.reverse()
         for handed in self._handed:
             if handed.is_free(len(first), wires):
                 turns = handed.turns

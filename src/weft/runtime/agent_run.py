@@ -12,7 +12,7 @@ from weft.runtime.calls import Batch, run_calls
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import CONFIRMATION, UNKNOWN_OUTCOME, Progress
+from weft.runtime.progress import CONFIRMATION, QUESTION, UNKNOWN_OUTCOME, Progress
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS
@@ -50,6 +50,7 @@ class AgentRun:
         self.progress = progress
         self.plan = plan
         self.kit: Kit = invocation.kit(agent)
+        self.kit.model = plan.model
         self.context: CallbackContext | None = None
         """What the model's callbacks of this step were handed; its changes go with the reply."""
 
@@ -199,7 +200,7 @@ class AgentRun:
     def _questions(self, batch: Batch) -> Event:
         """The calls that wait for the user's word, asked the way ADK's clients know."""
         asked = [
-            FunctionCall(name=CONFIRMATION, args=one.question, id=f"ask-{one.call.id}")
+            FunctionCall(name=CONFIRMATION, args=one.question, id=f"{QUESTION}{one.call.id}")
             for one in batch.outcomes
             if one.question is not None
         ]

@@ -6,9 +6,10 @@ It sees the request it was called with, not the conversation; nobody else sees i
 from contextlib import aclosing
 
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, Flow, Tool
+from weft.declare import Agent, Flow
 from weft.runtime.answer import parse
 from weft.runtime.invocation import Invocation
+from weft.runtime.kit import Kit
 from weft.runtime.place import Place
 from weft.runtime.results import Returned
 from weft.runtime.signals import NodeFailed
@@ -17,13 +18,14 @@ from weft.values import JsonObject, compact
 
 
 async def run_agent_tool(
-    invocation: Invocation, place: Place, tool: Tool, call: FunctionCall, args: JsonObject
+    invocation: Invocation, place: Place, kit: Kit, call: FunctionCall, args: JsonObject
 ) -> Returned:
     """Run the tool's agent on the arguments; an agent that fails is an error result."""
     from weft.runtime.flows import run_node
 
-    node = tool.agent
-    assert isinstance(node, Agent | Flow)
+    declared = kit.tools[call.name or ""].tool.agent
+    assert isinstance(declared, Agent | Flow)
+    node = invocation.heir(declared, kit.model)
     call_id = call.id or ""
     inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
     if not len(invocation.view(call_id).events):

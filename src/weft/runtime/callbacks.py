@@ -4,6 +4,7 @@ Plugins stand outside agents: before anything, a plugin is asked first; after it
 each, callbacks run in the order they were given, and an answer ends the chain.
 """
 
+import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
@@ -146,6 +147,7 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
             raise DeclarationError(
                 f"{plugin.__name__} is a class", where="plugins", hint=f"pass {plugin.__name__}()"
             )
+        _check_names(plugin)
         methods = [moment for moment in MOMENTS if plugin_methods((plugin,), moment)]
         for moment in methods:
             check_callback(name, moment, getattr(plugin, moment))
@@ -159,6 +161,19 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
                 hint=f"define one of {', '.join((*MOMENTS, *RUN_MOMENTS))}",
             )
     return kept
+
+
+def _check_names(plugin: object) -> None:
+    """Refuse a method that looks like a callback and would never be called."""
+    known = (*MOMENTS, *RUN_MOMENTS)
+    for attribute in dir(plugin):
+        if attribute.startswith(("before_", "after_", "on_")) and attribute not in known:
+            near = difflib.get_close_matches(attribute, known, n=1)
+            raise DeclarationError(
+                f"`{attribute}` is no callback",
+                where=f"{type(plugin).__name__}.{attribute}",
+                hint=f"did you mean `{near[0]}`?" if near else f"callbacks: {', '.join(known)}",
+            )
 
 
 def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from weft.content import Content, Part
-from weft.declare import Agent, Callback, CallbackContext, Memory, RunConfig
+from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
+from weft.declare.inherit import inherit
 from weft.models import Model
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.kit import Kit, settled
@@ -31,6 +32,7 @@ class Services(NamedTuple):
     plugins: tuple[object, ...]
     on_event: tuple[Callback, ...]
     kits: dict[int, Kit]
+    heirs: dict[tuple[int, int], tuple[Node, object, Node]]
     models: dict[object, Model]
 
 
@@ -267,6 +269,14 @@ class Invocation:
             held = self.services.kits[id(agent)] = Kit(agent, self.services.plugins)
         return held
 
+    def heir(self, node: Node, model: object) -> Node:
+        """The node below an agent, with the agent's model where it names none; made once."""
+        heirs, key = self.services.heirs, (id(node), id(model))
+        held = heirs.get(key)
+        if held is None or held[0] is not node or held[1] is not model:
+            held = heirs[key] = (node, model, inherit(node, model))
+        return held[2]
+
     async def save_artifact(self, name: str, part: Part) -> int:
         """Keep a new version of an artifact."""
         self._artifacts = None
@@ -292,7 +302,7 @@ class Invocation:
         return self._artifacts
 
     async def search_memory(self, query: str) -> Sequence[Content]:
-        """What was said in the user's other sessions."""
+        """What was said in the user's sessions."""
         return await self.services.memory.search(self.session.app_name, self.session.user_id, query)
 
     @property

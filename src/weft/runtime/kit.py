@@ -97,13 +97,15 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
 class Kit:
     """An agent's callbacks and tools, ready to be used."""
 
-    __slots__ = ("agent", "callbacks", "raises", "tools")
+    __slots__ = ("agent", "callbacks", "model", "raises", "tools")
 
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent
         self.callbacks: Callbacks = callbacks_of(agent, plugins)
         self.tools = {tool.name: BoundTool(tool) for tool in agent.tools}
         self.raises = agent.on_tool_error == "raise"
+        self.model: object = None
+        """The model the agent was last asked with, for the agents it calls as tools."""
 
 
 async def settled(value: object) -> object:

@@ -7,7 +7,7 @@ anywhere: it looks at what its place has done, and does what is left.
 from collections.abc import AsyncGenerator
 
 from weft.compiler.plan import plan_for
-from weft.declare import Agent, Flow, tree
+from weft.declare import Agent, Flow, Node, tree
 from weft.errors import CompileError, StoreError
 from weft.runtime.agent_run import AgentRun
 from weft.runtime.asking import Asking
@@ -35,7 +35,8 @@ async def run_agent(
             if isinstance(target, Flow):
                 from weft.runtime.flows import run_node
 
-                events = run_node(invocation, place.child(target.name, 0), target)
+                flow = invocation.heir(target, _model_above(path))
+                events = run_node(invocation, place.child(target.name, 0), flow)
                 try:
                     async for event in events:
                         yield event
@@ -105,6 +106,12 @@ async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
     if not progress.ended:
         for event in await run.end():
             yield event
+
+
+def _model_above(path: tuple[Node, ...]) -> object:
+    """The model that a flow at the end of the path inherits."""
+    agents = (node for node in reversed(path) if isinstance(node, Agent))
+    return next((agent.model for agent in agents if agent.model is not None), None)
 
 
 def _code(error: Exception) -> str:

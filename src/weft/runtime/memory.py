@@ -1,4 +1,4 @@
-"""Memory over the store: what a user said and was told in other sessions, found by its words."""
+"""Memory over the store: what a user said and was told, in any session, found by its words."""
 
 import re
 from collections import Counter

@@ -82,12 +82,18 @@ def run_sync(
 
 
 def _waited(work: Coroutine[object, object, Result]) -> Result:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_looping():
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+def _is_looping() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _running(

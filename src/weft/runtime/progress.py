@@ -5,6 +5,7 @@ that goes on keeps its progress up with every event, so nothing is scanned twice
 """
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -15,6 +16,9 @@ from weft.values import Json, JsonObject, canonical
 
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""
+
+QUESTION = "ask-"
+"""What the id of such a question begins with; the id of the call it is about follows."""
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The code of the error event that says a crash left open whether a call was made."""
@@ -74,11 +78,11 @@ class Progress:
             return
         if self.agent is None or self.agent != event.author:
             self.agent = event.author
+        if event.error_code:  # what comes before an agent is done again, if that is what failed
+            return
         self.begun = True
         if actions.end_of_agent:
             self.ended = True
-        if event.error_code:
-            return
         if content is not None and content.parts:
             results = content.role == "user"
             if results:
@@ -150,7 +154,7 @@ class Progress:
             call_id = result.id or ""
             if result.name == CONFIRMATION:
                 original = self.asked.pop(call_id, call_id)
-                self.confirmed[original] = result.response or {}
+                self.confirmed[original] = _unwrapped(result.response or {})
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
@@ -170,6 +174,17 @@ class Progress:
             self.pending.update(each for each in pending if isinstance(each, str))
         if isinstance(outcomes, dict):
             self.outcomes.update({k: v for k, v in outcomes.items() if isinstance(v, dict)})
+
+
+def _unwrapped(answer: JsonObject) -> JsonObject:
+    """The answer to a confirmation; ADK's page sends it as JSON text in a field `response`."""
+    inner = answer.get("response") if len(answer) == 1 else None
+    if isinstance(inner, str):
+        try:
+            inner = cast("Json", msgspec.json.decode(inner))
+        except msgspec.DecodeError:
+            return answer
+    return inner if isinstance(inner, dict) else answer
 
 
 def _key(call: FunctionCall) -> bytes:

@@ -16,7 +16,7 @@ from weft.runtime.rewind import rewind_event
 from weft.runtime.running import Request, Running, unknown_session
 from weft.session import ArtifactStore, Session, SessionKey, Store
 from weft.session.event import new_id
-from weft.stores import open_artifacts, open_store
+from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, require_object
 
 _DEFAULT = RunConfig()
@@ -34,7 +34,7 @@ class Runner:
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
-        artifacts: str | Path | ArtifactStore = "memory://",
+        artifacts: str | Path | ArtifactStore | None = None,
         memory: Memory | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
@@ -48,7 +48,8 @@ class Runner:
         self.root = root
         self.app_name = app_name or root.name
         self.store = open_store(store)
-        self.artifacts = open_artifacts(artifacts)
+        beside = artifacts if artifacts is not None else beside_store(self.store)
+        self.artifacts = open_artifacts(beside)
         self._config = config if config is not None else _DEFAULT
         kept = check_plugins(plugins)
         self._services = Services(
@@ -58,6 +59,7 @@ class Runner:
             plugins=kept,
             on_event=plugin_methods(kept, "on_event"),
             kits={},
+            heirs={},
             models={},
         )
 

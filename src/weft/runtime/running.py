@@ -16,7 +16,7 @@ from weft.runtime.invocation import Invocation, Services
 from weft.runtime.kit import settled
 from weft.runtime.loop import run_agent
 from weft.runtime.place import Place, place_of
-from weft.runtime.progress import CONFIRMATION
+from weft.runtime.progress import CONFIRMATION, QUESTION
 from weft.runtime.result import Result, total_usage
 from weft.runtime.results import to_json, to_returned
 from weft.runtime.routing import (
@@ -308,7 +308,7 @@ def _answers(session: Session, answers: dict[str, object]) -> Content | None:
     event = None
     parts: list[Part] = []
     for call_id, value in answers.items():
-        question = f"ask-{call_id}"
+        question = f"{QUESTION}{call_id}"
         known = {c.id: c for e in session.events for c in e.calls if c.id in (call_id, question)}
         if question in known:
             plain = to_json(value)

@@ -199,7 +199,7 @@ class ToolCall:
         if tool.agent is not None:
             from weft.runtime.agent_tool import run_agent_tool
 
-            return await run_agent_tool(self._invocation, self._place, tool, self.call, args)
+            return await run_agent_tool(self._invocation, self._place, self._kit, self.call, args)
         if tool.context_parameter is not None:
             kwargs[tool.context_parameter] = context
         if tool.effect in ("probe", "unsafe"):
@@ -241,7 +241,7 @@ class ToolCall:
             ),
         }
         if outcome.parts:
-            held["parts"] = msgspec.to_builtins(outcome.parts)
+            held["parts"] = [msgspec.to_builtins(part) for part in outcome.parts]
         if outcome.waits:
             held["waits"] = True
         return self._invocation.event(

@@ -1,7 +1,7 @@
 """Work that is seen to its end, however often whoever waits for it is cancelled."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,15 +14,22 @@ async def unbroken(work: Coroutine[object, object, T]) -> T:
     return task.result()
 
 
-async def stopped(tasks: "Iterable[asyncio.Task[None]]") -> None:
-    """Cancel the tasks, once each, and wait until they have cleaned up behind themselves."""
-    left = [task for task in tasks if not task.done()]
-    for task in left:
+async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
+    """Cancel the tasks, once each, and wait until they have cleaned up behind themselves.
+
+    What they raised can be asked of them; if nobody does, nobody is bothered with it.
+    """
+    for task in tasks:
         task.cancel()
-    await _ended(left)
+    try:
+        await _ended(tasks)
+    finally:
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()
 
 
-async def _ended(tasks: "Iterable[asyncio.Future[object]]") -> None:
+async def _ended(tasks: "Sequence[asyncio.Task[T]]") -> None:
     cancelled: asyncio.CancelledError | None = None
     while left := [task for task in tasks if not task.done()]:
         try:

@@ -6,21 +6,20 @@ import msgspec
 
 from weft.content import Content, FunctionResponse, Part
 from weft.errors import SessionError
-from weft.runtime.progress import CONFIRMATION
+from weft.runtime.progress import CONFIRMATION, QUESTION
 from weft.session import Event, Session
 
 
 def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
-    """The calls that wait, and the questions to the user: their ids and names."""
+    """The calls that wait, for a result or for the user's word: their ids and names."""
     names: dict[str, str] = {}
     waiting: dict[str, str] = {}
     for event in events:
         for call in event.calls:
             names[call.id or ""] = call.name or ""
-            if call.name == CONFIRMATION:
-                waiting[call.id or ""] = CONFIRMATION
         for result in event.results:
-            waiting.pop(result.id or "", None)
+            asked = result.name == CONFIRMATION
+            waiting.pop((result.id or "").removeprefix(QUESTION if asked else ""), None)
         waiting.update({id: names.get(id, "") for id in _pending(event)})
     return waiting
 

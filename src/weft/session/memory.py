@@ -93,6 +93,11 @@ class MemoryStore:
         found.sort(key=lambda kept: (kept.last_update_time, kept.number), reverse=True)
         return [SessionInfo(kept.key, len(kept.events), kept.last_update_time) for kept in found]
 
+    async def apps(self) -> list[str]:
+        """The names of the apps that have sessions, sorted."""
+        with self._lock:
+            return sorted({key.app_name for key in self._kept})
+
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         with self._lock:

@@ -85,6 +85,10 @@ class Store(Protocol):
         """The sessions of an app, or of one user of it, the latest first."""
         ...
 
+    async def apps(self) -> list[str]:
+        """The names of the apps that have sessions, sorted."""
+        ...
+
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         ...

@@ -51,6 +51,12 @@ def open_artifacts(artifacts: str | Path | ArtifactStore) -> ArtifactStore:
     raise _unknown(artifacts, "an artifact store", _ARTIFACTS)
 
 
+def beside_store(store: Store) -> str | Path:
+    """Where artifacts are kept if nobody says: beside a file of sessions, else in memory."""
+    file = getattr(store, "path", None)
+    return Path(f"{file}-artifacts") if isinstance(file, Path) else "memory://"
+
+
 def _file(address: str, rest: str) -> str:
     """The path in a SQLite address: what follows the third slash."""
     path = rest.removeprefix("/")

@@ -101,6 +101,11 @@ class PostgresStore:
         async with self._connection() as connection:
             return await postgres_rows.listed(connection, app_name, user_id)
 
+    async def apps(self) -> list[str]:
+        """The names of the apps that have sessions, sorted."""
+        async with self._connection() as connection:
+            return await postgres_rows.apps(connection)
+
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)

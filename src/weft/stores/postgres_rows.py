@@ -173,6 +173,12 @@ async def listed(connection: Connection, app_name: str, user_id: str | None) -> 
     ]
 
 
+async def apps(connection: Connection) -> list[str]:
+    """The names of the apps that have sessions, sorted."""
+    found = await connection.execute("SELECT DISTINCT app_name FROM weft.sessions")
+    return sorted(name for (name,) in cast("list[tuple[str]]", await found.fetchall()))
+
+
 async def remove(connection: Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
     await connection.execute(

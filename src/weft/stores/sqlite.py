@@ -69,6 +69,11 @@ class SqliteStore:
         self._lock = Lock()
         self._open: _Open | None = None
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
@@ -123,6 +128,15 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Callable[[], list[SessionInfo]]:
             found = sqlite_rows.listed(connection, app_name, user_id)
+            return lambda: found
+
+        return await self._read(work)
+
+    async def apps(self) -> list[str]:
+        """The names of the apps that have sessions, sorted."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], list[str]]:
+            found = sqlite_rows.apps(connection)
             return lambda: found
 
         return await self._read(work)

@@ -144,6 +144,12 @@ def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -
     ]
 
 
+def apps(connection: sqlite3.Connection) -> list[str]:
+    """The names of the apps that have sessions, sorted."""
+    found = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
+    return [name for (name,) in cast("list[tuple[str]]", found.fetchall())]
+
+
 def remove(connection: sqlite3.Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
     row = cast(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from table import duration
+from table import best, duration, installed
 
 PEERS = (
     "google_adk",
@@ -139,7 +139,10 @@ class RuntimeTable:
         return columns(lines)
 
     def _notes(self) -> str:
-        notes = ["~ stopped early and extrapolated; * put together by hand, the library has none"]
+        notes = [
+            "~ stopped early and extrapolated; * put together by hand, the library has none",
+            f"here a call of a Python function takes {duration(_call())}",
+        ]
         for library in (self.ours, *self.peers):
             notes += [f"- {library.name}, {row}: {why}" for row, why in library.problems.items()]
         return "\n".join(notes)
@@ -187,7 +190,7 @@ def _ask(*arguments: str) -> tuple[dict | None, str]:
     command = [sys.executable, "-W", "ignore", worker, *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command, capture_output=True, text=True, timeout=PATIENCE, env=installed(), check=False
         )
     except subprocess.TimeoutExpired:
         return None, f"took longer than {PATIENCE:g} s"
@@ -196,3 +199,16 @@ def _ask(*arguments: str) -> tuple[dict | None, str]:
         absent = "ModuleNotFoundError" in last or "PackageNotFoundError" in last
         return None, f"not installed: {last}" if absent else f"failed: {last}"
     return json.loads(done.stdout.splitlines()[-1]), ""
+
+
+def _call() -> float:
+    """Seconds of calling a function that does nothing: how fast this machine is just now."""
+
+    def nothing(value: int) -> int:
+        return value
+
+    def thousand() -> None:
+        for number in range(1_000):
+            nothing(number)
+
+    return best(thousand, rounds=50) / 1_000
