@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from table import best, duration, installed
+from table import duration, installed
 
 PEERS = (
     "google_adk",
@@ -22,7 +22,7 @@ PEERS = (
     "agno",
     "strands",
 )
-STARTS = 3
+STARTS = 5
 """Fresh processes a library is imported in; the first may still write bytecode."""
 PATIENCE = 120.0
 """Seconds after which a library is given up."""
@@ -89,6 +89,8 @@ class Library:
     rows: dict[str, dict[str, float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     by_hand: tuple[str, ...] = ()
+    call: float = 0.0
+    """What a Python call took while it was measured: how fast the machine was just then."""
 
     def value(self, key: str) -> float | None:
         return self.rows[key]["value"] if key in self.rows else None
@@ -135,14 +137,13 @@ class RuntimeTable:
     def _peers(self) -> str:
         lines = [("", *(peer.name for peer in self.peers))]
         lines += [(row.title, *(peer.cell(row) for peer in self.peers)) for row in ROWS]
+        lines.append(("a Python call meanwhile", *(duration(peer.call) for peer in self.peers)))
         lines.append(("version", *(peer.version or "-" for peer in self.peers)))
         return columns(lines)
 
     def _notes(self) -> str:
-        notes = [
-            "~ stopped early and extrapolated; * put together by hand, the library has none",
-            f"here a call of a Python function takes {duration(_call())}",
-        ]
+        notes = ["~ stopped early and extrapolated; * put together by hand, the library has none"]
+        notes += [f"a Python call took {duration(self.ours.call)} while weft was measured"]
         for library in (self.ours, *self.peers):
             notes += [f"- {library.name}, {row}: {why}" for row, why in library.problems.items()]
         return "\n".join(notes)
@@ -172,7 +173,7 @@ def library(name: str) -> Library:
         return found
     found.name, found.version = told["name"], told["version"]
     found.rows, found.problems = told["rows"], told["problems"]
-    found.by_hand = tuple(told["by_hand"])
+    found.by_hand, found.call = tuple(told["by_hand"]), told["call"]
     starts: list[dict[str, float]] = []
     for _ in range(STARTS):
         told, problem = _ask(name, "first")
@@ -199,16 +200,3 @@ def _ask(*arguments: str) -> tuple[dict | None, str]:
         absent = "ModuleNotFoundError" in last or "PackageNotFoundError" in last
         return None, f"not installed: {last}" if absent else f"failed: {last}"
     return json.loads(done.stdout.splitlines()[-1]), ""
-
-
-def _call() -> float:
-    """Seconds of calling a function that does nothing: how fast this machine is just now."""
-
-    def nothing(value: int) -> int:
-        return value
-
-    def thousand() -> None:
-        for number in range(1_000):
-            nothing(number)
-
-    return best(thousand, rounds=50) / 1_000

@@ -154,6 +154,21 @@ ROWS: tuple[Callable[[ModuleType], Awaitable[Numbers]], ...] = (
 )  # fmt: skip
 
 
+def call() -> float:
+    """Seconds of calling a function that does nothing: how fast the machine is just now."""
+
+    def nothing(value: int) -> int:
+        return value
+
+    took: list[float] = []
+    for _ in range(20):
+        start = time.process_time()
+        for number in range(2_000):
+            nothing(number)
+        took.append(time.process_time() - start)
+    return statistics.median(took) / 2_000
+
+
 async def _invocation(subject: Subject, asked: int) -> Measured:
     """An invocation of agents in a session of its own; each must ask its model."""
 

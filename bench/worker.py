@@ -33,6 +33,7 @@ def first(name: str) -> dict[str, object]:
 def warm(name: str, wanted: list[str]) -> dict[str, object]:
     """Every row in one process, each in an event loop of its own."""
     import asyncio
+    import statistics
     import traceback
     from dataclasses import asdict
     from importlib import import_module
@@ -44,9 +45,11 @@ def warm(name: str, wanted: list[str]) -> dict[str, object]:
     library = import_module(f"subjects.{name}")
     found: dict[str, object] = {}
     problems: dict[str, str] = {}
+    calls: list[float] = []
     for row in rows.ROWS:
         if wanted and row.__name__ not in wanted:
             continue
+        calls.append(rows.call())
         try:
             numbers = asyncio.run(row(library))
         except Missing as missing:
@@ -60,6 +63,7 @@ def warm(name: str, wanted: list[str]) -> dict[str, object]:
         "name": library.NAME,
         "version": version(library.PACKAGE),
         "by_hand": getattr(library, "BY_HAND", ()),
+        "call": statistics.median(calls),
         "rows": found,
         "problems": problems,
     }

@@ -161,7 +161,7 @@ class Strand(Sequence[Item], Generic[Item]):
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._backing: list[Item] = list(items)
-        self.tail: list[Item] = []
+        self.tail: tuple[Item, ...] = ()
         self.settled = len(self._backing)
         self.memo: dict[object, object] = {}
         self.lock = RLock()
@@ -179,25 +179,27 @@ class Strand(Sequence[Item], Generic[Item]):
         if self.tail or len(backing) != self.settled:
             return Strand([*self, *items])
         backing.extend(items)
-        return self._view(len(backing), [])
+        return self._view(len(backing), ())
 
-    def with_tail(self, items: list[Item]) -> "Strand[Item]":
+    def with_tail(self, items: Sequence[Item]) -> "Strand[Item]":
         """A snapshot followed by items that the next one will not have."""
-        return self._view(self.settled, [*self.tail, *items]) if items else self
+        return self._view(self.settled, (*self.tail, *items)) if items else self
 
     def first(self, length: int) -> "Strand[Item]":
         """The strand's first items, sharing everything derived so far."""
         length = max(length, 0)
         if length > self.settled:
             return self._view(self.settled, self.tail[: length - self.settled])
-        return self._view(length, [])
+        return self._view(length, ())
 
     def since(self, start: int) -> list[Item]:
         """The items from `start` on, as a new list."""
         if start >= self.settled:
-            return self.tail[start - self.settled :]
+            return list(self.tail[start - self.settled :])
         items = self._backing[start : self.settled]
-        return items + self.tail if self.tail else items
+        if self.tail:
+            items += self.tail
+        return items
 
     @property
     def tip(self) -> Item | None:
@@ -206,7 +208,7 @@ class Strand(Sequence[Item], Generic[Item]):
             return self.tail[-1]
         return self._backing[self.settled - 1] if self.settled else None
 
-    def _view(self, settled: int, tail: list[Item]) -> "Strand[Item]":
+    def _view(self, settled: int, tail: tuple[Item, ...]) -> "Strand[Item]":
         view: Strand[Item] = object.__new__(Strand)
         view._backing = self._backing
         view.tail = tail

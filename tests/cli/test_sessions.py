@@ -189,6 +189,20 @@ def test_what_is_not_there_is_told_with_what_is(
     assert not (tmp_path / "no.db").exists()
 
 
+def test_a_database_server_is_looked_into_the_same_way(bots: Path, postgres_url: str) -> None:
+    kept = ("--store", postgres_url)
+    first = weft(bots, "run", "bots:echoer", "Hello", "--session", "cli", *kept)
+    assert (first.returncode, first.stdout) == (0, "1: Hello\n"), first.stderr
+    again = weft(bots, "chat", "bots:echoer", "--session", "cli", *kept, typed="Again\n")
+    assert again.stdout == "3: Again\n"
+    assert "cli" in weft(bots, "sessions", "list", "--app", "echoer", *kept).stdout
+    shown = weft(bots, "sessions", "show", "cli", "--app", "echoer", *kept)
+    assert "  echoer  3: Again\n" in shown.stdout
+    done = weft(bots, "explain", "bots:echoer", "--session", "cli", "--step", "2", *kept)
+    assert done.returncode == 0, done.stderr
+    assert "1: Hello" in done.stdout
+
+
 @pytest.mark.parametrize(
     "command", [("list",), ("show", "x"), ("export", "x"), ("rewind", "x", "--last")]
 )

@@ -82,8 +82,13 @@ def requests_of(root: Node) -> Iterable[tuple[Agent, str]]:
                     yield from requests_of(below)
 
 
-def check_request(root: Agent, name: str, session: Session) -> None:
+DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")
+
+
+def check_request(
+    root: Agent, name: str, session: Session, *, dialects: Iterable[str] = DIALECTS
+) -> None:
     """Compile the agent's next request on the log, as the strictest provider reads it."""
-    for dialect in ("gemini", "anthropic", "openai-chat", "openai-responses"):
+    for dialect in dialects:
         compiled = weft.compile(root, session=session, agent=name)
         RequestChecker(dialect).check(compiled.prompt, compiled.lower(dialect))

@@ -322,7 +322,7 @@ def test_a_plugin_is_checked_where_it_is_given() -> None:
         Runner(bot, plugins=[Short()])
     with pytest.raises(DeclarationError, match="before_run"):
         Runner(bot, plugins=[Attribute()])
-    with pytest.raises(DeclarationError, match="has no callback"):
+    with pytest.raises(DeclarationError, match="did you mean `before_model`"):
         Runner(bot, plugins=[Silent()])
     with pytest.raises(DeclarationError, match="is a class"):
         Runner(bot, plugins=[Short])

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -36,6 +37,13 @@ KEY = SessionKey("app", "user", "s")
 
 @pytest.fixture(params=["memory", "sqlite"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/weft.db"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/weft.db"
 
 
@@ -388,13 +396,13 @@ def small(model: ScriptedModel) -> Node:
     return Agent("boss", model=model, tools=[look, expert])
 
 
-def test_a_run_can_be_cancelled_at_any_step_of_the_event_loop(address: str) -> None:
+def test_a_run_can_be_cancelled_at_any_step_of_the_event_loop(anywhere: str) -> None:
     async def go() -> None:
-        async with made(small(ScriptedModel(["unused"])), address) as shared:
+        async with made(small(ScriptedModel(["unused"])), anywhere) as shared:
             step = ended = 0
             while not ended:
-                step += 1 if address == "memory://" else 5
-                key = KEY._replace(id=f"s{step}")
+                step += 1 if anywhere == "memory://" else 16
+                key = KEY._replace(id=f"{uuid4()}")
                 runner = made(small(ScriptedModel(script())), shared.store)  # type: ignore[arg-type]
 
                 async def consume(runner: Runner = runner, key: SessionKey = key) -> None:
@@ -420,13 +428,15 @@ def test_a_run_can_be_cancelled_at_any_step_of_the_event_loop(address: str) -> N
     quietly(go)
 
 
-def test_a_long_flow_can_be_cancelled_at_any_time_and_resumed(address: str, tmp_path: Path) -> None:
+def test_a_long_flow_can_be_cancelled_at_any_time_and_resumed(
+    anywhere: str, tmp_path: Path
+) -> None:
     chance = random.Random("cancel")
 
     async def go() -> None:
-        async with made(flow(Journal(tmp_path / "journal")), address) as runner:
-            for turn in range(6):
-                key = KEY._replace(id=f"s{turn}")
+        async with made(flow(Journal(tmp_path / "journal")), anywhere) as runner:
+            for _ in range(6):
+                key = KEY._replace(id=f"{uuid4()}")
                 run = runner.run(session_id=key.id, message="Go")
                 for _ in range(200):
                     try:

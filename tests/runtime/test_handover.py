@@ -37,7 +37,7 @@ def test_x1_one_list_feeds_the_tool_the_text_and_the_run_time_check() -> None:
 
 
 def test_x2_an_unknown_name_gets_a_corrective_result() -> None:
-    root, model = team({"boss": [call(TO, agent_name="centre"), "never mind"]})
+    root, _model = team({"boss": [call(TO, agent_name="centre"), "never mind"]})
     result = weft.run_sync(root, "go")
     response = result.events[1].results[0].response
     assert response == {"error": "there is no agent 'centre' to hand over to; use: left, right"}
@@ -112,7 +112,7 @@ def test_x3_ten_hops_are_enough() -> None:
 
 
 def test_x4_the_next_message_goes_to_the_agent_that_answered_last() -> None:
-    root, model = team({"boss": [call(TO, agent_name="left")], "left": ["one", "two"]})
+    root, _model = team({"boss": [call(TO, agent_name="left")], "left": ["one", "two"]})
     first = weft.run_sync(root, "go")
     second = weft.run_sync(root, "more", session=first.session)
     assert authors(second.events) == ["left"]

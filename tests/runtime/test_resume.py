@@ -8,14 +8,14 @@ import pytest
 from tests.runtime.journal import Journal
 from tests.runtime.kill_flow import flow
 from tests.runtime.logs import by_place, check_log
-from weft import Agent, Fallback, Parallel, Runner, ToolContext, tool
+from weft import Agent, Event, Fallback, Parallel, Runner, ToolContext, tool
 from weft.declare import Node
 from weft.session import MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, malformed
 
 KEY = SessionKey("app", "user", "s")
 EVERY = 1 if int(os.environ.get("WEFT_KILLS", "0")) >= 200 else 9
-"""Of how many prefixes of the long log one is tried."""
+"""Of how many points of the long log one is tried."""
 
 
 async def cut(log: Session, length: int, root: Node) -> Runner:
@@ -26,13 +26,26 @@ async def cut(log: Session, length: int, root: Node) -> Runner:
     return Runner(root, app_name=KEY.app_name, store=store)
 
 
+class Measured(MemoryStore):
+    """A store that knows how long a log was after each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    async def append(self, session: Session, *events: Event) -> Session:
+        after = await super().append(session, *events)
+        self.lengths.append(len(after.events))
+        return after
+
+
 async def test_a_run_ends_the_same_from_any_point_of_its_log(tmp_path: Path) -> None:
-    note = Journal(tmp_path / "journal")
-    runner = Runner(flow(note), app_name=KEY.app_name)
+    note, store = Journal(tmp_path / "journal"), Measured()
+    runner = Runner(flow(note), app_name=KEY.app_name, store=store)
     whole = (await runner.run(session_id=KEY.id, message="Go", state={"given": 1})).session
     assert len(whole.events) > 170
     assert whole.state["count"] == 5, "a call that ran alone saw what the one before it wrote"
-    for length in range(1, len(whole.events) + 1, EVERY):
+    for length in store.lengths[::EVERY]:
         again = await (await cut(whole, length, flow(note))).resume(session_id=KEY.id)
         check_log(again.session)
         assert by_place(again.session) == by_place(whole), f"cut after {length} events"

@@ -1,4 +1,4 @@
-"""Other processes that take turns in a session: `python -m tests.runtime.turn_worker ACTION ...`."""
+"""Other processes that take turns in a session: `python -m tests.runtime.turn_worker`."""
 
 import asyncio
 import os

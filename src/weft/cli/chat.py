@@ -14,12 +14,12 @@ def chat_command(
     max_llm_calls: given.CALLS = None,
     strict: given.STRICT = False,
 ) -> int:
-    """Talk to an agent or a flow; the conversation is kept and can go on later."""
+    """Talk in the terminal; the conversation is kept."""
     import asyncio
 
     from weft.cli.conversation import Conversation
     from weft.cli.inputs import pairs
-    from weft.cli.interrupts import leave
+    from weft.cli.interrupts import listen_no_more
     from weft.cli.load import load_node
     from weft.cli.once import run_config
     from weft.runtime import Runner
@@ -38,4 +38,4 @@ def chat_command(
             return conversation.talk()
         finally:
             loop.run(runner.close())
-            leave()
+            listen_no_more()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple, TextIO, TypeVar
 
 from weft.cli.inputs import value_of
-from weft.cli.interrupts import carry_out
+from weft.cli.interrupts import carry_out, listen_again
 from weft.cli.keeping import taken_back
 from weft.cli.outlet import answers_only
 from weft.cli.render import print_report
@@ -126,6 +126,7 @@ class Conversation:
                 ending = carry_out(self._loop, played(running, screen.show))
             except KeyboardInterrupt:
                 screen.end()
+                listen_again()
                 _tell("cancelled")
                 return None
             finally:

@@ -15,7 +15,8 @@ T = TypeVar("T")
 def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
     """The result of the work; cancelled by Ctrl-C, it ends first, then KeyboardInterrupt is raised.
 
-    The second Ctrl-C is the system's own: it ends the process whatever that is doing.
+    The second Ctrl-C is the system's own: it ends the process whatever that is doing. It stays so
+    until `listen_again`, for a tool may go on in its thread, and nothing but that can stop it.
     """
     if threading.current_thread() is not threading.main_thread():
         return runner.run(work)
@@ -47,10 +48,17 @@ def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
             raise KeyboardInterrupt from None
         raise
     finally:
-        signal.signal(signal.SIGINT, held)
+        if not asked:
+            signal.signal(signal.SIGINT, held)
 
 
-def leave() -> None:
+def listen_again() -> None:
+    """Let the next Ctrl-C raise KeyboardInterrupt, as it does where nothing was cancelled."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def listen_no_more() -> None:
     """From here on Ctrl-C ends the process at once: all that is left is a tool that still runs."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
 from weft.cli.inputs import pairs
-from weft.cli.interrupts import carry_out, leave
+from weft.cli.interrupts import carry_out
 from weft.cli.load import load_node
 from weft.cli.options import DEFAULT_STORE
 from weft.cli.outlet import answers_only
@@ -55,7 +55,6 @@ def run_once(asked: Asked) -> int:
             ending = carry_out(loop, once.run(state, answers, answer))
         except KeyboardInterrupt:
             once.say_cancelled()
-            leave()
             return 130
     tell_error(ending)
     once.say_waiting(ending)

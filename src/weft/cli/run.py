@@ -40,7 +40,7 @@ def run_command(
         bool, typer.Option("-v", "--verbose", help="Show calls and results on stderr.")
     ] = False,
 ) -> int:
-    """Ask one question, or go on with a session; the answer streams to stdout."""
+    """Ask one question; the answer streams to stdout."""
     goes_on = resume or bool(answer) or bool(retry)
     if goes_on and (message is not None or state):
         raise UsageError(

@@ -41,22 +41,21 @@ class Screen:
     def show(self, event: Event) -> None:
         """Show an event, partial or whole, at once or as soon as its turn comes."""
         voice = (event.author, event.branch or "")
+        if self._live not in (None, voice) and not _beside(self._live[1], voice[1]):
+            self._close()  # it was cut off, and this is what came next
+            self._catch_up()
         if event.partial:
             self._stream(event, voice)
         elif self._live not in (None, voice):
             self._waiting.append(event)
         else:
             self._whole_event(event, voice)
-            while self._live is None and self._waiting:
-                later = self._waiting.pop(0)
-                self._whole_event(later, (later.author, later.branch or ""))
+            self._catch_up()
 
     def end(self) -> None:
         """Close the line that is open, and show what still waits; the command tells the error."""
         self._close()
-        for event in self._waiting:
-            self._whole_event(event, (event.author, event.branch or ""))
-        self._waiting.clear()
+        self._catch_up()
         self._failed = None
 
     def say(self, text: str) -> None:
@@ -76,6 +75,12 @@ class Screen:
             console.print(Text(text, style="dim"))
         else:
             print(text, file=self._notes, flush=True)
+
+    def _catch_up(self) -> None:
+        """Show what waited for the line that was open."""
+        while self._live is None and self._waiting:
+            event = self._waiting.pop(0)
+            self._whole_event(event, (event.author, event.branch or ""))
 
     def _stream(self, event: Event, voice: Voice) -> None:
         if not event.text or not self._is_answer(event) or event.author in self._whole:
@@ -144,3 +149,10 @@ class Screen:
         self._live, self._streamed = None, ""
 
     _at_start = True
+
+
+def _beside(one: str, other: str) -> bool:
+    """Whether two branches run at the same time: both stand in a parallel, neither in the other."""
+    return bool(one and other) and not (
+        f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+    )

@@ -28,7 +28,7 @@ PLAIN = Marks("->", "<-", "=>", "-", "!")
 def marks_for(stream: TextIO) -> Marks:
     """The marks that a stream can carry."""
     try:
-        "".join(Marks()).encode(stream.encoding or "ascii")
+        "".join(Marks()).encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return PLAIN
     return Marks()

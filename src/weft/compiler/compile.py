@@ -123,10 +123,14 @@ def compile(
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """The instructions of the newest request, and what they were made of."""
+    """The instructions of the newest request, and what they were made of.
+
+    `texts` are the state keys they read with what these held, where all of that was text.
+    """
 
     wording: Wording
     read: tuple[object, ...]
+    texts: tuple[tuple[str, object], ...] | None
     volatile: frozenset[str]
     instructions: Instructions
 
@@ -140,14 +144,17 @@ def _kept(
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
     held = log.memo.get(plan.key)
-    if (
-        isinstance(held, _Said)
-        and held.wording is plan.wording
-        and (held.volatile is volatile or held.volatile == volatile)
-        and held.read == held.wording.read(state, artifacts or {})
-    ):
-        return held.instructions
-    return None
+    if not isinstance(held, _Said) or held.wording is not plan.wording:
+        return None
+    if held.volatile is not volatile and held.volatile != volatile:
+        return None
+    if held.texts is None:
+        same = held.read == held.wording.read(state, artifacts or {})
+        return held.instructions if same else None
+    for key, text in held.texts:
+        if state.get(key) != text:
+            return None
+    return held.instructions
 
 
 def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
@@ -156,14 +163,18 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     What a provider says is kept only to rebuild this very request; where a variable must be
     reported as missing, nothing is.
     """
-    instructions = resolve_instructions(plan.wording, scope)
+    wording = plan.wording
+    instructions = resolve_instructions(wording, scope)
     if instructions.provided:
         said = ("provided", plan.agent.name, len(events))
         events.memo.setdefault(said, instructions.provided)
         return instructions
-    read = plan.wording.read(scope.state, scope.artifacts)
+    read = wording.read(scope.state, scope.artifacts)
     if read is not None:
-        events.memo[plan.key] = _Said(plan.wording, read, scope.volatile, instructions)
+        texts = None
+        if wording.keys is not None and all(isinstance(held, str) for held in read):
+            texts = tuple(zip(wording.keys, read, strict=True))
+        events.memo[plan.key] = _Said(wording, read, texts, scope.volatile, instructions)
     return instructions
 
 

@@ -40,7 +40,7 @@ class Compiled:
     ) -> None:
         self.prompt = prompt
         self.plan = plan
-        self.dialect = plan.target.facts.dialect
+        self.dialect = plan.target.dialect
         self.provided = provided
         """What instruction providers said; give it to `compile(recorded=)` to rebuild this."""
         self.woven = woven

@@ -104,13 +104,6 @@ class Wording(NamedTuple):
 
         Values are taken as text, so that a list or dict changed in place is noticed.
         """
-        if self.keys is not None:
-            values = tuple(map(state.get, self.keys))
-            for value in values:
-                if type(value) is not str:
-                    break
-            else:
-                return values
         found: list[object] = []
         for variable in self.variables:
             value = lookup(variable, state, artifacts)

@@ -6,7 +6,9 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Literal, Protocol, cast, runtime_checkable
+
+import msgspec
 
 from weft import schema
 from weft.codes import report
@@ -43,16 +45,12 @@ class ModelLike(Protocol):
         ...
 
 
-class Target(NamedTuple):
-    """The model a request is for."""
+class Target(msgspec.Struct, frozen=True):
+    """The model a request is for: its name, the dialect it is spoken to in, and what it can do."""
 
     model: str
+    dialect: str
     facts: Facts
-
-    @property
-    def dialect(self) -> str:
-        """The dialect it is spoken to in."""
-        return self.facts.dialect
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -95,8 +93,10 @@ def plan_for(root: Agent, agent: str | None, config: RunConfig) -> Plan:
     if agent is not None and not isinstance(cast("object", agent), str):
         raise _unknown(root, agent)
     model = config.model
-    options = compact(config.generate_config) if config.generate_config else ""
-    key = (agent, model if model is None or isinstance(model, str) else id(model), options)
+    key: object = agent
+    if model is not None or config.generate_config:
+        chosen = model if model is None or isinstance(model, str) else id(model)
+        key = (agent, chosen, compact(config.generate_config))
     held = root.memo.get(key)
     if isinstance(held, Plan) and (held.fixed or _fits(held)):
         return held
@@ -180,9 +180,10 @@ def _default() -> str:
 
 def _target(model: str | ModelLike) -> Target:
     if isinstance(model, str):
-        return Target(model, facts_for(model))
+        facts = facts_for(model)
+        return Target(model, facts.dialect, facts)
     facts = facts_for(model.name)._replace(dialect=model.dialect, known=True)
-    return Target(model.name, facts)
+    return Target(model.name, model.dialect, facts)
 
 
 def _output(path: tuple[Agent, ...], target: Target) -> Output | None:

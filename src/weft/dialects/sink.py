@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.subset import Loss
 from weft.errors import LoweringError
 
 
-class Sink:
+class Sink(msgspec.Struct, kw_only=True):
     """Where a lowering says what it could not express; under strict it stops there."""
 
-    __slots__ = ("diagnostics", "dialect", "strict")
-
-    def __init__(self, *, dialect: str, strict: bool) -> None:
-        self.dialect = dialect
-        self.strict = strict
-        self.diagnostics: list[Diagnostic] = []
+    dialect: str
+    strict: bool
+    diagnostics: list[Diagnostic] = []
 
     def taken(self) -> tuple[Diagnostic, ...]:
         """What was said since it was last taken."""

@@ -167,7 +167,7 @@ class Track:
         else:
             handed = _Handed(list(first))
             turns = handed.turns
-            self._handed = [handed, *self._handed[:1]]
+            self._handed = [handed, *self._handed[-1:]]
         turns += wires[handed.final :]
         for entry in rest:
             turns.append(entry.wire)

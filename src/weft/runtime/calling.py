@@ -6,6 +6,7 @@ import functools
 from concurrent.futures import ThreadPoolExecutor
 
 from weft.runtime.kit import BoundTool, settled
+from weft.runtime.unbroken import ended
 
 
 async def call_within_limits(bound: BoundTool, kwargs: dict[str, object]) -> object:
@@ -31,7 +32,10 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
             return await settled(_plainly(bound, kwargs))
         context = contextvars.copy_context()
         call = functools.partial(context.run, lambda: _plainly(bound, kwargs))
-        return await settled(await asyncio.get_running_loop().run_in_executor(_threads(), call))
+        thread = asyncio.get_running_loop().run_in_executor(_threads(), call)
+        if bound.tool.effect == "transactional":  # no thread may write once its turn is over
+            await ended([thread])
+        return await settled(await thread)
     except SystemExit as error:
         raise _failure(error) from error
     except asyncio.CancelledError as error:

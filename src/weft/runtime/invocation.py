@@ -14,7 +14,7 @@ from weft.models import Model
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.kit import Kit, settled
 from weft.runtime.place import Place, is_below, path_of, place_of
-from weft.runtime.progress import Progress, is_failure
+from weft.runtime.progress import Progress, is_failure, is_reply
 from weft.runtime.signals import Interrupted
 from weft.runtime.unbroken import unbroken
 from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
@@ -93,7 +93,7 @@ class Invocation:
                 continue
             if event.actions.escalate:
                 self.escalated.add((path_of(event), event.isolation_scope or ""))
-            if event.usage is not None or event.calls:
+            if event.usage is not None or is_reply(event):
                 self.llm_calls += 1
             if event.actions.transfer_to_agent:
                 self.hops += 1

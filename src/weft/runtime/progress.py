@@ -127,8 +127,8 @@ class Progress:
             self._stalled[call.id or ""] = self.returned[key]
 
     def _note_model(self, event: Event, rejected: bool) -> None:
-        self.steps += 1
         calls = event.calls
+        self.steps += is_reply(event)
         if rejected:
             self.rejected += 1
         elif not calls:
@@ -140,7 +140,6 @@ class Progress:
                 held = original.get("id") if isinstance(original, dict) else None
                 if isinstance(held, str):
                     self.asked[call.id or ""] = held
-                self.steps -= 1
                 continue
             self.reply = event
             self.open[call.id or ""] = call
@@ -174,6 +173,12 @@ class Progress:
             self.pending.update(each for each in pending if isinstance(each, str))
         if isinstance(outcomes, dict):
             self.outcomes.update({k: v for k, v in outcomes.items() if isinstance(v, dict)})
+
+
+def is_reply(event: Event) -> bool:
+    """Whether the event is what a model said: no question of ours, no result."""
+    said = event.author != "user" and event.content is not None and event.content.role == "model"
+    return said and not any(call.name == CONFIRMATION for call in event.calls)
 
 
 def _unwrapped(answer: JsonObject) -> JsonObject:

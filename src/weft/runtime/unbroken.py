@@ -10,7 +10,7 @@ T = TypeVar("T")
 async def unbroken(work: Coroutine[object, object, T]) -> T:
     """The result of the work; if the caller was cancelled meanwhile, that comes after it."""
     task = asyncio.ensure_future(work)
-    await _ended([task])
+    await ended([task])
     return task.result()
 
 
@@ -22,16 +22,17 @@ async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
     for task in tasks:
         task.cancel()
     try:
-        await _ended(tasks)
+        await ended(tasks)
     finally:
         for task in tasks:
             if not task.cancelled():
                 task.exception()
 
 
-async def _ended(tasks: "Sequence[asyncio.Task[T]]") -> None:
+async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
+    """Wait until all of it is done; if the caller was cancelled meanwhile, that comes after it."""
     cancelled: asyncio.CancelledError | None = None
-    while left := [task for task in tasks if not task.done()]:
+    while left := [each for each in work if not each.done()]:
         try:
             await asyncio.wait(left)
         except asyncio.CancelledError as error:

@@ -11,9 +11,11 @@ from weft.session.event import Actions, Event
 from weft.values import Strand, require_object
 
 
-def admitted(events: Iterable[Event], log: Strand[Event], *, where: str) -> list[Event]:
+def admitted(
+    events: Iterable[Event], log: Strand[Event], positions: dict[str, int], *, where: str
+) -> list[Event]:
     """The events that the log does not have yet, once they are known to be sound."""
-    positions, length = positions_of(log), len(log)
+    length = log.settled
     fresh: dict[str, Event] = {}
     sound: list[Event] = []
     for index, event in enumerate(events):
@@ -55,28 +57,22 @@ def _require_sound(event: Event) -> None:
     if content is not None:
         if type(content) is not Content:
             raise _misplaced(content, "content", "weft.Content")
-        if not _only_says(content):
-            require_content(content, where="content")
+        for part in content.parts or ():
+            if (
+                type(part) is not Part
+                or type(part.text) is not str
+                or part.function_call is not None
+                or part.function_response is not None
+                or part.part_metadata is not None
+                or part.tool_call is not None
+                or part.tool_response is not None
+            ):
+                require_content(content, where="content")
+                break
     if actions.state_delta or type(actions.state_delta) is not dict:
         require_object(actions.state_delta, where="actions.stateDelta")
     if event.custom_metadata:
         require_object(event.custom_metadata, where="customMetadata")
-
-
-def _only_says(content: Content) -> bool:
-    """Whether it is nothing but text, as most contents are: then there is nothing to refuse."""
-    for part in content.parts or ():
-        if (
-            type(part) is not Part
-            or type(part.text) is not str
-            or part.function_call is not None
-            or part.function_response is not None
-            or part.part_metadata is not None
-            or part.tool_call is not None
-            or part.tool_response is not None
-        ):
-            return False
-    return True
 
 
 def _misplaced(value: object, where: str, wanted: str) -> SessionError:

@@ -40,7 +40,7 @@ class Session:
         last_update_time: float = 0.0,
     ) -> None:
         start = require_object(state, where="session.state") if state is not None else {}
-        log = Strand(admitted(events, Strand(), where="session.events"))
+        log = Strand(admitted(events, Strand(), {}, where="session.events"))
         self._fill(
             id, app_name, user_id, start, _fold(start, start, "", log), log, last_update_time
         )
@@ -69,16 +69,22 @@ class Session:
         Partial events are display only and not added.
         """
         log = self.events
-        length = len(log)
-        complete = [e for e in admitted(events, log, where="append") if not e.partial]
+        positions = positions_of(log)
+        complete = admitted(events, log, positions, where="append")
+        for event in complete:
+            if event.partial:
+                complete = [event for event in complete if not event.partial]
+                break
         if not complete:
             return self
         grown = log.extend(complete)
         if grown.memo is log.memo:
-            positions = positions_of(log)
-            for at, event in enumerate(complete, length):
+            at = grown.settled - len(complete)
+            for event in complete:
                 positions[event.id] = at
-        invocation = log[-1].invocation_id if length else ""
+                at += 1
+        newest, made = log.tip, complete[-1].timestamp
+        invocation = newest.invocation_id if newest is not None else ""
         after = Session.__new__(Session)
         after._fill(
             self.id,
@@ -87,7 +93,7 @@ class Session:
             self.initial,
             _fold(self.initial, self.state, invocation, complete),
             grown,
-            max(self.last_update_time, complete[-1].timestamp),
+            made if made > self.last_update_time else self.last_update_time,
         )
         return after
 
