@@ -5,12 +5,14 @@ each row does and `subjects` for how each library is used.
 """
 
 import json
+import select
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import rows
 from table import duration, installed
 
 PEERS = (
@@ -22,8 +24,8 @@ PEERS = (
     "agno",
     "strands",
 )
-STARTS = 5
-"""Fresh processes a library is imported in; the first may still write bytecode."""
+VISITS = {"first": 4, "grow": 1, "store": 1, "crowd": 2}
+"""How often a library is asked for a row, the others in between; four times, if not said."""
 PATIENCE = 120.0
 """Seconds after which a library is given up."""
 
@@ -89,8 +91,6 @@ class Library:
     rows: dict[str, dict[str, float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     by_hand: tuple[str, ...] = ()
-    call: float = 0.0
-    """What a Python call took while it was measured: how fast the machine was just then."""
 
     def value(self, key: str) -> float | None:
         return self.rows[key]["value"] if key in self.rows else None
@@ -106,9 +106,10 @@ class Library:
 class RuntimeTable:
     """Weft against its targets and the best of the others; then all of the others."""
 
-    def __init__(self, ours: Library, peers: list[Library]) -> None:
+    def __init__(self, ours: Library, peers: list[Library], calls: list[float]) -> None:
         self.ours = ours
         self.peers = peers
+        self.calls = calls
         values = [(row, ours.value(row.key)) for row in ROWS]
         self.missed = sum(value is None or not row.met(value) for row, value in values)
 
@@ -137,13 +138,14 @@ class RuntimeTable:
     def _peers(self) -> str:
         lines = [("", *(peer.name for peer in self.peers))]
         lines += [(row.title, *(peer.cell(row) for peer in self.peers)) for row in ROWS]
-        lines.append(("a Python call meanwhile", *(duration(peer.call) for peer in self.peers)))
         lines.append(("version", *(peer.version or "-" for peer in self.peers)))
         return columns(lines)
 
     def _notes(self) -> str:
         notes = ["~ stopped early and extrapolated; * put together by hand, the library has none"]
-        notes += [f"a Python call took {duration(self.ours.call)} while weft was measured"]
+        if self.calls:
+            least, most = duration(min(self.calls)), duration(max(self.calls))
+            notes.append(f"a call of a Python function took {least} to {most} meanwhile")
         for library in (self.ours, *self.peers):
             notes += [f"- {library.name}, {row}: {why}" for row, why in library.problems.items()]
         return "\n".join(notes)
@@ -158,45 +160,91 @@ def columns(lines: list[tuple[str, ...]]) -> str:
 
 
 def measure() -> RuntimeTable:
-    """Every library, one after the other."""
-    ours, *peers = [library(name) for name in ("weft", *PEERS)]
-    return RuntimeTable(ours, peers)
+    """Every row by all libraries in turns, the best of several visits each."""
+    workers = [Worker(name) for name in ("weft", *PEERS)]
+    for row in ("first", *rows.ROWS):
+        print(f"measuring {row} ...", file=sys.stderr, flush=True)
+        for _ in range(VISITS.get(row, 4)):
+            for worker in workers:
+                worker.visit(row)
+    calls = [call for worker in workers for call in worker.calls]
+    for worker in workers:
+        worker.end()
+    ours, *peers = [worker.found for worker in workers]
+    return RuntimeTable(ours, peers, calls)
 
 
-def library(name: str) -> Library:
-    """The numbers of one library, or why there are none."""
-    print(f"measuring {name} ...", file=sys.stderr, flush=True)
-    found = Library(name.replace("_", "-"))
-    told, problem = _ask(name)
-    if told is None:
-        found.problems["all rows"] = problem
-        return found
-    found.name, found.version = told["name"], told["version"]
-    found.rows, found.problems = told["rows"], told["problems"]
-    found.by_hand, found.call = tuple(told["by_hand"]), told["call"]
-    starts: list[dict[str, float]] = []
-    for _ in range(STARTS):
-        told, problem = _ask(name, "first")
-        if told is None:
-            found.problems["first"] = problem
-            return found
-        starts.append(told["rows"]["first"])
-    found.rows["first"] = min(starts, key=lambda start: start["value"])
-    return found
+class Worker:
+    """A library's process, and what it has said so far."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process = _start(name)
+        self.found = Library(name.replace("_", "-"))
+        self.calls: list[float] = []
+        told = self._heard()
+        if "problem" in told:
+            self.found.problems["all rows"] = told["problem"]
+        else:
+            self.found.name, self.found.version = told["name"], told["version"]
+            self.found.by_hand = tuple(told["by_hand"])
+
+    def visit(self, row: str) -> None:
+        """Have a row measured once more, unless it cannot be."""
+        if row in self.found.problems or "all rows" in self.found.problems:
+            return
+        told = self._started() if row == "first" else self._asked(row)
+        if "problem" in told:
+            self.found.problems[row] = told["problem"]
+            return
+        if "call" in told:
+            self.calls.append(told["call"])
+        for key, number in told["rows"].items():
+            held = self.found.rows.setdefault(key, number)
+            best = max if key == "crowd" else min
+            self.found.rows[key] = best(held, number, key=lambda each: each["value"])
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def _asked(self, row: str) -> dict:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{row}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return {"problem": "failed: its process is gone"}
+        return self._heard()
+
+    def _heard(self) -> dict:
+        """The next line of the process, or that there is none."""
+        output = self._process.stdout
+        assert output is not None
+        if not select.select([output], [], [], PATIENCE)[0]:
+            self.end()
+            return {"problem": f"took longer than {PATIENCE:g} s"}
+        line = output.readline()
+        return json.loads(line) if line else {"problem": "failed: its process ended"}
+
+    def _started(self) -> dict:
+        """What a new process says of its start."""
+        process = _start(self._name, "first")
+        try:
+            output = process.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return {"problem": f"took longer than {PATIENCE:g} s"}
+        return json.loads(output) if output else {"problem": "failed: its process ended"}
 
 
-def _ask(*arguments: str) -> tuple[dict | None, str]:
-    """What a worker prints last, or what is wrong with it."""
+def _start(*arguments: str) -> "subprocess.Popen[bytes]":
     worker = str(Path(__file__).with_name("worker.py"))
-    command = [sys.executable, "-W", "ignore", worker, *arguments]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, env=installed(), check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None, f"took longer than {PATIENCE:g} s"
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
-        absent = "ModuleNotFoundError" in last or "PackageNotFoundError" in last
-        return None, f"not installed: {last}" if absent else f"failed: {last}"
-    return json.loads(done.stdout.splitlines()[-1]), ""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", worker, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=installed(),
+    )

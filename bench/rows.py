@@ -18,11 +18,13 @@ from types import ModuleType
 
 from script import ANSWER, DELTA, TOOLS, Script, Subject
 
-ROUNDS = 7
-PATIENCE = 1.0
+ROUNDS = 3
+PATIENCE = 0.25
 """CPU seconds after which a row starts no further round."""
 LIMIT = 3.0
-"""CPU seconds after which a long row is stopped and extrapolated."""
+"""CPU seconds after which the long session is stopped and extrapolated."""
+CROWD = 2.0
+"""CPU seconds the crowd may take; a slow library gets fewer sessions."""
 
 SESSIONS, TURNS = 1_000, 5
 CALLS = 20
@@ -53,10 +55,10 @@ async def turn(library: ModuleType) -> Numbers:
     subject = await library.agent(Script())
 
     async def action() -> None:
-        for _ in range(10):
+        for _ in range(5):
             await _talk(subject, TURNS)
 
-    return {"turn": Measured(await _best(action) / (10 * TURNS))}
+    return {"turn": Measured(await _best(action) / (5 * TURNS))}
 
 
 async def loop(library: ModuleType) -> Numbers:
@@ -64,10 +66,10 @@ async def loop(library: ModuleType) -> Numbers:
     subject = await library.agent(Script(rounds=CALLS))
 
     async def action() -> None:
-        for _ in range(3):
+        for _ in range(2):
             await _talk(subject, 1, runs=CALLS)
 
-    return {"loop": Measured(await _best(action) / (3 * CALLS))}
+    return {"loop": Measured(await _best(action) / (2 * CALLS))}
 
 
 async def fan(library: ModuleType) -> Numbers:
@@ -76,7 +78,7 @@ async def fan(library: ModuleType) -> Numbers:
     TOOLS.seconds = SLEEP
     try:
         took: list[float] = []
-        for _ in range(15):
+        for _ in range(6):
             start = time.perf_counter()
             await _talk(subject, 1, runs=WIDTH)
             took.append(time.perf_counter() - start)
@@ -117,10 +119,8 @@ async def crowd(library: ModuleType) -> Numbers:
         return sessions * TURNS / (time.process_time() - start)
 
     rate = await action(20)
-    sessions = min(SESSIONS, max(20, int(rate * LIMIT / TURNS)))
-    rounds = 3 if SESSIONS * TURNS / rate < PATIENCE else 1
-    rates = [await action(sessions) for _ in range(rounds)]
-    return {"crowd": Measured(max(rates), estimated=sessions < SESSIONS)}
+    sessions = min(SESSIONS, max(20, int(rate * CROWD / TURNS)))
+    return {"crowd": Measured(await action(sessions), estimated=sessions < SESSIONS)}
 
 
 async def delta(library: ModuleType) -> Numbers:
@@ -149,9 +149,10 @@ async def parallel(library: ModuleType) -> Numbers:
     return {"parallel": await _invocation(await library.parallel(NODES), asked=NODES)}
 
 
-ROWS: tuple[Callable[[ModuleType], Awaitable[Numbers]], ...] = (
-    turn, loop, fan, grow, store, crowd, delta, router, sequence, parallel
-)  # fmt: skip
+ROWS: dict[str, Callable[[ModuleType], Awaitable[Numbers]]] = {
+    row.__name__: row
+    for row in (turn, loop, fan, grow, store, crowd, delta, router, sequence, parallel)
+}
 
 
 def call() -> float:
@@ -173,13 +174,13 @@ async def _invocation(subject: Subject, asked: int) -> Measured:
     """An invocation of agents in a session of its own; each must ask its model."""
 
     async def action() -> None:
-        for _ in range(5):
+        for _ in range(3):
             before = subject.script.asked
             await _talk(subject, 1)
             made = subject.script.asked - before
             assert made == asked, f"{made} models asked instead of {asked}"
 
-    return Measured(await _best(action) / 5)
+    return Measured(await _best(action) / 3)
 
 
 async def _grown(subject: Subject) -> tuple[Measured, Measured, Measured]:
@@ -226,18 +227,23 @@ async def _talk(subject: Subject, turns: int, session: str = "", runs: int = 0) 
 
 
 async def _best(action: Callable[[], Awaitable[None]]) -> float:
-    """The least CPU time of several rounds after one to warm up, fewer if they are long."""
-    await action()
-    least, spent = float("inf"), 0.0
-    for done in range(ROUNDS):
-        if done and spent > PATIENCE:
-            break
-        gc.collect()
-        start = time.process_time()
-        await action()
-        took = time.process_time() - start
+    """The least CPU time of several rounds after one to warm up; a long one is the only one."""
+    least = spent = await _timed(action)
+    if spent > PATIENCE:
+        return least
+    for _ in range(ROUNDS):
+        took = await _timed(action)
         least, spent = min(least, took), spent + took
+        if spent > PATIENCE:
+            break
     return least
+
+
+async def _timed(action: Callable[[], Awaitable[None]]) -> float:
+    gc.collect()
+    start = time.process_time()
+    await action()
+    return time.process_time() - start
 
 
 def _session() -> str:

@@ -209,7 +209,7 @@ class Strand(Sequence[Item], Generic[Item]):
         return self._backing[self.settled - 1] if self.settled else None
 
     def _view(self, settled: int, tail: tuple[Item, ...]) -> "Strand[Item]":
-        view: Strand[Item] = object.__new__(Strand)
+        view = object.__new__(self.__class__)
         view._backing = self._backing
         view.tail = tail
         view.settled = settled

@@ -64,7 +64,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from weft import Agent, Route, tool
+from weft import Agent, Route, ToolContext, tool
 from weft.testing import ScriptedModel, call, chunks, delayed
 
 
@@ -183,8 +183,22 @@ desk = Agent(
     model=ScriptedModel([call("transfer_to_agent", agent_name="clerk"), "Here."]),
     sub_agents=[Agent("clerk", description="Knows.")],
 )
+
+
+async def note(text: str, ctx: ToolContext) -> str:
+    """Keep a note."""
+    await ctx.save_artifact("note", text)
+    return "kept"
+
+
+noter = Agent(
+    "noter",
+    instruction="The note: {artifact.note?}",
+    model=ScriptedModel([call("note", text="one"), "Kept.", call("note", text="two"), "Again."]),
+    tools=[note],
+)
 inside = ScriptedModel({"outer": [call("inner", request="look"), "Seen."], "inner": ["I looked."]})
-outer = Agent("outer", model=inside, tools=[Agent("inner", model=inside)])
+outer = Agent("outer", model=inside, tools=[Agent("inner")])
 '''
 
 

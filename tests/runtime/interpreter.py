@@ -29,7 +29,7 @@ from weft.session.state import apply_delta
 from weft.values import Json, JsonObject
 
 Path = tuple[object, ...]
-CANCELLED = "the run was cancelled"
+STOPPED = ("the run was cancelled", "another branch failed")
 MAX_HOPS = 10
 
 
@@ -126,7 +126,6 @@ class Interpreter:
         self._queues: dict[str, deque[tuple[int, Event]]] = {}
         self._sheltered: list[Path] = []
         self._inv = Invocation("", "")
-        self._cancelled = False
 
     # One run.
 
@@ -135,7 +134,6 @@ class Interpreter:
     ) -> None:
         """Hold a run's events, by their places in the log, against what must come of it."""
         inv = self._inv = self.invocations[id]
-        self._cancelled = cancelled
         self._sheltered = []
         self._queues = defaultdict(deque)
         for index, event in events:
@@ -157,7 +155,7 @@ class Interpreter:
         except Cut:
             assert may_end, "the log ends too early"
         if stopped:
-            self._close_calls()
+            self._close_calls((), may_end=False)
         left = [_short(event) for queue in self._queues.values() for _, event in queue]
         assert not left, f"nobody expects {left}"
 
@@ -258,6 +256,10 @@ class Interpreter:
         failed = ends.count(Failed)
         if Cut in ends:
             assert failed or lane.may_end, "a branch ends too early, and none has failed"
+        if not program.collects:
+            for inner_path, end in zip(paths, ends, strict=True):
+                if end is Cut:
+                    self._close_calls(inner_path, may_end=lane.may_end)
         if failed and not (program.collects and (Waits in ends or failed < len(ends))):
             raise Failed
         if Cut in ends:
@@ -377,6 +379,10 @@ class Interpreter:
                 cut = True
         if cut:
             raise Cut
+        if any(one.waits or one.suspended for one in outcomes.values()):
+            for id, one in outcomes.items():
+                if one.hop:
+                    outcomes[id] = Outcome({"error": "not handed over"})
         told = {id: one.response for id, one in outcomes.items() if one.response is not None}
         waits = [id for id, one in outcomes.items() if one.waits]
         hop = next((one.hop for one in outcomes.values() if one.hop), "")
@@ -401,11 +407,11 @@ class Interpreter:
                 stand.hops.append(stand.agent)
                 stand.agent, stand.steps, stand.news = hop, 0, False
         if refused:
-            self._take(lane, path, speaker, "error", refused)
+            self._take(lane, path, speaker, "error", refused, at_once=True)
             raise Failed
         asks = [id for id, one in outcomes.items() if one.asks]
         if asks:
-            event = self._take(lane, path, speaker, "questions")
+            event = self._take(lane, path, speaker, "questions", at_once=True)
             about = [(call.args or {}).get("originalFunctionCall") for call in event.calls]
             assert [one.get("id") for one in about if isinstance(one, dict)] == asks
             stand.questions.update(
@@ -485,15 +491,20 @@ class Interpreter:
         *,
         told: dict[str, JsonObject] | None = None,
         delta: JsonObject | None = None,
+        at_once: bool = False,
     ) -> Event:
-        """The lane's next event, which must be this one; Cut if there is none and may be none."""
+        """The lane's next event, which must be this one; Cut if there is none and may be none.
+
+        One that comes `at_once` is stored together with the one before.
+        """
         queue = self._queues.get(lane.name)
         wanted = f"{author}: {kind} {code}".strip()
         if not queue:
             assert lane.may_end, f"the log has no {wanted} in lane {lane.name!r}"
+            assert not at_once, f"{wanted} is not stored with what it belongs to"
             raise Cut
         index, event = queue[0]
-        if told is not None and self._cancelled and _was_cancelled(event):
+        if told is not None and lane.may_end and _was_stopped(event):
             raise Cut
         queue.popleft()
         assert _kind(event) == (author, kind, code), f"not {wanted}, but {_short(event)}"
@@ -501,9 +512,11 @@ class Interpreter:
         assert event.invocation_id == self._inv.id
         lane.low = index
         if told is not None:
-            assert [result.id for result in event.results] == list(told)
+            ids = [result.id for result in event.results]
+            assert ids == list(told), f"not results of {list(told)}, but {_short(event)} of {ids}"
             for result in event.results:
-                assert _is_as_told(result.response or {}, told[result.id or ""])
+                given, due = result.response or {}, told[result.id or ""]
+                assert _is_as_told(given, due), f"not {due}, but {given}"
         assert event.actions.state_delta == (delta or {})
         self._write(event.actions.state_delta)
         self._hear(path, failed=kind == "error")
@@ -527,25 +540,25 @@ class Interpreter:
         assert event.interrupted
         return True
 
-    def _close_calls(self) -> None:
-        """What was open when the run was cancelled is answered, by its result if it has one."""
-        root = self.program if isinstance(self.program, Speaker) else None
+    def _close_calls(self, below: Path, *, may_end: bool) -> None:
+        """What was open when a branch was stopped is answered, by its result if it has one."""
         for path, stand in list(self._inv.stands.items()):
             due = {id: made for id, made in stand.open.items() if id not in stand.pending}
-            if not due:
+            if not due or path[: len(below)] != below:
                 continue
-            lane = Lane(stand.lane, -1, may_end=False)
             queue = self._queues[stand.lane]
-            assert queue, f"{list(due)} are left open by a run that was cancelled"
+            if not queue and may_end:
+                continue
+            assert queue, f"{list(due)} are left open by a run that was stopped"
             _, event = queue.popleft()
             assert _kind(event)[:2] == (stand.agent, "results")
             assert [result.id for result in event.results] == list(due)
+            lane = Lane(stand.lane, -1, may_end=False)
             for result in event.results:
                 made = stand.open.pop(result.id or "")
-                if CANCELLED in str((result.response or {}).get("error")):
+                if _is_stop(result.response):
                     continue
-                tree = root if root is not None else made.speaker
-                outcome = self._outcome(tree, path, lane, result.id or "", made)
+                outcome = self._outcome(made.speaker, path, lane, result.id or "", made)
                 assert _is_as_told(result.response or {}, outcome.response or {})
                 if outcome.waits:
                     stand.pending.add(result.id or "")
@@ -599,8 +612,13 @@ def _pending(event: Event) -> list[object]:
     return pending if isinstance(pending, list) else []
 
 
-def _was_cancelled(event: Event) -> bool:
-    return any(CANCELLED in str((r.response or {}).get("error")) for r in event.results)
+def _was_stopped(event: Event) -> bool:
+    return any(_is_stop(result.response) for result in event.results)
+
+
+def _is_stop(response: JsonObject | None) -> bool:
+    """Whether a result says that there is none, because the call was stopped."""
+    return any(str((response or {}).get("error")).startswith(words) for words in STOPPED)
 
 
 def _is_as_told(response: JsonObject, told: JsonObject) -> bool:

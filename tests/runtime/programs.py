@@ -143,16 +143,16 @@ class Drawing:
         self.used += 1
         return f"{kind}{self.used}"
 
-    def replies(self, calls: list[str], *, least: int = 1) -> tuple[Reply, ...]:
+    def replies(self, calls: list[str]) -> tuple[Reply, ...]:
         """Some replies; the last is an answer, so that a turn may end."""
         answer = st.sampled_from(WORDS).map(lambda text: Reply(text=text))
-        several = st.lists(st.sampled_from(calls), min_size=1, max_size=3, unique=True)
+        several = st.lists(st.sampled_from(calls), min_size=1, max_size=3).map(dict.fromkeys)
         calling = st.builds(
             Reply, text=st.sampled_from(["", "", *WORDS]), calls=several.map(_sensible)
         )
         failing = st.sampled_from([Reply(fails="model_error"), Reply(fails="empty_response")])
-        one = st.one_of(answer, calling, calling, failing)
-        some = self.draw(st.lists(one, min_size=least - 1, max_size=3))
+        one = st.sampled_from([calling, calling, calling, answer, failing]).flatmap(lambda s: s)
+        some = self.draw(st.lists(one, min_size=1, max_size=3))
         return (*some, self.draw(answer))
 
     def speaker(self, depth: int, *, alone: bool = False) -> Speaker:
@@ -163,13 +163,13 @@ class Drawing:
         below: tuple[Speaker, ...] = ()
         expert = None
         if not alone:
-            if depth and self.speakers < 6 and self.draw(st.integers(0, 3)) == 0:
+            if depth and self.speakers < 6 and self.draw(st.booleans()):
                 count = self.draw(st.integers(1, 2))
                 below = tuple(self.speaker(depth - 1) for _ in range(count))
-            if self.speakers < 6 and self.draw(st.integers(0, 3)) == 0:
+            if self.speakers < 6 and self.draw(st.booleans()):
                 expert = self.speaker(0, alone=True)
-                tools.append("expert")
-            tools += ["exit", "to"]
+                tools += ["expert"] * 4
+            tools += ["exit", "to", "to", "to"]
         return Speaker(
             name,
             self.replies(tools),
@@ -225,7 +225,7 @@ class Drawing:
                 return speaker
 
 
-def _sensible(calls: list[str]) -> tuple[str, ...]:
+def _sensible(calls: dict[str, None]) -> tuple[str, ...]:
     """Leaving a loop is a call of its own: it ends the turn whatever else was called."""
     return ("exit",) if "exit" in calls else tuple(calls)
 

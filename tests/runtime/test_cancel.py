@@ -186,6 +186,43 @@ def test_no_call_of_the_reply_is_left_running(address: str) -> None:
     quietly(go)
 
 
+def test_a_call_that_must_not_be_made_twice_is_said_to_be_in_doubt(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+        model = ScriptedModel([call("pay"), "good again"])
+        pay = tool(name="pay", effect="unsafe")(stopping.wait)
+        async with made(Agent("bot", model=model, tools=[pay]), address) as runner:
+            await cancel_when(runner, stopping.reached)
+            events = await check_stopped(runner)
+            assert "nobody knows" in str(events[-2].results[0].response)
+            await check_goes_on(runner)
+
+    quietly(go)
+
+
+def test_the_calls_of_a_branch_are_answered_when_another_branch_fails(address: str) -> None:
+    async def go() -> None:
+        stopping = Stopping()
+
+        async def fails(prompt: Prompt) -> str:
+            await stopping.reached.wait()
+            raise RuntimeError("503")
+
+        model = ScriptedModel({"a": [call("wait")], "b": [fails], "c": ["good again"]})
+        waits = tool(name="wait")(stopping.wait)
+        both = Parallel(Agent("a", model=model, tools=[waits]), Agent("b", model=model))
+        async with made(Fallback(both, Agent("c", model=model)), address) as runner:
+            result = await runner.run(session_id=KEY.id, message="Go")
+            assert result.check().text == "good again"
+            session = await stored(runner.store, KEY)
+            check_log(session)
+            (answer,) = (result for event in session.events for result in event.results)
+            assert answer.response == {"error": "another branch failed"}
+            assert stopping.stopped == 1
+
+    quietly(go)
+
+
 def nested(model: ScriptedModel, stopping: Stopping) -> Node:
     """A flow whose inner agent waits in a tool of an agent that is a tool."""
     inner = Agent("inner", model=model, tools=[tool(name="wait")(stopping.wait)], description="In.")

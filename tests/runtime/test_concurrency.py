@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,8 +34,7 @@ class Confidant:
     async def generate(
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
     ) -> AsyncIterator[ModelResponse]:
-        words = [word for block in prompt.blocks for word in str(block).split() if "#" in word]
-        numbers = {word[word.index("#") : word.index("!") + 1] for word in words}
+        numbers = set(re.findall(r"#\d+!", str(prompt)))
         assert len(numbers) == 1, f"sessions are mixed up: {numbers}"
         (number,) = numbers
         await asyncio.sleep(0)

@@ -138,3 +138,31 @@ async def test_a_call_that_runs_alone_sees_what_calls_before_it_wrote() -> None:
     root = Agent("bot", model=ScriptedModel([call("count", step="c"), "done"]), tools=[count])
     result = await (await cut(log, 3, root)).resume(session_id=KEY.id)
     assert result.state == {"n": 3}, "also where the one before it ran before a crash"
+
+
+async def test_a_question_to_the_user_is_in_the_log_as_soon_as_the_call_waits() -> None:
+    paid: list[str] = []
+
+    @tool(confirm=True)
+    async def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        paid.append(ctx.call_id)
+        return "paid"
+
+    def root(*script: object) -> Agent:
+        return Agent("bot", model=ScriptedModel(script), tools=[pay])  # type: ignore[arg-type]
+
+    store = Measured()
+    first = await Runner(root(call("pay")), app_name=KEY.app_name, store=store).run(
+        session_id=KEY.id, message="Go"
+    )
+    for length in store.lengths[1:]:
+        paid.clear()
+        runner = await cut(first.session, length, root("done"))
+        waiting = (await runner.resume(session_id=KEY.id)).waiting
+        (call_id,) = (id for id, name in waiting.items() if name == "pay")
+        assert paid == []
+        result = await runner.resume(session_id=KEY.id, answers={call_id: True})
+        assert paid == [call_id]
+        assert result.text == "done"
+        check_log(result.session)

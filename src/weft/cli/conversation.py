@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import NamedTuple, TextIO, TypeVar
 
+from weft.cli.artifacts import texts_at
 from weft.cli.inputs import value_of
 from weft.cli.interrupts import carry_out, listen_again
 from weft.cli.keeping import taken_back
@@ -190,7 +191,12 @@ class Conversation:
         if not spoken:
             raise UsageError("no model has answered yet", where="/explain")
         compiled = before_event(
-            self._runner.root, session, spoken[-1], dialect=None, config=self._config
+            self._runner.root,
+            session,
+            spoken[-1],
+            dialect=None,
+            config=self._config,
+            artifacts=self._wait(texts_at(self._runner.artifacts, session, spoken[-1])),
         )
         print_report(compiled.explain())
 

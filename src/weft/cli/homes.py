@@ -1,32 +1,42 @@
 """Where an agent is at home: the tree it is asked in, wherever in a flow that stands."""
 
+from collections.abc import Iterator
+
 from weft.cli.stored import nearest
 from weft.declare import Agent, Flow, Node, tree
+from weft.declare.inherit import inherit
 from weft.errors import UsageError
 
 
 def homes_of(root: Node) -> dict[str, Agent]:
-    """Every agent by name with the root of its tree: in flows, below agents, behind tools."""
+    """Every agent by name with the root of its tree: in flows, below agents, behind tools.
+
+    What stands below an agent has its model where it names none, as when it runs.
+    """
     found: dict[str, Agent] = {}
     waiting: list[Node] = [root]
-    seen: set[int] = set()
     while waiting:
         node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if not isinstance(node, Agent):
+        if isinstance(node, Agent):
+            waiting.extend(reversed(list(_below(node, found))))
+        else:
             waiting.extend(reversed(node.children))
-            continue
-        behind: list[Node] = []
-        for member, _ in tree.walk(node):
-            if isinstance(member, Agent):
-                found.setdefault(member.name, node)
-                behind.extend(t.agent for t in member.tools if isinstance(t.agent, Agent | Flow))
-            else:
-                behind.extend(member.children)
-        waiting.extend(reversed(behind))
     return found
+
+
+def _below(root: Agent, found: dict[str, Agent]) -> Iterator[Node]:
+    """Note the agents of a tree; gives the flows in it, and what its tools run."""
+    models: dict[str, object] = {}
+    for member, parent in tree.walk(root):
+        above = models.get(parent.name) if parent is not None else None
+        if not isinstance(member, Agent):
+            yield inherit(member, above)
+            continue
+        models[member.name] = member.model if member.model is not None else above
+        if found.setdefault(member.name, root) is root:
+            for tool in member.tools:
+                if isinstance(tool.agent, Agent | Flow):
+                    yield inherit(tool.agent, models[member.name])
 
 
 def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | None]:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.cli.artifacts import texts_at
 from weft.cli.homes import home_of
 from weft.cli.load import load_node
-from weft.cli.steps import at_step, speaking
+from weft.cli.steps import at_step, index_of, speaking
 from weft.cli.stored import find_session, opened
 from weft.compiler import Compiled, compile
 from weft.declare import Node, RunConfig
@@ -16,6 +17,7 @@ from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
 from weft.session import Session, read_session
+from weft.stores import beside_store, open_artifacts
 from weft.values import Json
 
 
@@ -46,9 +48,10 @@ def request(inputs: Inputs) -> Compiled:
         generate_config=pairs("--option", inputs.options), model=inputs.model, strict=inputs.strict
     )
     session = _read(inputs) if inputs.store is None else None
+    artifacts: dict[str, str] | None = None
     root = load_node(inputs.target)
     if inputs.store is not None:
-        session = asyncio.run(_stored(inputs, inputs.store, root))
+        session, artifacts = asyncio.run(_stored(inputs, inputs.store, root))
     if inputs.step is not None:
         if session is None or inputs.message is not None or state:
             raise UsageError(
@@ -57,7 +60,13 @@ def request(inputs: Inputs) -> Compiled:
                 hint="give --session, and neither --message nor --state",
             )
         return at_step(
-            root, session, inputs.step, agent=inputs.agent, dialect=inputs.dialect, config=config
+            root,
+            session,
+            inputs.step,
+            agent=inputs.agent,
+            dialect=inputs.dialect,
+            config=config,
+            artifacts=artifacts,
         )
     home, name = home_of(root, inputs.agent, where=inputs.target)
     branch = _branch(session, name or home.name)
@@ -69,6 +78,7 @@ def request(inputs: Inputs) -> Compiled:
         agent=name,
         config=config,
         branch=branch,
+        artifacts=artifacts,
     )
     if inputs.dialect is None or inputs.dialect == made.dialect:
         return made
@@ -80,6 +90,7 @@ def request(inputs: Inputs) -> Compiled:
         agent=name,
         config=speaking(inputs.dialect, made, config),
         branch=branch,
+        artifacts=artifacts,
         recorded=made.provided,
     )
 
@@ -133,8 +144,8 @@ def _read(inputs: Inputs) -> Session | None:
         ) from None
 
 
-async def _stored(inputs: Inputs, address: str, root: Node) -> Session:
-    """The session in a store."""
+async def _stored(inputs: Inputs, address: str, root: Node) -> tuple[Session, dict[str, str]]:
+    """The session in a store, and the texts of its artifacts at the step that is asked for."""
     if inputs.session is None:
         raise UsageError(
             "which session?",
@@ -142,9 +153,13 @@ async def _stored(inputs: Inputs, address: str, root: Node) -> Session:
             hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
     async with opened(address) as store:
-        return await find_session(
+        session = await find_session(
             store, inputs.session, app=inputs.app or root.name, user=inputs.user
         )
+        index = len(session.events)
+        if inputs.step is not None:
+            index = index_of(session, inputs.step, inputs.agent)
+        return session, await texts_at(open_artifacts(beside_store(store)), session, index)
 
 
 def _branch(session: Session | None, agent: str) -> str | None:

@@ -14,7 +14,7 @@ from weft.cli.words import marks_for
 from weft.compiler.text import clip, safe
 from weft.runtime.rewind import rewind_event
 from weft.session import Session, SessionInfo, SessionKey, Store
-from weft.stores import open_artifacts
+from weft.stores import beside_store, open_artifacts
 
 
 def print_list(address: str, app: str | None, user: str | None, *, as_json: bool) -> int:
@@ -78,7 +78,8 @@ async def _rewound(store: Store, key: SessionKey, before: str | None) -> str:
     try:
         session = await find_session(store, key.id, app=key.app_name, user=key.user_id)
         invocation = find_invocation(session, before)
-        event = await rewind_event(session, invocation.id, open_artifacts("memory://"))
+        artifacts = open_artifacts(beside_store(store))
+        event = await rewind_event(session, invocation.id, artifacts)
         await store.append(session, event)
     finally:
         await lease.release()

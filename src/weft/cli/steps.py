@@ -1,5 +1,7 @@
 """A step of a recorded session: the request that led to one of its model events, rebuilt."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from weft.cli.homes import homes_of
@@ -19,8 +21,15 @@ def at_step(
     agent: str | None,
     dialect: str | None,
     config: RunConfig,
+    artifacts: Mapping[str, str] | None = None,
 ) -> Compiled:
     """The request that led to the session's n-th model event, from the log before it."""
+    index = index_of(session, step, agent)
+    return before_event(root, session, index, dialect=dialect, config=config, artifacts=artifacts)
+
+
+def index_of(session: Session, step: int, agent: str | None) -> int:
+    """The place in the log of the n-th model event, or of one agent's n-th."""
     spoken = model_events(session, agent)
     if not 1 <= step <= len(spoken):
         of = f" of `{agent}`" if agent else ""
@@ -29,13 +38,19 @@ def at_step(
             where="--step",
             hint=f"steps count from 1 to {len(spoken)}" if spoken else "nothing was answered yet",
         )
-    return before_event(root, session, spoken[step - 1], dialect=dialect, config=config)
+    return spoken[step - 1]
 
 
 def before_event(
-    root: Node, session: Session, index: int, *, dialect: str | None, config: RunConfig
+    root: Node,
+    session: Session,
+    index: int,
+    *,
+    dialect: str | None,
+    config: RunConfig,
+    artifacts: Mapping[str, str] | None = None,
 ) -> Compiled:
-    """The request that led to the event at `index`."""
+    """The request that led to the event at `index`; `artifacts` are their texts at that time."""
     event = session.events[index]
     homes = homes_of(root)
     if event.author not in homes:
@@ -56,6 +71,7 @@ def before_event(
         agent=event.author,
         config=config,
         branch=event.branch,
+        artifacts=artifacts,
     )
     if dialect is not None and dialect != after.dialect:
         after = compile(
@@ -65,6 +81,7 @@ def before_event(
             agent=event.author,
             config=speaking(dialect, after, config),
             branch=event.branch,
+            artifacts=artifacts,
             recorded=after.provided,
         )
     if after.previous is None:

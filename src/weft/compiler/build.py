@@ -6,6 +6,7 @@ so that a pass can drop it and the report can say why.
 
 from collections.abc import Iterable
 from itertools import groupby
+from typing import Literal
 
 import msgspec
 
@@ -124,22 +125,24 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
     items: list[Item] = []
     for event in events:
         author, content = event.author, event.content
+        parts = content.parts if content is not None else None
         if (
             (author != "user" and author != agent)
             or content is None
-            or not content.parts
-            or len(content.parts) > 1
-            or event.actions is not NO_ACTIONS
+            or parts is None
+            or len(parts) != 1
             or event.partial
             or event.branch
             or event.isolation_scope
         ):
             break
-        part = content.parts[0]
+        actions = event.actions
+        if actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None):
+            break
+        part = parts[0]
         text = part.text
         if (
             not text
-            or not text.isascii()
             or part.thought
             or part.thought_signature
             or part.function_call is not None
@@ -147,9 +150,11 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
             or part.part_metadata is not None
             or part.tool_call is not None
             or part.tool_response is not None
+            or (not text.isascii() and has_lone_surrogate(text))
         ):
             break
-        role: Role = "user" if author == "user" or content.role == "user" else "model"
+        asks = author == "user" or content.role == "user"
+        role: Literal["user", "model"] = "user" if asks else "model"
         said = event.id
         block = TextBlock(role=role, origin=Origin("event", said, author, -1, -1, 0), text=text)
         items.append(Item(role, (block,), author, event.invocation_id, position, position, said))

@@ -16,7 +16,7 @@ from weft.compiler.context import ReadonlyContext
 from weft.compiler.count import Scale
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
-from weft.compiler.thread import WHOLE, Basis, facts_of, weave
+from weft.compiler.thread import WHOLE, Basis, Slot, facts_of, weave
 from weft.compiler.turn import start_of, user_content
 from weft.content import ContentLike, to_content
 from weft.declare import Agent, RunConfig
@@ -51,7 +51,13 @@ def compile(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them.
     """
-    if type(session) is not Session or not (config is branch is artifacts is recorded is None):
+    if (
+        type(session) is not Session
+        or (config is not None and type(config) is not RunConfig)
+        or (branch is not None and type(branch) is not str)
+        or artifacts is not None
+        or recorded is not None
+    ):
         _require_kinds(session, config, branch, artifacts, recorded)
     config = config if config is not None else _DEFAULT
     session = session if session is not None else Session()
@@ -97,7 +103,7 @@ def compile(
         carried=carried,
         budget=asked.context_compressor,
     )
-    slot = plan.slot if not branch else plan.slot._replace(branch=branch)
+    slot = plan.slot if not branch else Slot(asked.name, branch, plan.slot.view)
     thread, woven = weave(events, slot, basis, env)
     prompt = Prompt(
         plan.target.model,

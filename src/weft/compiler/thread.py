@@ -191,27 +191,19 @@ class Thread:
         self.consumed = boundary
         if built.features & Feature.CALLS:
             self._remember_ids(settled, built.items, boundary)
-        notes, said = prompt.notes, prompt.diagnostics
-        self.notes = self.notes.extend([n for n in notes if n.before.position < boundary])
-        open_events = {item.event for item in tail}
-        self.diagnostics += tuple(d for d in said if d.origin.name not in open_events)
-        return self._woven(
-            tail,
-            [note for note in notes if note.before.position >= boundary],
-            tuple(d for d in said if d.origin.name in open_events),
-        )
-
-    def _woven(
-        self, tail: list[Item], notes: list[Note], diagnostics: tuple[Diagnostic, ...]
-    ) -> Woven:
-        """What is settled, followed by what is passing."""
-        return Woven(
-            self.settled.with_tail(tail),
-            self.notes.with_tail(notes),
-            self.diagnostics + diagnostics,
-            self.features,
-            self.basis.start,
-        )
+        notes, diagnostics = self.notes, self.diagnostics
+        if prompt.notes:
+            said = prompt.notes
+            self.notes = notes.grown([note for note in said if note.before.position < boundary])
+            notes = self.notes.with_tail([n for n in said if n.before.position >= boundary])
+        if prompt.diagnostics:
+            found = prompt.diagnostics
+            open_events = {item.event for item in tail}
+            self.diagnostics += tuple(d for d in found if d.origin.name not in open_events)
+            passing = tuple(d for d in found if d.origin.name in open_events)
+            diagnostics = self.diagnostics + passing
+        items = self.settled.with_tail(tail)
+        return Woven(items, notes, diagnostics, self.features, self.basis.start)
 
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
@@ -238,10 +230,14 @@ class Thread:
         """Keep the call ids that requests carry, and those that a late result could name."""
         for item in settled:
             if item.kind == "exchange":
-                self.used_ids.update(b.id for b in item.blocks if isinstance(b, CallBlock))
+                for block in item.blocks:
+                    if isinstance(block, CallBlock):
+                        self.used_ids.add(block.id)
         for item in built:
             if item.kind in ("calls", "hidden") and item.position < boundary:
-                self.called.update(b.id for b in item.blocks if isinstance(b, CallBlock))
+                for block in item.blocks:
+                    if isinstance(block, CallBlock):
+                        self.called.add(block.id)
 
 
 def _settles(items: list[Item], length: int) -> tuple[int, int]:
@@ -254,14 +250,18 @@ def _settles(items: list[Item], length: int) -> tuple[int, int]:
     while whole and items[whole - 1].position >= length:
         whole -= 1
     boundary = length
-    opened = next((index for index in range(whole) if items[index].open), None)
-    if opened is not None:
-        whole, boundary = opened, items[opened].position
-    while True:
-        late = next((i for i in range(whole) if items[i].last >= boundary), None)
-        if late is None:
-            return whole, boundary
-        whole, boundary = late, items[late].position
+    for index in range(whole):
+        if items[index].open:
+            whole, boundary = index, items[index].position
+            break
+    moved = True
+    while moved:
+        moved = False
+        for index in range(whole):
+            if items[index].last >= boundary:
+                whole, boundary, moved = index, items[index].position, True
+                break
+    return whole, boundary
 
 
 def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env) -> tuple[Thread, Woven]:

@@ -78,9 +78,9 @@ class _Handed:
 
     __slots__ = ("final", "lead", "length", "turns")
 
-    def __init__(self, first: list[Wire]) -> None:
-        self.turns = first
-        self.lead = len(first)
+    def __init__(self, lead: int) -> None:
+        self.turns: list[Wire] = []
+        self.lead = lead
         self.final = 0
         self.length = 0
 
@@ -89,19 +89,20 @@ class _Handed:
         turns, final = self.turns, self.final
         if getrefcount(turns) > _ALONE or len(turns) != self.length or lead != self.lead:
             return False
-        return not final or (
-            turns[lead] is wires[0] and turns[lead + final - 1] is wires[final - 1]
-        )
+        return turns[lead] is wires[0] and turns[lead + final - 1] is wires[final - 1]
 
 
 def _count_alone() -> int:
-    handed = _Handed([])
+    handed = _Handed(0)
     turns = handed.turns
     return getrefcount(turns)
 
 
 _ALONE = _count_alone()
 """What a list counts that only its `_Handed` and the one who asks refer to."""
+
+LONG = 500
+"""How many turns are a long session: fewer are copied for each request."""
 
 
 class Track:
@@ -151,29 +152,32 @@ class Track:
     def turns(self, first: list[Wire], rest: list[Entry]) -> list[Wire]:
         """All turns as one list: `first`, the final ones, `rest`.
 
-        A list costs what the session holds, and a step should cost what it adds. So a list that
-        nobody refers to any more is grown and given again; of two, since the request before is
-        often still at hand when the next one is made.
+        To copy a list costs what the session holds, and a step should cost what it adds. So in a
+        long session a list that nobody refers to any more is grown, and given again.
         """
         wires = self.wires
+        if len(wires) < LONG:
+            turns = [*first, *wires]
+            for entry in rest:
+                turns.append(entry.wire)
+            return turns
+        handed = self._free(len(first))
+        turns = handed.turns
+        del turns[handed.lead + handed.final :]
+        turns[: handed.lead] = first
+        turns += wires[handed.final :]
+        turns += [entry.wire for entry in rest]
+        handed.final, handed.length = len(wires), len(turns)
+        return turns
+
+    def _free(self, lead: int) -> _Handed:
+        """A list to give; of two, as the request before is often at hand when the next is made."""
         self._handed.reverse()
         for handed in self._handed:
-            if handed.is_free(len(first), wires):
-                turns = handed.turns
-                del turns[handed.lead + handed.final :]
-                if first:
-                    turns[: handed.lead] = first
-                break
-        else:
-            handed = _Handed(list(first))
-            turns = handed.turns
-            self._handed = [handed, *self._handed[-1:]]
-        turns += wires[handed.final :]
-        for entry in rest:
-            turns.append(entry.wire)
-        handed.final = len(wires)
-        handed.length = len(turns)
-        return turns
+            if handed.is_free(lead, self.wires):
+                return handed
+        self._handed = [_Handed(lead), *self._handed[-1:]]
+        return self._handed[0]
 
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
         """How many turns are final, and a hash over them, continued each time."""

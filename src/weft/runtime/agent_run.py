@@ -155,47 +155,31 @@ class AgentRun:
         batch = await run_calls(
             self.invocation, self.place, self.plan.path, self.kit, self.progress, reply
         )
-        events: list[Event] = []
-        ending: Exception | None = None
+        made: list[Event] = []
+        error: tuple[str, str] | None = None
         event = batch.event(self.invocation, self.agent.name, self.place)
         if event is not None:
-            refused = self._refused_hop(event)
-            if refused is not None:
+            error = self._refused_hop(event)
+            if error is not None:
                 actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
                 event = msgspec.structs.replace(event, actions=actions)
             elif event.actions.transfer_to_agent is not None:
                 self.invocation.hops += 1
-            event = await self._commit(event)
-            if event.content is not None:
-                events.append(event)
-            if refused is not None:
-                ending = await self._failure(*refused)
+            made.append(event)
         if any(one.question is not None for one in batch.outcomes):
-            events.append(await self._commit(self._questions(batch)))
-        ending = ending or await self._ending(batch)
-        if isinstance(ending, (NodeFailed, _Unknown)):
-            events.append(ending.event)
-        return Made(tuple(events), ending)
-
-    async def _ending(self, batch: Batch) -> Exception | None:
-        """How the calls end the turn: in doubt, by an error, by going round in circles."""
-        unknown = [one.call for one in batch.outcomes if one.unknown]
-        if unknown:
-            names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
-            words = (
-                f"the process died while these ran, and nobody knows whether they did: {names};"
-                " say what they returned with resume(answers={id: result}),"
-                " or run them again with resume(retry=[id])"
-            )
-            return _Unknown((await self._failure(UNKNOWN_OUTCOME, words)).event)
-        for outcome in batch.outcomes:
-            if outcome.raised is not None:
-                return outcome.raised
-        stalled = next((one.call.name for one in batch.outcomes if one.stalled), None)
-        if stalled is not None:
-            words = f"`{stalled}` was called again and again with the same arguments"
-            return await self._failure("stalled", words)
-        return Suspended() if any(one.suspended for one in batch.outcomes) else None
+            made.append(self._questions(batch))
+        raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
+        error = error or _unknown(batch) or (None if raised is not None else _stalled(batch))
+        if error is not None:
+            made.append(self.invocation.event(self.agent.name, self.place, error=error))
+        stored = await self._commit_all(made) if made else []
+        shown = tuple(event for event in stored if event.content is not None or event.error_code)
+        if error is not None:
+            unknown = error[0] == UNKNOWN_OUTCOME
+            return Made(shown, Suspended() if unknown else NodeFailed(stored[-1]))
+        if raised is None and any(one.suspended for one in batch.outcomes):
+            return Made(shown, Suspended())
+        return Made(shown, raised)
 
     def _questions(self, batch: Batch) -> Event:
         """The calls that wait for the user's word, asked the way ADK's clients know."""
@@ -246,6 +230,15 @@ class AgentRun:
         self.progress.note(event)
         return event
 
+    async def _commit_all(self, events: list[Event]) -> list[Event]:
+        """Store events that belong together: a crash leaves all of them, or none."""
+        if len(events) == 1:
+            return [await self._commit(events[0])]
+        stored = await self.invocation.commit_all(*events)
+        for event in stored:
+            self.progress.note(event)
+        return stored
+
     async def _failure(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
         """An error event that is in the log, as the exception that ends the node.
 
@@ -262,9 +255,22 @@ class AgentRun:
         return NodeFailed(await self.invocation.commit(event))
 
 
-class _Unknown(Suspended):
-    """The run waits for a person to say what a call did; the event tells them."""
+def _unknown(batch: Batch) -> tuple[str, str] | None:
+    """That a crash left open whether calls were made, as an error; the run waits for an answer."""
+    unknown = [one.call for one in batch.outcomes if one.unknown]
+    if not unknown:
+        return None
+    names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
+    return UNKNOWN_OUTCOME, (
+        f"the process died while these ran, and nobody knows whether they did: {names};"
+        " say what they returned with resume(answers={id: result}),"
+        " or run them again with resume(retry=[id])"
+    )
 
-    def __init__(self, event: Event) -> None:
-        super().__init__()
-        self.event = event
+
+def _stalled(batch: Batch) -> tuple[str, str] | None:
+    """That the model goes round in circles, as an error."""
+    name = next((one.call.name for one in batch.outcomes if one.stalled), None)
+    if name is None:
+        return None
+    return "stalled", f"`{name}` was called again and again with the same arguments"

@@ -135,9 +135,27 @@ async def run_calls(
             deltas = [one.outcome.actions.state_delta for one in group if one.outcome is not None]
             written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
     return Batch(
-        tuple(one.outcome for one in running if one.outcome is not None),
+        _in_order(tuple(one.outcome for one in running if one.outcome is not None)),
         frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], kit)),
     )
+
+
+def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    """The outcomes, without a hand-over as long as other calls of the reply have no result.
+
+    Behind a hand-over nobody is left who could answer them: the tools are the first agent's.
+    """
+    if not any(one.waits or one.suspended for one in outcomes):
+        return outcomes
+    return tuple(_staying(one) if one.actions.transfer_to_agent else one for one in outcomes)
+
+
+def _staying(outcome: Outcome) -> Outcome:
+    actions = msgspec.structs.replace(outcome.actions, transfer_to_agent=None)
+    response = outcome.response
+    if outcome.call.name == TRANSFER:
+        response = {"error": "not handed over: other calls of this reply wait for an answer"}
+    return msgspec.structs.replace(outcome, response=response, actions=actions)
 
 
 async def _side_by_side(calls: list[ToolCall]) -> None:

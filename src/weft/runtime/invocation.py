@@ -105,10 +105,20 @@ class Invocation:
         """
         if self.interrupted:
             raise Interrupted
-        return await self.store(*events)
+        return (await self._stored(events))[-1]
 
-    async def store(self, *events: Event) -> Event:
-        """Store the events even if the run was asked to stop."""
+    async def commit_all(self, *events: Event) -> list[Event]:
+        """Store the events as `commit` does; gives back all of them."""
+        if self.interrupted:
+            raise Interrupted
+        return await self._stored(events)
+
+    async def store(self, event: Event) -> Event:
+        """Store the event even if the run was asked to stop."""
+        return (await self._stored((event,)))[0]
+
+    async def _stored(self, events: Sequence[Event]) -> list[Event]:
+        """The events as they were stored."""
         stored = [self._kept(event) for event in events]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
@@ -126,7 +136,7 @@ class Invocation:
                 self.escalated.add((path_of(event), event.isolation_scope or ""))
             if event.actions.artifact_delta:
                 self._artifacts = None
-        return stored[-1]
+        return stored
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""

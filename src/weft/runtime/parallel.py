@@ -10,6 +10,7 @@ from weft.declare import Node, Parallel
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.signals import NodeFailed, Suspended
+from weft.runtime.stopping import settle_below
 from weft.runtime.unbroken import stopped
 from weft.session import Event
 
@@ -54,6 +55,9 @@ async def run_parallel(
                 break
     finally:
         await stopped(tasks)
+    for inner, task in zip(places, tasks, strict=True):
+        if task.cancelled():
+            await settle_below(invocation, inner.path)
     _raise(tasks, collect=node.on_error == "collect")
 
 

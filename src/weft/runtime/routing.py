@@ -1,8 +1,7 @@
 """Whom a message goes to: the agent that answered last, or the one whose call it answers."""
 
-from collections.abc import Sequence as Seq
-
 from weft.compiler.build import hidden_by_rewind
+from weft.content import Content, Part
 from weft.declare import Agent, tree
 from weft.errors import SessionError
 from weft.runtime.place import path_of
@@ -37,28 +36,43 @@ def agent_for(root: Agent, session: Session) -> str:
     return root.name
 
 
-def call_for(session: Session, call_ids: Seq[str]) -> Event:
-    """The event whose calls these ids answer, or an error that lists the open ones."""
-    wanted, hidden = set(call_ids), hidden_events(session.events)
+def call_for(session: Session, call_id: str) -> Event:
+    """The event that made the call, or an error that lists the open ones."""
+    hidden = hidden_events(session.events)
     events = [event for index, event in enumerate(session.events) if index not in hidden]
     for event in reversed(events):
-        ids = {call.id for call in event.calls}
-        if wanted & ids:
-            missing = wanted - ids
-            if missing:
-                raise SessionError(
-                    "one message answers calls of different replies",
-                    where="message",
-                    hint="send the answers one reply at a time",
-                )
+        if any(call.id == call_id for call in event.calls):
             return event
     waiting = waiting_calls(events)
     listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
     raise SessionError(
-        f"there is no call with the id {', '.join(sorted(wanted))}",
+        f"there is no call with the id {call_id}",
         where="message",
         hint=f"calls that wait for an answer: {listed}",
     )
+
+
+def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Content]]:
+    """A message of answers cut up by the events that made the calls; words go with the first.
+
+    Agents that ran side by side may all wait; who answers them need not know where each one was.
+    """
+    events: dict[str, Event] = {}
+    parts: dict[str, list[Part]] = {}
+    for part in content.parts or ():
+        if part.function_response is not None:
+            asked = call_for(session, part.function_response.id or "")
+            events[asked.id] = asked
+            parts.setdefault(asked.id, []).append(part)
+    if len({asked.invocation_id for asked in events.values()}) > 1:
+        raise SessionError(
+            "one message answers calls of different invocations",
+            where="message",
+            hint="send the answers one invocation at a time",
+        )
+    words = [part for part in content.parts or () if part.function_response is None]
+    parts[next(iter(parts))] += words
+    return [(events[id], Content(parts=tuple(parts[id]), role="user")) for id in events]
 
 
 def last_invocation(session: Session) -> str:

@@ -21,6 +21,7 @@ from weft.runtime.result import Result, total_usage
 from weft.runtime.results import to_json, to_returned
 from weft.runtime.routing import (
     agent_for,
+    answers_by_event,
     call_for,
     hidden_events,
     last_invocation,
@@ -130,11 +131,11 @@ class _Work:
                 if failure.cause is not None:
                     raise failure.cause from None
             except Interrupted:
+                self._take_back()
                 await events.aclose()
                 interrupted = True
             except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if not self._stopped or task is None or task.uncancel():
+                if not self._take_back():
                     await unbroken(stop_quietly(invocation, self._author))
                     raise
                 interrupted = True
@@ -145,7 +146,7 @@ class _Work:
             finally:
                 invocation.task = None
             if interrupted:
-                last = await stop(invocation, self._author, INTERRUPTED)
+                last = await unbroken(stop(invocation, self._author, INTERRUPTED))
                 await lease.release()
                 if last is not None:
                     yield last
@@ -163,6 +164,11 @@ class _Work:
             invocation.interrupted = True
             if invocation.task is not None:
                 self._stopped = invocation.task.cancel()
+
+    def _take_back(self) -> bool:
+        """Take back that the task was cancelled for a later run; False if it was for another."""
+        task = asyncio.current_task()
+        return self._stopped and task is not None and not task.uncancel()
 
     @property
     def _author(self) -> str:
@@ -197,15 +203,17 @@ class _Work:
             return invocation
         content = request.content or _answers(session, request.answers)
         if content is not None:
-            ids = [p.function_response.id or "" for p in content.parts or () if p.function_response]
-            asked = call_for(session, ids)
-            invocation = self._continued(session, asked.invocation_id)
-            place = place_of(asked)
-            content = new_answers(session, content)
-            actions = Actions(state_delta=request.state)
-            if content is not None or request.state:
-                await invocation.store(invocation.event("user", place, content, actions=actions))
-            return self._continued(invocation.session, asked.invocation_id)
+            answered = answers_by_event(session, content)
+            invocation = self._continued(session, answered[0][0].invocation_id)
+            actions, told = Actions(state_delta=request.state), list[Event]()
+            for asked, answers in answered:
+                news = new_answers(session, answers)
+                if news is not None or actions.state_delta:
+                    told.append(invocation.event("user", place_of(asked), news, actions=actions))
+                    actions = Actions()
+            if told:
+                await invocation.commit_all(*told)
+            return self._continued(invocation.session, invocation.id)
         return self._continued(session, request.invocation_id or last_invocation(session))
 
     def _continued(self, session: Session, id: str) -> Invocation:
@@ -316,7 +324,7 @@ def _answers(session: Session, answers: dict[str, object]) -> Content | None:
             confirmed = plain if isinstance(plain, dict) else yes
             answer = FunctionResponse(name=CONFIRMATION, id=question, response=confirmed)
         else:
-            event = call_for(session, [call_id])
+            event = call_for(session, call_id)
             call = next(c for c in event.calls if c.id == call_id)
             answer = FunctionResponse(
                 name=call.name, id=call_id, response=to_returned(value).response

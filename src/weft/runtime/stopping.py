@@ -5,10 +5,9 @@ import logging
 import msgspec
 
 from weft.content import FunctionCall
-from weft.errors import WeftError
 from weft.runtime.calls import Batch
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place
+from weft.runtime.place import Place, is_below
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, recorded
 from weft.session import Event
@@ -29,22 +28,32 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     mine = next((progress for place, progress in places if place == Place()), None)
     if mine is not None and mine.answered is not None:
         return None
-    for place, progress in places:
-        calls = [call for id, call in progress.open.items() if id not in progress.pending]
-        batch = Batch(tuple(_left(progress, call, why[1]) for call in calls))
-        event = batch.event(invocation, progress.agent or author, place)
-        if event is not None:
-            await invocation.store(event)
+    await _settle(invocation, places, why[1])
     said = mine.agent if mine is not None else None
     event = invocation.event(said or author, Place(), error=why)
     return await invocation.store(msgspec.structs.replace(event, interrupted=True))
+
+
+async def settle_below(invocation: Invocation, path: str) -> None:
+    """Answer the calls that are open in a branch that was stopped."""
+    places = [one for one in invocation.recalled() if is_below(one[0].path, path)]
+    await _settle(invocation, places, "another branch failed")
+
+
+async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], words: str) -> None:
+    for place, progress in places:
+        calls = [call for id, call in progress.open.items() if id not in progress.pending]
+        batch = Batch(tuple(_left(progress, call, words) for call in calls))
+        event = batch.event(invocation, progress.agent or "", place)
+        if event is not None:
+            await invocation.store(event)
 
 
 async def stop_quietly(invocation: Invocation, author: str) -> None:
     """Stop a run that was cancelled; what goes wrong then must not hide that it was."""
     try:
         await stop(invocation, author, CANCELLED)
-    except WeftError:
+    except Exception:
         _log.warning("the end of a cancelled run could not be stored", exc_info=True)
 
 
