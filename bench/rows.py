@@ -23,7 +23,7 @@ PATIENCE = 0.25
 """CPU seconds after which a row starts no further round."""
 LIMIT = 3.0
 """CPU seconds after which the long session is stopped and extrapolated."""
-CROWD = 2.0
+CROWD = 3.0
 """CPU seconds the crowd may take; a slow library gets fewer sessions."""
 
 SESSIONS, TURNS = 1_000, 5

@@ -12,6 +12,7 @@ from tests.build import calls, returns, says, session, user
 from tests.strategies import logs
 from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
 from weft.compiler.thread import Thread
+from weft.declare import Policy
 from weft.dialects import DIALECTS
 from weft.errors import LoweringError
 from weft.values import Json
@@ -94,12 +95,14 @@ def test_a_list_that_its_holder_cut_or_extended_is_not_given_again(dialect: str)
         assert compiled.wire == compile(agent, session=fresh).wire
         turns = compiled.wire[compiled.lowered().turns]
         assert isinstance(turns, list)
-        if number % 3 == 0:
-            turns.pop()
-        elif number % 3 == 1:
+        if number % 4 == 0:
+            turns.clear()
+        elif number % 4 == 1:
             turns.append({})
-        else:
+        elif number % 4 == 2:
             turns.insert(0, {})
+        else:
+            del turns[-3:]
         del compiled, turns
 
 
@@ -225,10 +228,13 @@ def test_a_loss_is_refused_under_strict_at_every_step_and_only_there() -> None:
 # --- what is skipped would have changed nothing
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+@pytest.mark.parametrize("policy", [C.default(), C.none(), C.nothing()], ids=str)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
 @given(events=logs())
-def test_plain_talk_is_what_the_passes_would_have_made_of_it(events: list[Event]) -> None:
-    agent = Agent("bot", model=MODELS["gemini"], instruction="The intent is {intent?}.")
+def test_plain_talk_is_what_the_passes_would_have_made_of_it(
+    policy: Policy, events: list[Event]
+) -> None:
+    agent = Agent("bot", model=MODELS["gemini"], instruction="{intent?}", context=policy)
     quick, slow = Session("s"), Session("s")
     for event in events:
         quick, slow = quick.append(event), slow.append(event)

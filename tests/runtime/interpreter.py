@@ -7,6 +7,7 @@ agents behind tools. It remembers where every place stands, so that it can go on
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from tests.runtime.programs import (
@@ -88,6 +89,7 @@ class Stand:
     hops: list[str] = field(default_factory=list)
     open: dict[str, Made] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
+    waited: set[str] = field(default_factory=set)
     questions: dict[str, str] = field(default_factory=dict)
     lane: str = ""
 
@@ -123,6 +125,7 @@ class Interpreter:
         self.state: JsonObject = {}
         self.spoken: Counter[str] = Counter()
         self.invocations: dict[str, Invocation] = {}
+        self._kept: list[tuple[int, str, Invocation]] = []
         self._queues: dict[str, deque[tuple[int, Event]]] = {}
         self._sheltered: list[Path] = []
         self._inv = Invocation("", "")
@@ -182,15 +185,20 @@ class Interpreter:
                 stand.failed = False
                 inv.heard.append((path, False))
 
-    def open_calls(self) -> set[str]:
-        """The calls that have no result and wait for nobody, wherever a run was cut."""
-        return {
-            id
-            for inv in self.invocations.values()
-            for stand in inv.stands.values()
-            for id in stand.open
-            if id not in stand.pending and id not in stand.questions.values()
-        }
+    def keep(self, id: str, at: int) -> None:
+        """Remember how an invocation stood when the log had so many events."""
+        self._kept.append((at, id, deepcopy(self.invocations[id])))
+
+    def take_back(self, first: int) -> None:
+        """Put every invocation back to where it stood before an event of the log."""
+        while self._kept and self._kept[-1][0] >= first:
+            _, id, before = self._kept.pop()
+            self.invocations[id] = before
+
+    def open_calls(self, ids: Iterable[str]) -> set[str]:
+        """The calls that have no result and never waited for one, wherever a run was cut."""
+        stands = [stand for id in ids for stand in self.invocations[id].stands.values()]
+        return {id for stand in stands for id in stand.open if id not in stand.waited}
 
     def waiting(self, id: str) -> dict[str, str]:
         """The calls of an invocation that wait, each with the id that its answer has."""
@@ -258,8 +266,7 @@ class Interpreter:
             assert failed or lane.may_end, "a branch ends too early, and none has failed"
         if not program.collects:
             for inner_path, end in zip(paths, ends, strict=True):
-                if end is Cut:
-                    self._close_calls(inner_path, may_end=lane.may_end)
+                self._close_calls(inner_path, may_end=lane.may_end or end is not Cut)
         if failed and not (program.collects and (Waits in ends or failed < len(ends))):
             raise Failed
         if Cut in ends:
@@ -399,6 +406,7 @@ class Interpreter:
                 del stand.open[id]
                 stand.news = stand.news or not due[id].kind.startswith("to:")
             stand.pending.update(waits)
+            stand.waited.update(waits)
             if leaves:
                 self._inv.escalated.append(path)
                 stand.answered = True
@@ -547,7 +555,7 @@ class Interpreter:
             if not due or path[: len(below)] != below:
                 continue
             queue = self._queues[stand.lane]
-            if not queue and may_end:
+            if may_end and not (queue and _was_stopped(queue[0][1])):
                 continue
             assert queue, f"{list(due)} are left open by a run that was stopped"
             _, event = queue.popleft()
@@ -562,6 +570,7 @@ class Interpreter:
                 assert _is_as_told(result.response or {}, outcome.response or {})
                 if outcome.waits:
                     stand.pending.add(result.id or "")
+                    stand.waited.add(result.id or "")
             stand.news = True
             assert _pending(event) == [id for id in due if id in stand.pending]
             self._write(event.actions.state_delta)

@@ -97,7 +97,11 @@ class Machine(RuleBasedStateMachine):
         self.program = program
         self.model = Interpreter(program)
         self.store = Frail(open_store(self.address))
-        self.root = built(program, self._stored)
+        self._restart()
+
+    def _restart(self) -> None:
+        """Begin anew with nothing but the log, as another process would."""
+        self.root = built(self.program, self._stored)
         self.runner = Runner(self.root, app_name=KEY.app_name, store=self.store)
 
     def teardown(self) -> None:
@@ -195,6 +199,7 @@ class Machine(RuleBasedStateMachine):
         said = [event for _, event in new if event.author == "user" and event.results]
         assert [event for _, event in new[: len(said)]] == said
         assert {result.id for event in said for result in event.results} == set(replies)
+        self.model.keep(id, self._since)
         self.model.answer(id, replies)
         self._follow(id, new[len(said) :])
         for _ in range(times - 1):
@@ -219,7 +224,9 @@ class Machine(RuleBasedStateMachine):
         shared = {key: value for key, value in self.model.state.items() if ":" in key}
         own = {key: value for key, value in state.items() if ":" not in key}
         self.model.state = own | shared
+        self.model.take_back(first)
         self.hidden.update(range(first, index + 1))
+        self._restart()  # the model behind it was told things that are no longer true
 
     # How it is done.
 
@@ -294,6 +301,7 @@ class Machine(RuleBasedStateMachine):
         may_end: bool = False,
         cancelled: bool = False,
     ) -> None:
+        self.model.keep(id, self._since)
         self.model.follow(id, events, may_end=may_end, cancelled=cancelled)
 
     def _turn(self, index: int) -> str:
@@ -360,8 +368,9 @@ class Machine(RuleBasedStateMachine):
         assert state == self.model.state, f"not {self.model.state}"
         assert state == folded(session)
         assert len({event.id for event in self.log}) == len(self.log)
-        open_calls = self.model.open_calls()
-        assert _unanswered(self.log) == open_calls, f"open: {open_calls}"
+        open_calls = self.model.open_calls(id for _, id, _ in self._begun())
+        visible = [event for at, event in enumerate(self.log) if at not in self.hidden]
+        assert _unanswered(visible) == open_calls, f"open: {open_calls}"
         assert Session.from_json(session.to_json()) == session
 
     @invariant()

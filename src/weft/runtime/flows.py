@@ -82,8 +82,8 @@ class Record:
         record = Record()
         if not invocation.resumed:
             return record
-        for event in invocation.session.events:
-            if event.invocation_id == invocation.id and place.holds(event):
+        for event in invocation.events():
+            if place.holds(event):
                 record.ended = record.ended or bool(event.actions.end_of_agent)
                 record.failed = event if is_failure(event) else None
                 record.state = {**record.state, **(event.actions.agent_state or {})}

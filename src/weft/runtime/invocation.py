@@ -15,6 +15,7 @@ from weft.runtime.callbacks import wrong_answer
 from weft.runtime.kit import Kit, settled
 from weft.runtime.place import Place, is_below, path_of, place_of
 from weft.runtime.progress import Progress, is_failure, is_reply
+from weft.runtime.rewind import hidden_events
 from weft.runtime.signals import Interrupted
 from weft.runtime.unbroken import unbroken
 from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
@@ -83,14 +84,20 @@ class Invocation:
         self._progress: dict[Place, Progress] = {}
         self._lock = asyncio.Lock()
         self._artifacts: dict[str, str] | None = None
+        self._hidden: dict[int, str] = {}
         if resumed:
+            self._hidden = hidden_events(session.events)
             self._recall()
+
+    def events(self) -> list[Event]:
+        """What the log has of this invocation, without what was rewound."""
+        hidden, log = self._hidden, self.session.events
+        mine = [index for index, event in enumerate(log) if event.invocation_id == self.id]
+        return [log[index] for index in mine if index not in hidden]
 
     def _recall(self) -> None:
         """Take up what the log says about this invocation."""
-        for event in self.session.events:
-            if event.invocation_id != self.id:
-                continue
+        for event in self.events():
             if event.actions.escalate:
                 self.escalated.add((path_of(event), event.isolation_scope or ""))
             if event.usage is not None or is_reply(event):
@@ -212,7 +219,7 @@ class Invocation:
         """What was done at a place so far."""
         held = self._progress.get(place)
         if held is None:
-            events: Sequence[Event] = self.session.events if self.resumed else ()
+            events = self.events() if self.resumed else ()
             held = self._progress[place] = Progress.read(events, place, self.id)
         return held
 
@@ -231,18 +238,17 @@ class Invocation:
 
     def failed_at(self, place: Place) -> bool:
         """Whether the last that the log has of a place, and of all below it, is a failure."""
-        for event in reversed(self.session.events):
-            if event.invocation_id == self.id and is_below(path_of(event), place.path):
+        for event in reversed(self.events()):
+            if is_below(path_of(event), place.path):
                 return is_failure(event)
         return False
 
     def recalled(self) -> list[tuple[Place, Progress]]:
         """Every place that left something in the log, and what that says of it."""
         found: dict[tuple[str, str], tuple[Place, Progress]] = {}
-        for event in self.session.events:
-            if event.invocation_id == self.id:
-                place = place_of(event)
-                found.setdefault((place.path, place.scope), (place, Progress()))[1].note(event)
+        for event in self.events():
+            place = place_of(event)
+            found.setdefault((place.path, place.scope), (place, Progress()))[1].note(event)
         return list(found.values())
 
     def view(self, scope: str) -> Session:
@@ -251,7 +257,7 @@ class Invocation:
             return self.session
         held = self._views.get(scope)
         if held is None:
-            mine = [_unscoped(e) for e in self.session.events if e.isolation_scope == scope]
+            mine = [_unscoped(e) for e in self.events() if e.isolation_scope == scope]
             whole = self.session
             held = Session(whole.id, app_name=whole.app_name, user_id=whole.user_id, events=mine)
             self._views[scope] = held

@@ -1,9 +1,10 @@
 """Rewinding: one event that takes invocations out of view and puts the state back."""
 
+from weft.compiler.build import hidden_by_rewind
 from weft.errors import SessionError
 from weft.session import Actions, ArtifactStore, Event, Session, scope_of
 from weft.session.event import new_id
-from weft.values import JsonObject
+from weft.values import JsonObject, Strand
 
 
 async def rewind_event(session: Session, invocation_id: str, artifacts: ArtifactStore) -> Event:
@@ -31,6 +32,18 @@ async def rewind_event(session: Session, invocation_id: str, artifacts: Artifact
             artifact_delta=await _restored(session, first, artifacts),
         ),
     )
+
+
+def hidden_events(events: Strand[Event]) -> dict[int, str]:
+    """Where the events stand that a rewind took out of view, rewinds included."""
+    rewound = any(event.actions.rewind_before_invocation_id for event in events)
+    return hidden_by_rewind(events) if rewound else {}
+
+
+def visible_events(session: Session) -> list[Event]:
+    """The events that no rewind took out of view."""
+    hidden = hidden_events(session.events)
+    return [event for index, event in enumerate(session.events) if index not in hidden]
 
 
 def _difference(now: JsonObject, then: JsonObject) -> JsonObject:

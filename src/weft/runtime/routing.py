@@ -5,9 +5,9 @@ from weft.content import Content, Part
 from weft.declare import Agent, tree
 from weft.errors import SessionError
 from weft.runtime.place import path_of
+from weft.runtime.rewind import visible_events
 from weft.runtime.waiting import waiting_calls
 from weft.session import Event, Session
-from weft.values import Strand
 
 
 def agent_for(root: Agent, session: Session) -> str:
@@ -38,8 +38,7 @@ def agent_for(root: Agent, session: Session) -> str:
 
 def call_for(session: Session, call_id: str) -> Event:
     """The event that made the call, or an error that lists the open ones."""
-    hidden = hidden_events(session.events)
-    events = [event for index, event in enumerate(session.events) if index not in hidden]
+    events = visible_events(session)
     for event in reversed(events):
         if any(call.id == call_id for call in event.calls):
             return event
@@ -77,16 +76,9 @@ def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Co
 
 def last_invocation(session: Session) -> str:
     """The invocation to go on with: the last one that was not rewound."""
-    hidden = hidden_events(session.events)
-    for index in range(len(session.events) - 1, -1, -1):
-        if index not in hidden:
-            return session.events[index].invocation_id
+    events = visible_events(session)
+    if events:
+        return events[-1].invocation_id
     raise SessionError(
         "there is nothing to go on with", where=f"session {session.id}", hint="use run(message=...)"
     )
-
-
-def hidden_events(events: Strand[Event]) -> dict[int, str]:
-    """Where the events stand that a rewind took out of view, rewinds included."""
-    rewound = any(event.actions.rewind_before_invocation_id for event in events)
-    return hidden_by_rewind(events) if rewound else {}

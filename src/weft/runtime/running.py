@@ -19,11 +19,11 @@ from weft.runtime.place import Place, place_of
 from weft.runtime.progress import CONFIRMATION, QUESTION
 from weft.runtime.result import Result, total_usage
 from weft.runtime.results import to_json, to_returned
+from weft.runtime.rewind import hidden_events, visible_events
 from weft.runtime.routing import (
     agent_for,
     answers_by_event,
     call_for,
-    hidden_events,
     last_invocation,
 )
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
@@ -274,7 +274,7 @@ class _Work:
         assert invocation is not None
         session = invocation.session
         answer: Event | None = None
-        mine = [event for event in session.events if event.invocation_id == invocation.id]
+        mine = invocation.events()
         for event in mine:
             spoke = event.text and event.is_final_response() and event.audience != "internal"
             shown = not event.isolation_scope and not event.error_code and event.author != "user"
@@ -317,8 +317,7 @@ def _answers(session: Session, answers: dict[str, object]) -> Content | None:
     parts: list[Part] = []
     for call_id, value in answers.items():
         question = f"{QUESTION}{call_id}"
-        known = {c.id: c for e in session.events for c in e.calls if c.id in (call_id, question)}
-        if question in known:
+        if any(call.id == question for event in visible_events(session) for call in event.calls):
             plain = to_json(value)
             yes: JsonObject = {"confirmed": plain is True}
             confirmed = plain if isinstance(plain, dict) else yes

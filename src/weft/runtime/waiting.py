@@ -7,6 +7,7 @@ import msgspec
 from weft.content import Content, FunctionResponse, Part
 from weft.errors import SessionError
 from weft.runtime.progress import CONFIRMATION, QUESTION
+from weft.runtime.rewind import visible_events
 from weft.session import Event, Session
 
 
@@ -31,7 +32,7 @@ def new_answers(session: Session, content: Content) -> Content | None:
     to a call that has one is refused: something may have been done on the strength of the first.
     """
     held: dict[str, FunctionResponse] = {}
-    for event in session.events:
+    for event in visible_events(session):
         waits = _pending(event)
         held.update({r.id or "": r for r in event.results if r.id not in waits})
     kept: list[Part] = []
