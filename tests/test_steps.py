@@ -249,6 +249,15 @@ def test_plain_talk_is_what_the_passes_would_have_made_of_it(
             assert list(one.woven.notes) == list(other.woven.notes)
 
 
+def test_plain_talk_in_the_middle_of_a_turn_is_still_held_against_the_policy() -> None:
+    agent = Agent("bot", model=MODELS["gemini"], context=C.nothing())
+    log = session(user("Hi"), says("bot", "Hello"))
+    compile(agent, session=log)
+    compiled = compile(agent, session=log.append(user("More, please")))
+    assert "Hello" in str(compiled.prompt)
+    assert "More, please" not in str(compiled.prompt)
+
+
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
 @given(events=logs())
 def test_a_request_that_is_ready_is_left_alone_by_every_pass(events: list[Event]) -> None:

@@ -1,6 +1,7 @@
 """Runs that are stopped from outside: cancelled, closed, left, timed out; and slow consumers."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,10 @@ class Stopping:
         self.reached = asyncio.Event()
         self.stopped = 0
         self.patient = False
+        self.on_reached: Callable[[], None] = self.reached.set
 
     async def wait(self) -> None:
-        self.reached.set()
+        self.on_reached()
         if self.patient:
             return
         try:
@@ -340,9 +342,15 @@ def test_a_run_can_be_given_a_time_limit(address: str) -> None:
         stopping = Stopping()
         model = ScriptedModel([stopping.answer, "good again"])
         async with made(Agent("bot", model=model), address) as runner:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
+            loop = asyncio.get_running_loop()
+
+            async def run_until_reached() -> None:
+                async with asyncio.timeout(None) as limit:
+                    stopping.on_reached = lambda: limit.reschedule(loop.time())
                     await runner.run(session_id=KEY.id, message="Go")
+
+            with pytest.raises(TimeoutError):
+                await run_until_reached()
             await check_stopped(runner)
             await check_goes_on(runner)
 

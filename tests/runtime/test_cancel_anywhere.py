@@ -1,4 +1,4 @@
-"""Runs that are cancelled at any step and at any time: the log is whole, and the session goes on."""
+"""Runs that are cancelled at any step and any time: the log is whole, the session goes on."""
 
 import asyncio
 import random

@@ -44,6 +44,7 @@ class Frail:
         self.inner = inner
         self.left = 0
         self.keeps = False
+        self.writing: set[asyncio.Future[Session]] = set()
 
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         return await self.inner.create(key, state=state)
@@ -55,11 +56,22 @@ class Frail:
 
     async def append(self, session: Session, *events: Event) -> Session:
         self.left -= 1
-        if self.left == 0:
-            if self.keeps:
-                await self.inner.append(session, *events)
+        if self.left == 0 and not self.keeps:
+            await self.settled()
             raise StoreError("the disk is full")
-        return await self.inner.append(session, *events)
+        breaks = self.left == 0
+        writing = asyncio.ensure_future(self.inner.append(session, *events))
+        self.writing.add(writing)
+        writing.add_done_callback(self.writing.discard)
+        stored = await asyncio.shield(writing)
+        if breaks:
+            raise StoreError("the connection is lost")
+        return stored
+
+    async def settled(self) -> None:
+        """Wait for what is being written, also by those who were cancelled meanwhile."""
+        if self.writing:
+            await asyncio.wait(self.writing)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         return await self.inner.sessions(app_name, user_id)
@@ -109,6 +121,7 @@ class Machine(RuleBasedStateMachine):
         self.loop.close()
 
     async def _stored(self) -> list[Event]:
+        await self.store.settled()
         session = await self.store.inner.get(KEY)
         return list(session.events) if session is not None else []
 

@@ -127,10 +127,8 @@ async def run_calls(
         due = [one for one in group if one.outcome is None]
         for one in due:
             one.written = written
-        if len(due) == 1:
-            await due[0].run(last=len(running) == 1)
-        elif due:
-            await _side_by_side(due)
+        left = any(one.outcome is None for one in running if one not in due)
+        await _side_by_side(invocation, place, kit, due, more=left)
         if len(groups) > 1:
             deltas = [one.outcome.actions.state_delta for one in group if one.outcome is not None]
             written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
@@ -158,16 +156,32 @@ def _staying(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, response=response, actions=actions)
 
 
-async def _side_by_side(calls: list[ToolCall]) -> None:
-    """Run the calls together; if one of them ends the run, none is left running."""
-    tasks = [asyncio.create_task(one.run(last=False)) for one in calls]
+async def _side_by_side(
+    invocation: Invocation, place: Place, kit: Kit, calls: list[ToolCall], *, more: bool
+) -> None:
+    """Run the calls together; if one of them ends the run, none is left running.
+
+    The results of a reply become one event when all are there. Until then those that are there
+    stand in the log by themselves, so that a crash does not cost them.
+    """
+    if len(calls) == 1 and not more:
+        await calls[0].run()
+        return
+    running = {asyncio.create_task(one.run()): one for one in calls}
+    left = set(running)
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        while left:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if left or more:
+                records = {running[task].call.id or "": running[task].record() for task in done}
+                outcomes: JsonObject = {id: held for id, held in records.items() if held}
+                if outcomes:
+                    event = invocation.event(kit.agent.name, place, weft={"outcomes": outcomes})
+                    await invocation.commit(event)
     finally:
-        await stopped(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
+        await stopped(list(running))
 
 
 def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:

@@ -69,6 +69,7 @@ class Invocation:
         self.id = id
         self.config = config
         self.resumed = resumed
+        self._first = len(session.events)
         self.temp: JsonObject = {}
         self.llm_calls = 0
         self.hops = 0
@@ -91,6 +92,9 @@ class Invocation:
 
     def events(self) -> list[Event]:
         """What the log has of this invocation, without what was rewound."""
+        if not self.resumed:
+            since = self.session.events.since(self._first)
+            return [event for event in since if event.invocation_id == self.id]
         hidden, log = self._hidden, self.session.events
         mine = [index for index, event in enumerate(log) if event.invocation_id == self.id]
         return [log[index] for index in mine if index not in hidden]

@@ -30,7 +30,8 @@ async def run_agent(
         raise NodeFailed(progress.failed)
     try:
         while not progress.ended:
-            path = tree.find(root, progress.agent or start) or (root,)
+            name = progress.agent or start
+            path = (root,) if name == root.name else tree.find(root, name) or (root,)
             target = path[-1]
             if isinstance(target, Flow):
                 from weft.runtime.flows import run_node

@@ -16,6 +16,8 @@ def agent_for(root: Agent, session: Session) -> str:
     It is the one that answered last, provided it and all above it may hand over to their
     parents: else the conversation could never leave it.
     """
+    if not root.sub_agents:
+        return root.name
     events = session.events
     hidden: dict[int, str] | None = None
     for index in range(len(events) - 1, -1, -1):

@@ -185,10 +185,7 @@ class _Work:
         if session is None:
             if not fresh:
                 raise await unknown_session(self.services, request.key)
-            seed = request.seed.initial if request.seed is not None else None
-            session = await store.create(request.key, state=seed)
-            if request.seed is not None:
-                session = await store.append(session, *request.seed.events)
+            session = await unbroken(self._created())
         if fresh:
             invocation = Invocation(
                 self.services, session, request.invocation_id or new_id(), request.config,
@@ -215,6 +212,14 @@ class _Work:
                 await invocation.commit_all(*told)
             return self._continued(invocation.session, invocation.id)
         return self._continued(session, request.invocation_id or last_invocation(session))
+
+    async def _created(self) -> Session:
+        """A new session, with what it is to begin with."""
+        store, seed = self.services.store, self.request.seed
+        session = await store.create(
+            self.request.key, state=seed.initial if seed is not None else None
+        )
+        return session if seed is None else await store.append(session, *seed.events)
 
     def _continued(self, session: Session, id: str) -> Invocation:
         first = next((i for i, e in enumerate(session.events) if e.invocation_id == id), None)

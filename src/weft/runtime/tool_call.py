@@ -22,7 +22,7 @@ from weft.runtime.place import Place
 from weft.runtime.progress import Progress
 from weft.runtime.results import Returned, shortened, to_json, to_returned
 from weft.runtime.signals import Interrupted, Suspended
-from weft.session import Actions, Event
+from weft.session import Actions
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest
 
@@ -81,18 +81,17 @@ class ToolCall:
         if self.outcome is None:
             self.outcome = outcome
 
-    async def run(self, *, last: bool) -> None:
-        """Run the call; unless it is the `last` of its reply, its outcome is stored at once.
+    async def run(self) -> None:
+        """Run the call, unless it is settled."""
+        if self.outcome is None:
+            self.outcome = await self._outcome()
 
-        The results of a reply become one event when all are there. Until then each result that
-        is there stands in the log by itself, so that a crash does not cost it.
-        """
-        if self.outcome is not None:
-            return
-        self.outcome = outcome = await self._outcome()
-        keeps = outcome.response is not None and not outcome.stalled and outcome.raised is None
-        if not last and keeps:
-            await self._invocation.commit(self._record(outcome))
+    def record(self) -> JsonObject | None:
+        """The outcome as the log keeps it until the event with all results is made."""
+        outcome = self.outcome
+        if outcome is None or outcome.response is None or outcome.stalled or outcome.raised:
+            return None
+        return _record(outcome)
 
     async def _outcome(self) -> Outcome:
         call = self.call
@@ -228,25 +227,12 @@ class ToolCall:
             returned = _returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
             outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
-            await transaction.append(self._record(outcome))
+            outcomes: JsonObject = {self.call.id or "": _record(outcome)}
+            event = self._invocation.event(
+                self._kit.agent.name, self._place, weft={"outcomes": outcomes}
+            )
+            await transaction.append(event)
         return returned
-
-    def _record(self, outcome: Outcome) -> Event:
-        """An outcome as the log keeps it until the event with all results is made."""
-        delta = without_temp(outcome.actions.state_delta)
-        held: JsonObject = {
-            "response": outcome.response,
-            "actions": msgspec.to_builtins(
-                msgspec.structs.replace(outcome.actions, state_delta=delta)
-            ),
-        }
-        if outcome.parts:
-            held["parts"] = [msgspec.to_builtins(part) for part in outcome.parts]
-        if outcome.waits:
-            held["waits"] = True
-        return self._invocation.event(
-            self._kit.agent.name, self._place, weft={"outcomes": {self.call.id or "": held}}
-        )
 
     def _confirmation(self, tool: Tool) -> Outcome | None:
         """The question to the user, while the call is not confirmed; the refusal, if it was."""
@@ -348,6 +334,18 @@ def _unknown_tool(name: str, known: list[str]) -> str:
 def _with_note(before: JsonObject, name: str) -> JsonObject:
     note = f"{name} was called with these arguments before; this is what it returned then"
     return {**before, "note" if "note" not in before else "weft_note": note}
+
+
+def _record(outcome: Outcome) -> JsonObject:
+    """An outcome as the log keeps it until the event with all results is made."""
+    delta = without_temp(outcome.actions.state_delta)
+    actions = msgspec.structs.replace(outcome.actions, state_delta=delta)
+    held: JsonObject = {"response": outcome.response, "actions": msgspec.to_builtins(actions)}
+    if outcome.parts:
+        held["parts"] = [msgspec.to_builtins(part) for part in outcome.parts]
+    if outcome.waits:
+        held["waits"] = True
+    return held
 
 
 def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
