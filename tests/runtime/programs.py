@@ -18,7 +18,7 @@ from weft.runtime.progress import CONFIRMATION
 from weft.testing import ScriptedModel, call
 from weft.values import Json
 
-MAX_STEPS = 4
+MAX_STEPS = 3
 WORDS = ("red", "blue")
 
 

@@ -261,7 +261,8 @@ def killed(worker: Worker, address: str, tmp_path: Path, scenario: str) -> Itera
     call = next(line.call for line in lines if line.what in ("happened", "wrote"))
     first = next(n for n, line in enumerate(lines) if line.call == call)
     last = next(n for n, line in enumerate(lines) if call in line.about.get("calls", ()))  # type: ignore[operator]
-    moments = range(1, len(lines)) if THOROUGH else range(first - 1, last + 3)
+    around = (2, *range(first - 1, last + 3), len(lines) - 1)
+    moments = range(1, len(lines)) if THOROUGH else sorted(set(around))
     for moment in moments:
         trial = Trial(worker, address, tmp_path, scenario)
         assert trial.attempt(kill_after=moment) == KILLED

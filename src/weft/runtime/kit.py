@@ -83,7 +83,8 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
     """
     if signature is None or signature.takes_any:
         return None
-    if any(param.type not in (str, int, bool) for param in signature.params):
+    plain: tuple[object, ...] = (str, int, bool)
+    if any(param.type not in plain for param in signature.params):
         return None
     fields = [
         (param.name, param.type) if param.required else (param.name, param.type, None)
