@@ -183,7 +183,7 @@ class Drawing:
         """A program no deeper than this."""
         kinds = ["speaker"]
         if depth and self.speakers < 6:
-            kinds += ["row", "row", "fork", "rounds", "rounds", "choices", "switch", "task"]
+            kinds += ["row", "row", "fork", "fork", "rounds", "rounds", "choices", "switch", "task"]
         match self.draw(st.sampled_from(kinds)):
             case "row":
                 count = self.draw(st.integers(1, 3))

@@ -127,9 +127,11 @@ class Machine(RuleBasedStateMachine):
 
     # What can be done.
 
-    @rule(delta=deltas)
-    def say(self, delta: JsonObject) -> None:
-        """The user says something."""
+    @rule(delta=deltas, first=st.lists(answers, max_size=4))
+    def say(self, delta: JsonObject, first: list[Json] | None = None) -> None:
+        """The user says something, once what waits is answered, if they care."""
+        if first and self._waiting():
+            self._answer(0, first, times=1)
         result = self._run(message=self._message(), state=delta)
         self._follow_message(delta)
         if result is not None:
@@ -163,9 +165,11 @@ class Machine(RuleBasedStateMachine):
         self.store.left = 0
         self._follow_message({}, may_end=True)
 
-    @rule()
-    def resume(self) -> None:
-        """Somebody asks to go on."""
+    @rule(first=st.lists(answers, max_size=4))
+    def resume(self, first: list[Json]) -> None:
+        """Somebody asks to go on, once what waits is answered, if they care."""
+        if first and self._waiting():
+            self._answer(1, first, times=1)
         id = self._last()
         if id is None:
             return self.say({})
@@ -430,6 +434,6 @@ _patient = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 TestInMemory = InMemory.TestCase
-TestInMemory.settings = settings(_patient, max_examples=10, stateful_step_count=6)
+TestInMemory.settings = settings(_patient, max_examples=60, stateful_step_count=10)
 TestInSqlite = InSqlite.TestCase
-TestInSqlite.settings = settings(_patient, max_examples=8, stateful_step_count=6)
+TestInSqlite.settings = settings(_patient, max_examples=10, stateful_step_count=8)

@@ -83,8 +83,9 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
     """
     if signature is None or signature.takes_any:
         return None
-    plain: tuple[object, ...] = (str, int, bool)
-    if any(param.type not in plain for param in signature.params):
+    if not all(
+        param.type is str or param.type is int or param.type is bool for param in signature.params
+    ):
         return None
     fields = [
         (param.name, param.type) if param.required else (param.name, param.type, None)
