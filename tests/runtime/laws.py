@@ -1,9 +1,10 @@
 """What every log obeys, whatever was run and whatever went wrong."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
 
 import weft
-from weft import Agent, Event, Session
+from weft import Agent, Event, Runner, Session
 from weft.declare import Node
 from weft.declare.tree import walk
 from weft.declare.walk import walk_nodes
@@ -11,6 +12,7 @@ from weft.models.check_request import RequestChecker
 from weft.runtime.progress import CONFIRMATION
 from weft.runtime.waiting import waiting_calls
 from weft.session.state import apply_delta
+from weft.values import JsonObject
 
 PENDING = "pending"
 
@@ -92,3 +94,24 @@ def check_request(
     for dialect in dialects:
         compiled = weft.compile(root, session=session, agent=name)
         RequestChecker(dialect).check(compiled.prompt, compiled.lower(dialect))
+
+
+async def goes_on(runner: Runner, says: str = "fine") -> weft.Session:
+    """Run the session once more: the log is sound before and after, and the answer comes."""
+    check_laws(await runner.session(session_id="s"), runner.root, may_hang=True)
+    result = await runner.run(session_id="s", message="and now?")
+    assert result.error is None
+    assert result.text == says
+    check_laws(result.session, runner.root, may_hang=True)
+    assert await runner.session(session_id="s") == result.session
+    return result.session
+
+
+def runs(test: Callable[[], Coroutine[object, object, None]]) -> None:
+    """Run a test's coroutine, for no longer than a hang would need to show."""
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def responses(result: weft.Result) -> list[JsonObject]:
+    """What the calls of a run returned."""
+    return [r.response or {} for event in result.events for r in event.results]

@@ -4,16 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from typing import NamedTuple
 
-import msgspec
-
 from weft.content import Content, FunctionResponse, Part
 from weft.declare import Agent, Node, RunConfig, agents_of
 from weft.errors import SchemaError, SessionError
 from weft.runtime.answer import parse
-from weft.runtime.callbacks import plugin_methods, wrong_answer
+from weft.runtime.around import root_place, with_plugins
 from weft.runtime.flows import run_node
 from weft.runtime.invocation import Invocation, Services
-from weft.runtime.kit import settled
 from weft.runtime.loop import run_agent
 from weft.runtime.place import Place, place_of
 from weft.runtime.progress import CONFIRMATION, QUESTION
@@ -238,40 +235,12 @@ class _Work:
 
     def _nodes(self, invocation: Invocation) -> AsyncGenerator[Event, None]:
         """The events of the root, between the plugins' first and last word."""
+        place = root_place(self.root)
         if isinstance(self.root, Agent):
-            events = run_agent(invocation, Place(), self.root, self._start)
+            events = run_agent(invocation, place, self.root, self._start)
         else:
-            events = run_node(invocation, Place(self.root.name), self.root)
-        return self._with_plugins(invocation, events) if self.services.plugins else events
-
-    async def _with_plugins(
-        self, invocation: Invocation, events: AsyncGenerator[Event, None]
-    ) -> AsyncGenerator[Event, None]:
-        answer = await self._before_run(invocation)
-        if answer is not None:
-            yield answer
-        else:
-            try:
-                async for event in events:
-                    yield event
-            finally:
-                await events.aclose()
-        for callback in plugin_methods(self.services.plugins, "after_run"):
-            await settled(callback(invocation.context(self.root.name, Place())))
-
-    async def _before_run(self, invocation: Invocation) -> Event | None:
-        for callback in plugin_methods(self.services.plugins, "before_run"):
-            context = invocation.context(self.root.name, Place())
-            answer = await settled(callback(context))
-            if answer is not None and not isinstance(answer, Content):
-                raise wrong_answer("before_run", callback, answer, "Content")
-            if answer is not None:
-                actions = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
-                said = msgspec.structs.replace(answer, role="model")
-                return await invocation.commit(
-                    invocation.event(self.root.name, Place(), said, actions=actions)
-                )
-        return None
+            events = run_node(invocation, place, self.root)
+        return with_plugins(invocation, self.root, events) if self.services.plugins else events
 
     def result(self, events: tuple[Event, ...]) -> Result:
         """The result of the run, once it is over."""
