@@ -23,6 +23,7 @@ from weft import (
 from weft.content import FunctionResponse
 from weft.errors import DeclarationError, SessionBusy, SessionError
 from weft.ir import Prompt
+from weft.runtime.memory import SessionMemory
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
 
@@ -481,5 +482,22 @@ def test_memory_is_searched_in_the_users_own_sessions_only() -> None:
         found = responses(result)[0]["result"]
         assert found == ["My cat is called Tom."]
         await goes_on(runner)
+
+    runs(go)
+
+
+def test_memory_forgets_what_was_rewound_and_never_knew_what_was_no_answer() -> None:
+    async def go() -> None:
+        expert = Agent("expert", model=ScriptedModel(["The cat is secret."]), description="Knows.")
+        model = ScriptedModel(
+            [call("expert", request="Which cat?"), "No cat here.", "noted", "fine", "fine"]
+        )
+        runner = Runner(Agent("bot", model=model, tools=[expert]))
+        await runner.run(session_id="s", message="Tell me.")
+        wrong = await runner.run(session_id="s", message="My cat is called Rex.")
+        await runner.rewind(session_id="s", invocation_id=wrong.invocation_id)
+        await goes_on(runner)
+        found = await SessionMemory(runner.store).search("bot", "user", "cat")
+        assert [content.text for content in found] == ["No cat here."]
 
     runs(go)

@@ -4,7 +4,8 @@ import re
 from collections import Counter
 
 from weft.content import Content
-from weft.session import Store
+from weft.runtime.rewind import visible_events
+from weft.session import Event, Store
 
 _WORD = re.compile(r"\w+")
 
@@ -22,14 +23,19 @@ class SessionMemory:
         found: list[tuple[int, float, Content]] = []
         for info in await self._store.sessions(app_name, user_id):
             session = await self._store.get(info.key)
-            for event in session.events if session is not None else ():
-                if event.content is None or not event.text:
+            for event in visible_events(session) if session is not None else ():
+                if event.content is None or not event.text or not _was_said(event):
                     continue
                 shared = sum((Counter(_words(event.text)) & Counter(wanted)).values())
                 if shared:
                     found.append((shared, event.timestamp, event.content))
         found.sort(key=lambda one: (-one[0], -one[1]))
         return [content for _, _, content in found[: self._most]]
+
+
+def _was_said(event: Event) -> bool:
+    """Whether it was said to the user or by them: no draft, nothing an agent told a tool."""
+    return event.audience != "internal" and not event.isolation_scope and not event.error_code
 
 
 def _words(text: str) -> list[str]:
