@@ -4,10 +4,12 @@ import asyncio
 import random
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import weft
 from tests.runtime.logs import check_log, quietly, stored
 from weft import Agent, Runner, ToolContext, tool
 from weft.session import SessionKey
@@ -135,3 +137,33 @@ def test_a_cancelled_run_has_a_row_for_each_result_and_no_other(path: Path) -> N
         assert sorted(rows(path)) == sorted(booked)
 
     quietly(go)
+
+
+def test_a_transactional_tool_is_tried_again_in_a_transaction_of_its_own(tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    @tool(effect="transactional", retries=1)
+    def flaky(ctx: ToolContext) -> str:
+        """Write a row, and fail the first time."""
+        assert isinstance(ctx.connection, sqlite3.Connection)
+        ctx.connection.execute("CREATE TABLE IF NOT EXISTS tries (id TEXT)")
+        ctx.connection.execute("INSERT INTO tries VALUES (?)", (ctx.call_id,))
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("busy")
+        return "written"
+
+    bot = Agent("bot", model=ScriptedModel([call("flaky"), "done"]), tools=[flaky])
+    result = weft.run_sync(bot, "go", store=f"sqlite:///{tmp_path}/weft.db")
+    assert result.text == "done"
+    assert result.events[1].results[0].response == {"result": "written"}
+    with closing(sqlite3.connect(tmp_path / "weft.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM tries").fetchone() == (1,)
+
+
+def test_an_unsafe_tool_cannot_be_tried_again() -> None:
+    with pytest.raises(weft.WeftError, match="must never be run twice"):
+
+        @tool(effect="unsafe", retries=1)
+        def fire() -> None:
+            """Fire."""

@@ -84,6 +84,12 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
                 "its texts hold a lone surrogate", where=f"tool {name}", hint="mend its docstring"
             )
         check_choice(f"tool {name}", "effect", self.effect, Effect)
+        if self.effect == "unsafe" and self.retries:
+            raise DeclarationError(
+                f'effect="unsafe" must never be run twice, and retries={self.retries} would',
+                where=f"tool {name}.retries",
+                hint="leave retries out, or declare the effect it has",
+            )
         _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
 
     def __call__(self, *args: object, **kwargs: object) -> object:

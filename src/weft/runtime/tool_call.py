@@ -207,13 +207,13 @@ class ToolCall:
                     self._kit.agent.name, self._place, weft={"started": [self.call.id or ""]}
                 )
             )
-        if tool.effect == "transactional":
-            return await self._transacted(bound, context, kwargs)
         for attempt in range(tool.retries + 1):
             try:
+                if tool.effect == "transactional":
+                    return await self._transacted(bound, context, kwargs)
                 return _returned(await call_within_limits(bound, kwargs), tool)
-            except Exception:
-                if attempt == tool.retries:
+            except Exception as error:
+                if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
                     raise
                 await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
         return None
