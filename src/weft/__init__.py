@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.diagnostics import Diagnostic, Origin, Severity
     from weft.dialects.measure import count_tokens
     from weft.errors import WeftError
-    from weft.models.base import Model, ModelResponse
+    from weft.models import Model, ModelResponse
     from weft.runtime.callbacks import Plugin
     from weft.runtime.once import run, run_sync, stream
     from weft.runtime.result import Result

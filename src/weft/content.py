@@ -148,6 +148,13 @@ class Part(Value, frozen=True):
         provider = held.get("provider") if isinstance(held, dict) else None
         return provider if isinstance(provider, str) else ""
 
+    @property
+    def kept(self) -> JsonObject | None:
+        """Fields of the provider's own form of this part that no field here has a name for."""
+        held = (self.part_metadata or {}).get("weft")
+        kept = held.get("kept") if isinstance(held, dict) else None
+        return kept if isinstance(kept, dict) else None
+
 
 class Content(Value, frozen=True):
     """Who speaks (`user` or `model`), and the parts of what is said."""

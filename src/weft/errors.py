@@ -12,6 +12,7 @@
     │   ├── Conflict          a write from a session value that the store has moved past
     │   └── SessionBusy       another run has the session, under busy="reject"
     ├── RunError              an invocation that ended with an error event
+    ├── ModelError            a model that gave no answer, with a code that says why
     ├── IllegalRequest        a request that a provider would refuse, found by a test
     ├── ScriptExhausted       a scripted model that was asked more often than its script says
     ├── SchemaError           a value that does not fit its schema
@@ -86,6 +87,44 @@ class SessionBusy(StoreError):
 
 class RunError(WeftError):
     """An invocation that ended with an error event."""
+
+
+class ModelError(WeftError):
+    """A model that gave no answer; `code` says why, in one word that never changes.
+
+    The codes: `auth`, `not_found`, `bad_request`, `context_overflow`, `rate_limited`,
+    `overloaded`, `timeout`, `connection`, `bad_response`, `cut_stream`, `unavailable` (the
+    circuit is open) and `model_error`. `retry_after` is how many seconds the provider asks to wait.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "model_error",
+        provider: str = "",
+        model: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        where: str = "",
+        hint: str = "",
+    ) -> None:
+        self.code = code
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.retry_after = retry_after
+        super().__init__(message, where=where or f"{provider}/{model}".strip("/"), hint=hint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _model_error, (self.message, self.__dict__)
+
+
+def _model_error(message: str, held: dict[str, object]) -> ModelError:
+    """The error as it was, after a pickle carried it to another process."""
+    error = ModelError(message)
+    error.__dict__.update(held)
+    return error
 
 
 class IllegalRequest(WeftError):

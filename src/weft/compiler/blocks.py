@@ -58,7 +58,9 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
 
 
 def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) -> Block | None:
-    signature, provider = part.thought_signature, part.provider or _provider(event)
+    signature, kept = part.thought_signature, part.kept
+    provider, model = _maker(event)
+    provider = part.provider or provider
     if (call := part.function_call) is not None:
         if call.name in INTERNAL_CALLS:
             return None
@@ -72,6 +74,8 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             waits=call.id in (event.long_running_tool_ids or ()),
             signature=signature,
             provider=provider,
+            model=model,
+            kept=kept,
         )
     if (result := part.function_response) is not None:
         if result.name in INTERNAL_CALLS:
@@ -86,18 +90,30 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             media=_result_media(result, origin) if result.parts else (),
         )
     if (held := part.opaque) is not None:
-        return OpaqueBlock(role=role, origin=origin, provider=held[0], payload=held[1])
+        return OpaqueBlock(role=role, origin=origin, provider=held[0], model=model, payload=held[1])
     if part.tool_call is not None or part.tool_response is not None:
         raw: JsonObject = msgspec.json.decode(msgspec.json.encode(part))
-        return OpaqueBlock(role=role, origin=origin, provider="", payload=raw)
+        return OpaqueBlock(role=role, origin=origin, provider="", model=model, payload=raw)
     if part.thought or (signature and not part.text and part.inline_data is None):
         text = part.text or ""
         return ThoughtBlock(
-            role="model", origin=origin, text=text, signature=signature, provider=provider
+            role="model",
+            origin=origin,
+            text=text,
+            signature=signature,
+            provider=provider,
+            model=model,
+            kept=kept,
         )
     if part.text:
         return TextBlock(
-            role=role, origin=origin, text=part.text, signature=signature, provider=provider
+            role=role,
+            origin=origin,
+            text=part.text,
+            signature=signature,
+            provider=provider,
+            model=model,
+            kept=kept,
         )
     if (media := _media(part, origin, role)) is not None:
         return media
@@ -109,6 +125,9 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             language=code.language or "PYTHON",
             signature=signature,
             id=code.id,
+            provider=provider,
+            model=model,
+            kept=kept,
         )
     if (ran := part.code_execution_result) is not None:
         return CodeResultBlock(
@@ -118,15 +137,23 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             output=ran.output or "",
             signature=signature,
             id=ran.id,
+            provider=provider,
+            model=model,
+            kept=kept,
         )
     return None
 
 
-def _provider(event: Event) -> str:
-    """Who signed the event's parts, where its metadata says so."""
+def _maker(event: Event) -> tuple[str, str]:
+    """Whose provider and which model made the event, where its metadata says so."""
     held = (event.custom_metadata or {}).get("weft")
-    provider = held.get("provider") if isinstance(held, dict) else None
-    return provider if isinstance(provider, str) else ""
+    if not isinstance(held, dict):
+        return "", ""
+    provider, model = held.get("provider"), held.get("model")
+    return (
+        provider if isinstance(provider, str) else "",
+        model if isinstance(model, str) else "",
+    )
 
 
 def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:

@@ -194,7 +194,7 @@ class Compiled:
         """Turns lowered before, where this request's items are the thread's."""
         if self.prompt.items.memo is not self._thread.settled.memo:
             return None
-        return self._thread.track(dialect, strict=self._strict)
+        return self._thread.track(dialect, self.prompt.model, strict=self._strict)
 
     def __repr__(self) -> str:
         return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"

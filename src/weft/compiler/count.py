@@ -135,7 +135,7 @@ class Scale:
         """The whole request, and what its items take at most."""
         track: Track | None = None
         if thread is not None and thread.settled.memo is prompt.items.memo:
-            track = thread.track(self.dialect)
+            track = thread.track(self.dialect, self.model)
         lowered = dialect_named(self.dialect).lower(prompt, track=track)
         return Sizes(self.request(lowered), partial(self._split, prompt, lowered))
 

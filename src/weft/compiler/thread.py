@@ -128,12 +128,13 @@ class Thread:
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
-        self.tracks: dict[tuple[str, bool], Track] = {}
+        self.tracks: dict[tuple[str, str, bool], Track] = {}
 
-    def track(self, dialect: str, *, strict: bool = False) -> Track:
-        """The turns lowered so far in a dialect; strict ones apart, where nothing was lost."""
-        held = self.tracks.get((dialect, strict))
-        return held if held is not None else self.tracks.setdefault((dialect, strict), Track())
+    def track(self, dialect: str, model: str, *, strict: bool = False) -> Track:
+        """The turns lowered so far for a model; strict ones apart, where nothing was lost."""
+        key = (dialect, model, strict)
+        held = self.tracks.get(key)
+        return held if held is not None else self.tracks.setdefault(key, Track())
 
     def weave(self, events: Strand[Event], env: Env) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""

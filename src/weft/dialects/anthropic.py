@@ -172,7 +172,7 @@ class Anthropic(Dialect):
     def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
         """Only a thought of its own, with the signature that proves it."""
         self.drop_signature(block, sink)
-        if not block.signature or not self.own(block.provider):
+        if not block.signature or not self.own(block, sink):
             return None
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 

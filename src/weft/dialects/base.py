@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple, assert_never
 import msgspec
 
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.dialects.facts import same_model
 from weft.dialects.options import Option, deep_update, escape, leaves, put
 from weft.dialects.sink import Sink
 from weft.dialects.track import Entry, Head, Placed, Track, Wire
@@ -43,6 +44,8 @@ class Traits(NamedTuple):
     merges_turns: bool
     model_role: str
     parts: str = "content"
+    sealed: frozenset[str] = frozenset()
+    """Types of opaque parts that only the very model can read that made them."""
 
 
 class Lowered(msgspec.Struct):
@@ -75,7 +78,7 @@ class Dialect:
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
-        sink = Sink(dialect=self.traits.name, strict=strict)
+        sink = Sink(dialect=self.traits.name, strict=strict, model=prompt.model)
         if track is None:
             return self._lower(prompt, sink, Track())
         with track.lock:
@@ -155,6 +158,7 @@ class Dialect:
                 len(blocks) == 1
                 and type(block) is TextBlock
                 and not block.signature
+                and not block.kept
                 and not block.text.isspace()
             ):
                 entries: Sequence[Entry] = (self.spoken(block),)
@@ -182,6 +186,16 @@ class Dialect:
 
     def part(self, block: Block, sink: Sink) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
+        wire = self._part(block, sink)
+        if block.kept is None or wire is None or block.provider != self.traits.name:
+            return wire
+        return self.with_kept(wire, block)
+
+    def with_kept(self, wire: Wire, block: Block) -> Wire:
+        """The part with the fields its provider gave it and nobody else understands."""
+        return {**wire, **(block.kept or {})}
+
+    def _part(self, block: Block, sink: Sink) -> Wire | None:
         match block:
             case TextBlock():
                 return self.text(block, sink)
@@ -233,22 +247,22 @@ class Dialect:
 
     def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
         """A provider's own part: back to it unchanged, to nobody else."""
-        if block.provider == self.traits.name:
+        sealed = block.payload.get("type") in self.traits.sealed
+        if self.own(block, sink) or (block.provider == self.traits.name and not sealed):
             return block.payload
-        self.drop_foreign(block, block.provider, sink)
+        self.drop_foreign(block, sink)
         return None
 
-    def drop_foreign(self, block: Block, provider: str, sink: Sink, *, what: str = "part") -> None:
-        """Say that something of another provider's was left out."""
-        sink.said(
-            "WEFT704",
-            block.origin,
-            f"a {what} of {provider or 'an unknown provider'} cannot go to {sink.dialect}",
-        )
+    def drop_foreign(self, block: Block, sink: Sink, *, what: str = "part") -> None:
+        """Say that something of another provider's, or another model's, was left out."""
+        maker, reader = block.provider or "an unknown provider", sink.dialect
+        if block.provider == self.traits.name:
+            maker, reader = block.model, sink.model
+        sink.said("WEFT704", block.origin, f"a {what} of {maker} cannot go to {reader}")
 
-    def own(self, provider: str) -> bool:
-        """Whether a signature is this provider's: it says so."""
-        return provider == self.traits.name
+    def own(self, block: Block, sink: Sink) -> bool:
+        """Whether the model that is asked made this: what is sealed is its alone to read."""
+        return block.provider == self.traits.name and same_model(block.model, sink.model)
 
     def place_options(self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink) -> None:
         """Put every option where the provider wants it, and report the ones it does not know."""
@@ -295,8 +309,8 @@ class Dialect:
 
     def drop_signature(self, block: TextBlock | ThoughtBlock | CallBlock, sink: Sink) -> None:
         """Say that a signature another provider gave is left out."""
-        if block.signature and not self.own(block.provider):
-            self.drop_foreign(block, block.provider, sink, what="signature")
+        if block.signature and not self.own(block, sink):
+            self.drop_foreign(block, sink, what="signature")
 
     def put_tools(self, wire: Wire, tools: list[Json]) -> None:
         """The tools, followed by those of the provider's own that `extra` asked for."""

@@ -71,6 +71,16 @@ def facts_for(model: str) -> Facts:
     return found if found is not None else Facts(_CHAT, known=False)
 
 
+def same_model(one: str, other: str) -> bool:
+    """Whether two names are one model's, as far as they tell: a date or an alias may differ."""
+    return not one or not other or _undated(one) == _undated(other)
+
+
+@functools.lru_cache(maxsize=1024)
+def _undated(model: str) -> str:
+    return re.sub(r"([-@](\d{8}|\d{4}-\d\d-\d\d)|-latest)$", "", wire_name(model))
+
+
 def wire_name(model: str) -> str:
     """The name the provider knows the model by: without `provider/`, or after the `#`."""
     if model.startswith(("http://", "https://")):

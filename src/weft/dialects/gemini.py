@@ -129,15 +129,15 @@ class Gemini(Dialect):
 
     def text(self, block: TextBlock, sink: Sink) -> Wire:
         """A text part."""
-        if block.signature and self.own(block.provider):
+        if block.signature and self.own(block, sink):
             return {"text": block.text, "thoughtSignature": block.signature}
         return {"text": block.text}
 
     def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
         """Only a signed thought of its own goes back."""
-        if not block.signature or not self.own(block.provider):
-            if block.provider and not self.own(block.provider):
-                self.drop_foreign(block, block.provider, sink)
+        if not block.signature or not self.own(block, sink):
+            if block.provider and not self.own(block, sink):
+                self.drop_foreign(block, sink)
             return None
         part: Wire = {"text": block.text, "thought": True} if block.text else {"text": ""}
         part["thoughtSignature"] = block.signature
@@ -149,9 +149,9 @@ class Gemini(Dialect):
         if block.given:
             call["id"] = block.id
         part: Wire = {"functionCall": call}
-        if block.signature and self.own(block.provider):
+        if block.signature and self.own(block, sink):
             part["thoughtSignature"] = block.signature
-        elif block.provider and not self.own(block.provider):
+        elif block.provider and not self.own(block, sink):
             part["thoughtSignature"] = FOREIGN_SIGNATURE
         return part
 
@@ -187,9 +187,9 @@ class Gemini(Dialect):
         part: Wire = {"codeExecutionResult": {"outcome": block.outcome, "output": block.output}}
         return _signed(part, block.signature)
 
-    def own(self, provider: str) -> bool:
+    def own(self, block: Block, sink: Sink) -> bool:
         """A signature that does not say whose it is comes from the log's own provider, this."""
-        return not provider or super().own(provider)
+        return not block.provider or super().own(block, sink)
 
     def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
         """The log's own format is this provider's."""

@@ -15,6 +15,7 @@ class Sink(msgspec.Struct, kw_only=True):
 
     dialect: str
     strict: bool
+    model: str = ""
     diagnostics: list[Diagnostic] = []
 
     def taken(self) -> tuple[Diagnostic, ...]:

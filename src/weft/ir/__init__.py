@@ -16,6 +16,7 @@ from weft.ir.block import (
 )
 from weft.ir.item import Item, ItemKind, Note
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl
+from weft.ir.response import ModelResponse
 from weft.ir.verify import verify
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Item",
     "ItemKind",
     "MediaBlock",
+    "ModelResponse",
     "Note",
     "OpaqueBlock",
     "Output",

@@ -32,13 +32,20 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Base(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What every block carries."""
+    """What every block carries.
+
+    A block that a model made says whose it is: `provider` and `model`, as far as the log knows.
+    `kept` are fields of its wire form that only this provider understands; they go back to it.
+    """
 
     role: Role
     origin: Origin
     stability: Stability = Stability.TURN
     priority: int = 2
     labels: tuple[str, ...] = ()
+    provider: str = ""
+    model: str = ""
+    kept: JsonObject | None = None
 
 
 class TextBlock(_Base, frozen=True, gc=False, tag="text"):
@@ -47,7 +54,6 @@ class TextBlock(_Base, frozen=True, gc=False, tag="text"):
     text: str
     spans: tuple[Span, ...] = ()
     signature: str | None = None
-    provider: str = ""
 
 
 class ThoughtBlock(_Base, frozen=True, gc=False, tag="thought"):
@@ -55,7 +61,6 @@ class ThoughtBlock(_Base, frozen=True, gc=False, tag="thought"):
 
     text: str
     signature: str | None = None
-    provider: str = ""
 
 
 class CallBlock(_Base, frozen=True, gc=False, tag="call"):
@@ -70,7 +75,6 @@ class CallBlock(_Base, frozen=True, gc=False, tag="call"):
     given: bool = True
     waits: bool = False
     signature: str | None = None
-    provider: str = ""
 
 
 class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
@@ -123,7 +127,6 @@ class OpaqueBlock(_Base, frozen=True, gc=False, tag="opaque"):
     An empty `provider` is the one whose format the log itself has.
     """
 
-    provider: str
     payload: JsonObject
 
 

@@ -15,8 +15,7 @@ import msgspec
 
 from weft.content import Content, FunctionCall, Part, require_content, thought_part
 from weft.errors import DeclarationError, SessionError
-from weft.ir import Prompt
-from weft.models.base import ModelResponse
+from weft.ir import ModelResponse, Prompt
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact, require_object
 

@@ -9,9 +9,8 @@ from typing import cast
 
 from weft.dialects import DIALECTS, dialect_named
 from weft.errors import DeclarationError, ScriptExhausted
-from weft.ir import Prompt
+from weft.ir import ModelResponse, Prompt
 from weft.ir.show import show_block
-from weft.models.base import ModelResponse
 from weft.models.check_request import RequestChecker
 from weft.models.script import Answer, Entry, Later, prepare, resolve
 from weft.values import JsonObject

@@ -10,9 +10,9 @@ from weft.compiler import Compiled, compile
 from weft.content import Content
 from weft.declare import CallbackContext
 from weft.dialects import dialect_named
-from weft.errors import UsageError, WeftError
-from weft.ir import Prompt, verify
-from weft.models import Model, ModelResponse
+from weft.errors import ModelError, UsageError, WeftError
+from weft.ir import ModelResponse, Prompt, verify
+from weft.models import Model
 from weft.models.registry import model_for
 from weft.runtime.agent_run import AgentRun
 from weft.runtime.call_ids import identified
@@ -91,13 +91,17 @@ class Asking:
 
         What Weft itself raises says that something is set up wrong; it is not the model's.
         """
-        if isinstance(error, WeftError):
+        if isinstance(error, WeftError) and not isinstance(error, ModelError):
             raise error
         chain = self._run.kit.callbacks.on_model_error
         self.response = None
         if self._context is not None and chain:
             self.response = await chain.first((ModelResponse,), self._context, self._prompt, error)
         if self.response is None:
+            if isinstance(error, ModelError):
+                _log.warning("%s: %s [%s]", self._run.agent.name, error, error.code)
+                self.response = ModelResponse(error_code=error.code, error_message=str(error))
+                return
             _log.warning("%s: the model raised", self._run.agent.name, exc_info=error)
             words = f"{type(error).__name__}: {error}"
             self.response = ModelResponse(error_code="model_error", error_message=words)
@@ -164,7 +168,8 @@ def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
     if content is not None and content.parts:
         calls = False
         for part in content.parts:
-            signed = signed or part.thought_signature is not None
+            sealed = part.thought_signature is not None or part.part_metadata is not None
+            signed = signed or sealed
             calls = calls or part.function_call is not None
         if calls:
             log, taken = run.invocation.session.events, run.invocation.call_ids
@@ -178,6 +183,7 @@ def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
         weft: JsonObject = {**held} if isinstance(held, dict) else {}
         if signed:
             weft.setdefault("provider", compiled.dialect)
+            weft.setdefault("model", compiled.prompt.model)
         if compiled.provided:
             weft["instructions"] = cast("JsonObject", dict(compiled.provided))
         metadata["weft"] = weft
