@@ -36,7 +36,7 @@ check: .venv/.made-dev
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 	$(BIN)/mypy
 
-bench: $(BENCH)/.made-bench
+bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py
 
 clean:

@@ -1,7 +1,7 @@
 """All measurements, as ratios against a named baseline taken in the same run.
 
     make bench                          every group
-    python bench/run.py runtime         one group, or several: object_model imports steps adk
+    python bench/run.py runtime         one group, or several: object_model imports steps adk calls
 
 Nothing here is a test: numbers depend on the machine, ratios less so. CPU time, best of
 several rounds. A baseline that is not installed is reported as such.
@@ -11,6 +11,7 @@ import sys
 from types import ModuleType
 
 import adk
+import calls
 import imports
 import libraries
 import object_model
@@ -21,6 +22,7 @@ GROUPS: dict[str, ModuleType] = {
     "imports": imports,
     "steps": steps,
     "adk": adk,
+    "calls": calls,
     "runtime": libraries,
 }
 

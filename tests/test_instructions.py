@@ -201,6 +201,7 @@ def test_I2_what_changes_with_the_turn_goes_behind_what_changes_with_the_session
 ) -> None:
     agent = Agent(
         "bot",
+        model="gemini-flash-latest",
         instruction="In {city}.",
         global_instruction=volatile,  # type: ignore[arg-type]
     )

@@ -191,6 +191,28 @@ Why it matters: its dialect, window and abilities are guesses.
 Use instead:  write `provider/model`, or pass the dialect: weft compile --dialect.
 """,
     ),
+    Code(
+        "WEFT707",
+        _W,
+        "request would be refused",
+        """Something in the request is what its provider answers with an error.
+
+Why it matters: the call costs a round trip and brings no answer.
+
+Use instead:  what the hint says; the place is the message's own.
+""",
+    ),
+    Code(
+        "WEFT708",
+        _I,
+        "system text in a user turn",
+        """A dialect has no role for a system text in mid-conversation.
+
+Why it matters: the model reads it in the user's turn, after `[system]:`.
+
+Use instead:  nothing to do, or say it before the conversation.
+""",
+    ),
 )
 
 CODES: dict[str, Code] = {code.code: code for code in _TABLE}

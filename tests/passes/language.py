@@ -8,6 +8,7 @@ model call c1: name({"a": 1})        a call; `user result c1: name -> {...}` its
 model thought: text                  a thought
 hidden(it is partial): text          a hidden item and why
 + model call c2: ...                 one more block of the same item
+tool pay(amount, to): text           a tool; `choice: ...` what was chosen among them
 """
 
 import re
@@ -26,16 +27,18 @@ from weft.ir import (
     Stability,
     TextBlock,
     ThoughtBlock,
+    ToolDecl,
 )
 from weft.ir.show import show_block
 from weft.passes import Env, Sizes
-from weft.values import Strand
+from weft.values import JsonObject, Strand, compact
 
 _LINE = re.compile(
     r"(?P<more>\+ )?(?P<role>system|user|model|hidden)(?:\((?P<author>[^)]*)\))?"
     r"(?:@(?P<branch>[\w.]+))?(?:\[(?P<attributes>[^\]]*)\])?"
     r"(?: (?P<kind>call|result|thought) ?(?P<id>[\w.]*))?: ?(?P<rest>.*)"
 )
+_TOOL = re.compile(r"tool (?P<name>\w+)\((?P<names>[^)]*)\): (?P<about>.*)")
 _CALL = re.compile(r"(?P<name>\w+)\((?P<args>.*)\)$")
 _RESULT = re.compile(r"(?P<name>\w+) -> (?P<response>.*)$")
 
@@ -44,7 +47,11 @@ def parse_prompt(text: str, agent: str = "bot") -> Prompt:
     """The prompt a fixture describes."""
     system: list[TextBlock] = []
     items: list[Item] = []
+    tools: list[ToolDecl] = []
     for line in text.strip().splitlines():
+        if tool := _TOOL.fullmatch(line):
+            tools.append(_tool(tool))
+            continue
         match = _LINE.fullmatch(line)
         assert match is not None, f"not a line of the fixture language: {line!r}"
         if match["role"] == "system":
@@ -65,8 +72,16 @@ def parse_prompt(text: str, agent: str = "bot") -> Prompt:
         else:
             items.append(_item(match, block, position, agent))
     return Prompt(
-        model="m", agent=agent, system=tuple(system), items=Strand(items), features=Feature.ALL
-    )
+        model="m", agent=agent, system=tuple(system), items=Strand(items), features=Feature.ALL,
+        tools=tuple(tools),
+    )  # fmt: skip
+
+
+def _tool(match: re.Match[str]) -> ToolDecl:
+    names = [name.strip() for name in match["names"].split(",") if name.strip()]
+    properties: JsonObject = {name: {"type": "string"} for name in names}
+    schema: JsonObject = {"type": "object", "properties": properties}
+    return ToolDecl(match["name"], match["about"], schema, Origin("tool", match["name"]))
 
 
 def _item(match: re.Match[str], block: Block, position: int, agent: str) -> Item:
@@ -135,6 +150,8 @@ def parse_env(text: str) -> Env:
         policy = policy.keep_duplicates()
     size = values.pop("item_tokens", 0)
     budget = values.pop("budget", None)
+    changes = msgspec.convert(values.pop("changes", []), list[str])
+    told = Origin("field", "instruction", "bot")
     assert isinstance(size, int)
     return Env(
         agent=str(values.pop("agent", "bot")),
@@ -142,14 +159,22 @@ def parse_env(text: str) -> Env:
         invocation=str(values.pop("invocation", "1")),
         budget=msgspec.convert(budget, TokenBudget) if budget is not None else None,
         measure=lambda p: Sizes(size * len(p.items), lambda: (0, [size] * len(p.items))),
+        changes=tuple(TextBlock(role="system", origin=told, text=text) for text in changes),
         **values,  # type: ignore[arg-type]
     )
 
 
 def show_prompt(prompt: Prompt) -> str:
     """A prompt in the fixture language, as far as a pass can change it."""
-    lines = [f"system: {block.text}" for block in prompt.system]
+    lines = [
+        f"tool {tool.name}({', '.join(tool.parameters.get('properties') or ())}):"  # type: ignore[arg-type]
+        f" {tool.description}"
+        for tool in prompt.tools
+    ]
+    lines += [f"system: {block.text}" for block in prompt.system]
     for item in prompt.items:
         for index, block in enumerate(item.blocks):
             lines.append(("+ " if index else "") + show_block(block))
+    if "tool_choice" in prompt.config:
+        lines.append(f"choice: {compact(prompt.config['tool_choice'])}")
     return "\n".join(lines)

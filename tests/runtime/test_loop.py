@@ -652,7 +652,7 @@ def test_a_model_that_returns_nothing_is_an_error_event(entry: str | None) -> No
 
 def test_a_model_without_a_client_says_what_to_pass() -> None:
     with pytest.raises(weft.WeftError, match="no client"):
-        weft.run_sync(Agent("bot", model="gpt-5"), "x")
+        weft.run_sync(Agent("bot", model="gtp-5"), "x")
 
 
 def test_running_out_of_script_is_loud() -> None:

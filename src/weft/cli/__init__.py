@@ -18,6 +18,8 @@ from weft.cli.chat import chat_command
 from weft.cli.compile import compile_command
 from weft.cli.doctor import doctor_command
 from weft.cli.explain import explain_command
+from weft.cli.model import model_app
+from weft.cli.models import models_command
 from weft.cli.rule import rule_command
 from weft.cli.run import run_command
 from weft.cli.sessions import sessions_app
@@ -36,6 +38,8 @@ app.command("chat")(chat_command)
 app.add_typer(sessions_app)
 app.command("compile")(compile_command)
 app.command("explain")(explain_command)
+app.add_typer(model_app)
+app.command("models")(models_command)
 app.command("rule")(rule_command)
 app.command("doctor")(doctor_command)
 
@@ -103,15 +107,18 @@ def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
     """A mistake in the command itself: what is wrong, and where to read how it is written."""
     message = error.format_message().rstrip(".")
     command = next((word for word in given if word in _COMMANDS), "")
-    if command == "sessions" and len(given) > 1 and given[1] in _SESSIONS:
-        command = f"sessions {given[1]}"
+    if len(given) > 1 and given[1] in _BELOW.get(command, ()):
+        command = f"{command} {given[1]}"
     where = f"weft {command}".rstrip()
     _complain(f"{command or 'usage'}: {message[:1].lower()}{message[1:]}\n  hint: {where} --help")
     return 2
 
 
-_COMMANDS = ("run", "chat", "sessions", "compile", "explain", "rule", "doctor")
-_SESSIONS = ("list", "show", "export", "rewind")
+_COMMANDS = ("run", "chat", "sessions", "compile", "explain", "model", "models", "rule", "doctor")
+_BELOW = {
+    "sessions": ("list", "show", "export", "rewind"),
+    "model": ("get", "list", "remove"),
+}
 
 
 def _blame(error: BaseException) -> str:

@@ -23,6 +23,9 @@ def compile_command(
     strict: given.STRICT = False,
     as_json: Annotated[bool, typer.Option("--json", help="Exactly the provider's JSON.")] = False,
     step: given.STEP = None,
+    count: Annotated[
+        bool, typer.Option("--count", help="Ask the provider to count it too; needs a key.")
+    ] = False,
 ) -> int:
     """Compile one request and show it."""
     from weft.cli.inputs import Inputs, exit_code, request
@@ -52,4 +55,8 @@ def compile_command(
             print(safe(str(found)), file=sys.stderr)
     else:
         print_request(compiled)
+    if count:
+        from weft.cli.count import print_count
+
+        print_count(compiled)
     return exit_code(compiled, strict=strict)

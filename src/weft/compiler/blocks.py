@@ -94,7 +94,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
     if part.tool_call is not None or part.tool_response is not None:
         raw: JsonObject = msgspec.json.decode(msgspec.json.encode(part))
         return OpaqueBlock(role=role, origin=origin, provider="", model=model, payload=raw)
-    if part.thought or (signature and not part.text and part.inline_data is None):
+    if part.kind == "thought":
         text = part.text or ""
         return ThoughtBlock(
             role="model",
@@ -116,7 +116,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             kept=kept,
         )
     if (media := _media(part, origin, role)) is not None:
-        return media
+        return msgspec.structs.replace(media, provider=provider, model=model, kept=kept)
     if (code := part.executable_code) is not None:
         return CodeBlock(
             role=role,

@@ -21,6 +21,10 @@ from weft.values import has_lone_surrogate, spells
 _SUMMED = "a summary stands for it"
 
 
+PAUSED = "CONTINUATION"
+"""The finish reason of a turn that its provider broke off."""
+
+
 class Built(msgspec.Struct):
     """Items of a stretch of the log, what occurs in it, and what had to be said."""
 
@@ -111,7 +115,7 @@ def build_items(
                 features |= Feature.WROTE
         item = Item(
             kind, blocks, author, event.invocation_id, position, position, event.id, branch,
-            wrote, waits,
+            wrote, waits, paused=event.finish_reason == PAUSED,
         )  # fmt: skip
         items += _unmixed(item, role) if mixed else (item,)
     return Built(items, features, diagnostics)

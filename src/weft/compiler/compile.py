@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from weft.compiler.changes import deliver, first_instructions, recorded_by
 from weft.compiler.compiled import Compiled
 from weft.compiler.context import ReadonlyContext
 from weft.compiler.count import Scale
@@ -19,10 +20,10 @@ from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_f
 from weft.compiler.thread import WHOLE, Basis, Slot, facts_of, weave
 from weft.compiler.turn import start_of, user_content
 from weft.content import ContentLike, to_content
-from weft.declare import Agent, RunConfig
+from weft.declare import Agent, RunConfig, TokenBudget
 from weft.declare.template import to_text
 from weft.errors import CompileError
-from weft.ir import Prompt
+from weft.ir import Prompt, TextBlock
 from weft.passes import ON_REQUEST, Env, Step, is_ready, run
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand, require_object
@@ -44,12 +45,14 @@ def compile(
     branch: str | None = None,
     artifacts: Mapping[str, str] | None = None,
     recorded: Mapping[str, str] | None = None,
+    within: int | None = None,
 ) -> Compiled:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
     `state` is laid over the session's, `message` is what the user says now, `branch` where in a
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
-    instruction providers said before, so that a request can be rebuilt without asking them.
+    instruction providers said before, so that a request can be rebuilt without asking them,
+    `within` the tokens it must not exceed, whatever the agent's own budget allows.
     """
     if (
         type(session) is not Session
@@ -82,9 +85,22 @@ def compile(
             recorded or {},
         )
         instructions = _resolved(plan, events, scope)
+    system, features, inserted = instructions.system, instructions.features, instructions.carried
+    changes: tuple[TextBlock, ...] = ()
+    if plan.appends:
+        first = first_instructions(
+            plan.wording,
+            session,
+            asked.name,
+            branch or "",
+            state=state or {},
+            artifacts=artifacts or {},
+            on_missing=config.on_missing or asked.on_missing,
+        )
+        system, features, changes, inserted = deliver(instructions, first, plan.appends)
     carried: JsonObject = {}
     if facts.produced:
-        carried = {k: v for k, v in instructions.carried.items() if k in facts.produced}
+        carried = {k: v for k, v in inserted.items() if k in facts.produced}
     start = 0 if plan.policy.view == "default" else start_of(events, invocation)
     basis = WHOLE
     if start or carried or facts.reaches_back >= 0:
@@ -96,36 +112,52 @@ def compile(
         )
     env = Env(
         agent=asked.name,
+        dialect=plan.target.dialect,
         branch=branch or "",
         invocation=invocation,
         turn=start,
         policy=plan.policy,
         carried=carried,
-        budget=asked.context_compressor,
+        budget=_budget(asked, within),
+        changes=changes,
+        picks_tools=plan.target.facts.picks_tools,
     )
     slot = plan.slot if not branch else Slot(asked.name, branch, plan.slot.view)
     thread, woven = weave(events, slot, basis, env)
     prompt = Prompt(
         plan.target.model,
         asked.name,
-        instructions.system,
+        system,
         woven.items,
         plan.tools,
         {**plan.config},
         plan.origins,
         plan.output,
-        woven.features | instructions.features,
+        woven.features | features,
         (),
         plan.diagnostics + instructions.diagnostics + woven.diagnostics,
+        plan.cache,
     )
     if env.budget is not None:
         scale = Scale(plan.target.dialect, plan.target.model)
-        env = msgspec.structs.replace(env, measure=partial(scale.measure, thread=thread))
+        measure = partial(scale.measure, thread=thread, changes=changes)
+        env = msgspec.structs.replace(env, measure=measure)
     steps: list[Step] = []
     if not is_ready(prompt, env):
         prompt, steps = run(prompt, env, ON_REQUEST)
     previous = partial(_previous, root, asked, session, state, config, branch, artifacts)
-    return Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
+    made = Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
+    if newest is not None:
+        made.asked = newest.timestamp
+    return made
+
+
+def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
+    """The tighter of the agent's own budget and the one it is given now."""
+    own = agent.context_compressor
+    if within is None or (own is not None and own.token_budget <= within):
+        return own
+    return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -226,7 +258,7 @@ def _previous(
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
         if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
-            return compile(
+            found = compile(
                 root,
                 state={
                     key: held for key, held in (state or {}).items() if key not in session.state
@@ -236,8 +268,11 @@ def _previous(
                 config=lenient,
                 branch=branch,
                 artifacts=artifacts,
-                recorded=_recorded(event) or _provided(session, asked.name, index),
+                recorded=recorded_by(event) or _provided(session, asked.name, index),
+                within=_within(event),
             )
+            found.usage, found.answered = event.usage, event.timestamp
+            return found
     return None
 
 
@@ -247,11 +282,11 @@ def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     return cast("dict[str, str]", held) if isinstance(held, dict) else {}
 
 
-def _recorded(event: Event) -> dict[str, str]:
-    """What instruction providers said for the request that led to this event."""
+def _within(event: Event) -> int | None:
+    """The tokens that the request which led to this event had to stay within."""
     held = (event.custom_metadata or {}).get("weft")
-    texts = held.get("instructions") if isinstance(held, dict) else None
-    return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
+    within = held.get("within") if isinstance(held, dict) else None
+    return within if isinstance(within, int) else None
 
 
 def _require_kinds(

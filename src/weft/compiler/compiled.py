@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from weft.compiler.caching import Prediction, predict
 from weft.compiler.count import Scale
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import Prefix, PrefixBreak, Shared, compare
+from weft.compiler.refused import refused
 from weft.compiler.sourcemap import SourceMap
 from weft.compiler.thread import Thread, Woven
 from weft.declare import RunConfig
@@ -15,6 +17,7 @@ from weft.dialects import DIALECTS, Lowered, Track, dialect_named
 from weft.errors import BudgetExceeded
 from weft.ir import Prompt, Stability
 from weft.passes import Step
+from weft.session import Usage
 from weft.values import JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -26,6 +29,11 @@ class Compiled:
     """One request: its prompt, its wire, its cost, and where everything came from."""
 
     previous_problem = ""
+    asked = 0.0
+    """When the newest event in it happened."""
+    usage: Usage | None = None
+    """What its answer cost, for a request that was answered."""
+    answered = 0.0
 
     def __init__(
         self,
@@ -86,7 +94,9 @@ class Compiled:
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What the compiler has to say, without what the agent allows."""
-        found = (*self.prompt.diagnostics, *self.lowered().diagnostics)
+        lowered = self.lowered()
+        predicted = refused(lowered, self.prompt.model)
+        found = (*self.prompt.diagnostics, *lowered.diagnostics, *predicted)
         unique = dict.fromkeys(str(d) for d in found)
         by_text = {str(d): d for d in reversed(found)}
         allowed = self.plan.agent.allow
@@ -106,19 +116,18 @@ class Compiled:
     def hash(self) -> str:
         """A content hash: equal inputs give an equal hash, in every process."""
         lowered = self.lowered()
-        turns = lowered.wire[lowered.turns]
-        assert isinstance(turns, list)
-        lead = len(lowered.lead)
+        turns = lowered.entries
         track = self._track(self.dialect)
         done, hasher = 0, Track().hasher
         if track is not None:
             with track.lock:
                 if track.items == self.prompt.items.settled:
                     done, hasher = track.settled_hash()
-        for wire in turns[lead + done :]:
-            hasher.update(canonical(wire))
-        head = {key: value for key, value in lowered.wire.items() if key != lowered.turns}
-        hasher.update(canonical([self.dialect, self.prompt.model, head, turns[:lead]]))
+        for entry in turns.since(done):
+            hasher.update(canonical(entry.wire))
+        head: JsonObject = {k: v for k, v in lowered.wire.items() if k != lowered.turns}
+        lead = [entry.wire for entry in lowered.lead]
+        hasher.update(canonical([self.dialect, self.prompt.model, head, lead]))
         return hasher.hexdigest()
 
     def explain(self) -> "Report":
@@ -153,7 +162,7 @@ class Compiled:
         """What this request shares with the previous one of the session."""
         static = [b.text for b in self.prompt.system if b.stability is Stability.STATIC]
         text = "\n\n".join(static)
-        shared = self._shared
+        shared = self.shared
         if shared is None:
             return Prefix(0, 0, 0, text)
         return Prefix(self._shared_tokens(shared), shared.bytes, shared.turns, text)
@@ -161,7 +170,7 @@ class Compiled:
     @property
     def prefix_break(self) -> PrefixBreak | None:
         """What broke the prefix, or None."""
-        shared, before = self._shared, self.previous
+        shared, before = self.shared, self.previous
         if shared is None or before is None or shared.broken is None:
             return None
         pointer, origin, reason, line = shared.broken
@@ -175,7 +184,24 @@ class Compiled:
         return diff(self, other)
 
     @cached_property
-    def _shared(self) -> Shared | None:
+    def cached(self) -> Prediction:
+        """How many of its tokens the provider has read before, as far as that can be told."""
+        return predict(self)
+
+    def follows(self, before: "Compiled") -> None:
+        """Take this as the request before, which need not be rebuilt then."""
+        self.__dict__["previous"] = before
+
+    def settle(self, usage: Usage, answered: float) -> None:
+        """Note what its answer cost and when it came, and let go of the request before."""
+        self.usage, self.answered = usage, answered
+        self._find_previous = _no_previous
+        for name in ("previous", "shared", "cached"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def shared(self) -> Shared | None:
+        """How far it agrees with the request before; None where there is none."""
         before = self.previous
         if before is None:
             return None
@@ -198,3 +224,7 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"
+
+
+def _no_previous() -> Compiled | None:
+    return None

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from weft.compiler.thread import Thread
 from weft.dialects import Entry, Lowered, Track, dialect_named
 from weft.dialects.measure import HeadCost, Mark, meter_for
-from weft.ir import Block, Item, Prompt, ResultBlock
+from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import Sizes
 from weft.values import Strand
 
@@ -131,15 +131,23 @@ class Scale:
             counted = total
         return shares
 
-    def measure(self, prompt: Prompt, thread: Thread | None = None) -> Sizes:
-        """The whole request, and what its items take at most."""
+    def measure(
+        self,
+        prompt: Prompt,
+        thread: Thread | None = None,
+        changes: tuple[TextBlock, ...] = (),
+    ) -> Sizes:
+        """The whole request, with `changes` still to come, and what its items take at most."""
         track: Track | None = None
         if thread is not None and thread.settled.memo is prompt.items.memo:
             track = thread.track(self.dialect, self.model)
         lowered = dialect_named(self.dialect).lower(prompt, track=track)
-        return Sizes(self.request(lowered), partial(self._split, prompt, lowered))
+        more = 0
+        if changes:
+            more = self.item(Item("system", changes, "", "", 0, 0, ""))
+        return Sizes(self.request(lowered) + more, partial(self._split, prompt, lowered, more))
 
-    def _split(self, prompt: Prompt, lowered: Lowered) -> tuple[int, list[int]]:
+    def _split(self, prompt: Prompt, lowered: Lowered, more: int) -> tuple[int, list[int]]:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items = prompt.items
         kept = self._kept(items, _Bounds)
@@ -157,7 +165,7 @@ class Scale:
             bound.tokens + (bound.thoughts if index >= asked else 0)
             for index, bound in enumerate(each)
         ]
-        return self.fixed(lowered), sizes
+        return self.fixed(lowered) + more, sizes
 
     def _bound(self, item: Item) -> Bound:
         alone = Prompt(self.model, "", items=Strand([item] if item.blocks else []))

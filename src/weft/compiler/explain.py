@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from weft.compiler.report import (
     Action,
+    CachedRow,
     LeftOutRow,
     OptionRow,
     PassRow,
@@ -58,6 +59,7 @@ def explain(compiled: "Compiled") -> Report:
         margin=counter.margin,
         hash=compiled.hash,
         prefix=prefix,
+        cached=_cached(compiled),
         passes=tuple(_passes(compiled, left_out)),
         sent=sent,
         left_out=tuple(left_out),
@@ -138,7 +140,7 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
     shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
-    pointer = _system_pointer(compiled.lowered())
+    places = _system_places(compiled.lowered())
     text, counted = "", 0
     for block in prompt.system:
         text = f"{text}\n\n{block.text}" if text else block.text
@@ -150,7 +152,7 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
             total - counted,
             block.origin,
             block.stability.name.lower(),
-            pointer,
+            places.get(id(block), ""),
             block.text,
             shared,
             pieces=tuple(Piece(span.end, span.origin) for span in block.spans),
@@ -195,14 +197,16 @@ def _blocks(placed: Placed) -> tuple[TextBlock, ...]:
     return () if isinstance(placed.source, Origin) else placed.source
 
 
-def _system_pointer(lowered: Lowered) -> str:
-    found = [p.pointer for p in lowered.placed if not isinstance(p.source, Origin)]
-    return found[0] if found else ""
+def _system_places(lowered: Lowered) -> dict[int, str]:
+    """By system block: its pointer."""
+    return {id(block): place.pointer for place in lowered.placed for block in _blocks(place)}
 
 
 def _source(item: Item, block: Block) -> Source:
     if isinstance(block, ResultBlock):
         return "results"
+    if item.kind == "system":
+        return "system"
     if item.kind == "foreign":
         return "foreign"
     if item.kind == "summary":
@@ -229,7 +233,7 @@ def _left_out(compiled: "Compiled", note: Note) -> LeftOutRow:
     before, after = _weight(compiled, note.before), _weight(compiled, note.after)
     action: Action = "dropped"
     shown = note.before
-    if note.after is not None and _made_up(note.after):
+    if note.after is not None and (_made_up(note.after) or note.after.kind == "system"):
         action, shown, before = "added", note.after, 0
     elif note.after is not None:
         action = "changed"
@@ -325,6 +329,13 @@ def _prefix(compiled: "Compiled") -> PrefixRow:
     )
 
 
+def _cached(compiled: "Compiled") -> CachedRow:
+    found = compiled.cached
+    return CachedRow(
+        found.cached, found.total, found.possible, found.exact, found.blame, found.origin
+    )
+
+
 def _options(compiled: "Compiled") -> Iterator[OptionRow]:
     prompt = compiled.prompt
     dialect = DIALECTS[compiled.dialect]
@@ -356,6 +367,10 @@ def _inferred(compiled: "Compiled") -> Iterator[str]:
         yield f"the answer's schema is asked for {_ASKED[prompt.output.how]}{wrapped}"
     if compiled.woven.skipped:
         yield f"the policy leaves out {compiled.woven.skipped} events before the current turn"
+    cache = compiled.plan.target.facts.cache
+    if prompt.cache:
+        ttl = prompt.cache if prompt.cache != "on" else "".join(cache.ttls[:1])
+        yield f"the provider is asked to keep what it reads{f' for {ttl}' if ttl else ''}"
     volatile = [block for block in prompt.system if block.stability.name == "TURN"]
     if volatile:
         names = ", ".join(dict.fromkeys(str(block.origin) for block in volatile))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from weft.compiler.report import Report, SentRow, Source
-from weft.compiler.text import counter_words, place_of, prefix_lines, preview, safe
+from weft.compiler.text import cached_lines, counter_words, place_of, prefix_lines, preview, safe
 from weft.diagnostics import Origin
 from weft.values import compact
 
@@ -72,7 +72,11 @@ def _body(report: Report) -> Iterator[str]:
         f" {_shown(counter_words(report))} · <code>{_shown(report.hash)}</code></p>"
     )
     prefix = "<br>".join(
-        _shown(line.strip()) for line in prefix_lines(report.prefix, report.tokens)
+        _shown(line.strip())
+        for line in (
+            *prefix_lines(report.prefix, report.tokens),
+            *cached_lines(report.cached),
+        )
     )
     yield f"<p>{prefix}</p>"
     yield from _bars(report)

@@ -19,10 +19,11 @@ from weft.declare import Agent, Node, Policy, RunConfig, tree
 from weft.declare.config import merge
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
+from weft.dialects.facts import Cache
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
-from weft.values import JsonObject, compact
+from weft.values import Json, JsonObject, compact
 
 SET_RESPONSE = "set_model_response"
 
@@ -58,7 +59,9 @@ class Plan:
     """What is known of an agent's requests before there is a session.
 
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
-    a name, for the run or in the tree, so that no other can be chosen.
+    a name, for the run or in the tree, so that no other can be chosen. `cache` is what
+    `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
+    conversation; empty where it is rewritten in its place.
     """
 
     path: tuple[Agent, ...]
@@ -74,6 +77,8 @@ class Plan:
     tools: tuple[ToolDecl, ...]
     config: JsonObject
     origins: dict[str, Origin]
+    cache: str
+    appends: Literal["", "system", "user"]
     wording: Wording
     diagnostics: tuple[Diagnostic, ...]
 
@@ -132,6 +137,9 @@ def _made(root: Agent, name: str | None, config: RunConfig) -> Plan:
     target = _target(chosen)
     output = _output(path, target)
     generate, origins = _config(agent, config)
+    cache, said = _cache(generate.pop("cache", True), target, origins)
+    changes = generate.pop("instruction_changes", None)
+    wording = wording_of(path, output)
     return Plan(
         path=path,
         agent=agent,
@@ -146,8 +154,10 @@ def _made(root: Agent, name: str | None, config: RunConfig) -> Plan:
         tools=_tools(path, output),
         config=generate,
         origins=origins,
-        wording=wording_of(path, output),
-        diagnostics=tuple(_declared(agent, target, root=len(path) == 1)),
+        cache=cache,
+        appends=_appends(changes, target, wording),
+        wording=wording,
+        diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
     )
 
 
@@ -182,8 +192,10 @@ def _target(model: str | ModelLike) -> Target:
     if isinstance(model, str):
         facts = facts_for(model)
         return Target(model, facts.dialect, facts)
-    facts = facts_for(model.name)._replace(dialect=model.dialect, known=True)
-    return Target(model.name, model.dialect, facts)
+    facts = facts_for(model.name)
+    if facts.dialect.partition("-")[0] != model.dialect.partition("-")[0]:
+        facts = facts._replace(cache=Cache(), late_system=False)
+    return Target(model.name, model.dialect, facts._replace(dialect=model.dialect, known=True))
 
 
 def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
@@ -230,6 +242,36 @@ def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Orig
     origins = dict.fromkeys(agent.generate_config, declared)
     origins.update({name: Origin("config", name) for name in config.generate_config})
     return merge(agent.generate_config, config.generate_config), origins
+
+
+def _cache(asked: Json, target: Target, origins: dict[str, Origin]) -> tuple[str, list[Diagnostic]]:
+    """Whether to ask the provider to keep what it reads, and what is wrong with how it was asked.
+
+    A model that keeps things in another way, or not at all, is not asked.
+    """
+    cache = target.facts.cache
+    if asked is False or not (cache.breakpoints or cache.keyed):
+        return "", []
+    if asked is True or asked in cache.ttls:
+        return "on" if asked is True else str(asked), []
+    known = " or ".join(f'"{ttl}"' for ttl in cache.ttls)
+    return "on", [
+        report(
+            "WEFT702",
+            origins.get("cache", Origin("config", "cache")),
+            f"`{target.model}` cannot keep what it reads for {asked}",
+            f"write cache={known}" if known else "leave it out: the model decides for itself",
+        )
+    ]
+
+
+def _appends(asked: Json, target: Target, wording: Wording) -> Literal["", "system", "user"]:
+    """In whose name an instruction that changed is sent behind the conversation, if at all."""
+    if asked == "rewrite" or all(source.finished for source in wording.sources):
+        return ""
+    if target.facts.late_system:
+        return "system"
+    return "user" if asked == "append" else ""
 
 
 def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:

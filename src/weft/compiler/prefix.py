@@ -9,6 +9,7 @@ from typing import NamedTuple
 from weft.compiler.sourcemap import SourceMap
 from weft.diagnostics import Origin
 from weft.dialects import Lowered
+from weft.dialects.caching import bare
 from weft.values import Json, compact
 
 
@@ -62,11 +63,13 @@ def compare(before: Lowered, after: Lowered) -> Shared:
         if pointer != new_pointer or old != new:
             at = pointer == "tools"
             line = new.count("\n", 0, common) + 1
-            where = _tools_pointer(after) if at else _system_pointer(after)
-            origin = origins.origin(where, 0 if at else min(common, max(0, len(new) - 1)))
+            where, offset = (_tools_pointer(after), 0) if at else _system_place(after, common)
+            origin = origins.origin(where, offset)
             what = "the tools changed" if at else "the system text changed"
             return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
-    old_turns, new_turns = _turns(before), _turns(after)
+    lasting = before.track.entries(before.final).with_tail(before.lasting)
+    old_turns = [entry.wire for entry in lasting]
+    new_turns = [entry.wire for entry in after.entries]
     for index, old_turn in enumerate(old_turns):
         if index >= len(new_turns):
             where = f"/{before.turns}/{index + len(before.lead)}"
@@ -105,25 +108,28 @@ def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, O
 
 def _head(lowered: Lowered) -> list[tuple[str, str]]:
     wire = lowered.wire
-    tools = compact(wire["tools"]) if "tools" in wire else ""
-    system = next((p for p in lowered.placed if not isinstance(p.source, Origin)), None)
-    blocks = () if system is None or isinstance(system.source, Origin) else system.source
-    return [("tools", tools), ("system", "\n\n".join(block.text for block in blocks))]
-
-
-def _turns(lowered: Lowered) -> list[Json]:
-    turns = lowered.wire[lowered.turns]
-    assert isinstance(turns, list)
-    return turns[len(lowered.lead) :]
+    listed = wire.get("tools")
+    tools = compact([bare(tool) for tool in listed]) if isinstance(listed, list) else ""
+    places = [p.source for p in lowered.placed if not isinstance(p.source, Origin)]
+    text = "".join("\n\n".join(block.text for block in blocks) for blocks in places)
+    return [("tools", tools), ("system", text)]
 
 
 def _tools_pointer(lowered: Lowered) -> str:
     return "/tools" if "tools" in lowered.wire else ""
 
 
-def _system_pointer(lowered: Lowered) -> str:
-    found = [p.pointer for p in lowered.placed if not isinstance(p.source, Origin)]
-    return found[0] if found else ""
+def _system_place(lowered: Lowered, at: int) -> tuple[str, int]:
+    """Where the system text has its letter number `at`: the place, and the offset there."""
+    where, offset = "", 0
+    for place in lowered.placed:
+        if not isinstance(place.source, Origin):
+            size = len("\n\n".join(block.text for block in place.source))
+            where, offset = place.pointer, min(at, max(0, size - 1))
+            if at < size:
+                break
+            at -= size
+    return where, offset
 
 
 def _common(one: str, other: str) -> int:

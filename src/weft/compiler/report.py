@@ -103,6 +103,20 @@ class PrefixRow(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class CachedRow(msgspec.Struct, frozen=True):
+    """How many tokens the provider has read before, as predicted, and why not more.
+
+    `total` is the request as the provider is expected to count it.
+    """
+
+    tokens: int = 0
+    total: int = 0
+    possible: int = 0
+    exact: bool = False
+    blame: str = ""
+    origin: Origin | None = None
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one request; the tokens of `sent` add up to `tokens`."""
 
@@ -115,6 +129,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     hash: str
     prefix: PrefixRow
+    cached: CachedRow
     passes: tuple[PassRow, ...]
     sent: tuple[SentRow, ...]
     left_out: tuple[LeftOutRow, ...]

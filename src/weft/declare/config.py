@@ -30,11 +30,15 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "parallel_tool_calls": ((bool,), "True or False"),
     "service_tier": ((str,), "a string"),
     "user": ((str,), "a string"),
+    "cache": ((bool, str), 'True, False, or how long: "5m", "30m", "1h" or "12h"'),
+    "instruction_changes": ((str,), '"rewrite" or "append"'),
     "extra": ((dict,), 'a dict by dialect, such as {"gemini": {"safetySettings": []}}'),
 }
 """Generation options by canonical name: the types they take, and that in words."""
 
 TOOL_CHOICES = ("auto", "any", "required", "none")
+TTLS = ("5m", "30m", "1h", "12h")
+CHANGES = ("rewrite", "append")
 
 ALIASES = {
     "max_tokens": "max_output_tokens",
@@ -109,6 +113,10 @@ def _nonsense(name: str, value: Json) -> str | None:
             return f"{value!r} is not a choice"
         case "tool_choice", dict() if not (len(value) == 1 and isinstance(value.get("name"), str)):
             return f"{value!r} names no tool"
+        case "cache", str() if value not in TTLS:
+            return f"{value!r} is no time anybody keeps things for"
+        case "instruction_changes", str() if value not in CHANGES:
+            return f"{value!r} is no way to tell of a change"
         case "extra", dict():
             flat = (key for key, held in value.items() if not isinstance(held, dict))
             return next((f"`{key}` holds no dict" for key in flat), None)

@@ -3,13 +3,13 @@
 import difflib
 
 from weft.dialects.anthropic import Anthropic
-from weft.dialects.base import Dialect, Lowered
+from weft.dialects.base import Dialect
 from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.gemini import Gemini
 from weft.dialects.measure import count_request, count_tokens
 from weft.dialects.openai_chat import OpenAIChat
 from weft.dialects.openai_responses import OpenAIResponses
-from weft.dialects.track import Entry, Placed, Track
+from weft.dialects.track import Entry, Lowered, Placed, Track
 from weft.errors import UsageError
 
 DIALECTS: dict[str, Dialect] = {

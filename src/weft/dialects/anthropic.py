@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.dialects.base import Dialect, Traits, result_text
+from weft.dialects.caching import mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.fitted import fitted
 from weft.dialects.media import IMAGES, PDF, address, mime, missing, text_of
 from weft.dialects.options import Option, one_of, put
 from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Placed, Wire
+from weft.dialects.track import Entry, Placed, Track, Wire, letters
 from weft.ir import (
     Block,
     CallBlock,
@@ -20,6 +21,7 @@ from weft.ir import (
     Role,
     TextBlock,
     ThoughtBlock,
+    ToolDecl,
 )
 from weft.values import Json, JsonObject, compact, digest
 
@@ -78,7 +80,14 @@ def _parallel(wire: Wire, value: Json) -> None:
 class Anthropic(Dialect):
     """System is a field, thinking goes back signed, an answer's length must be given."""
 
-    traits = Traits(name="anthropic", turns="messages", merges_turns=True, model_role="assistant")
+    traits = Traits(
+        name="anthropic",
+        turns="messages",
+        merges_turns=True,
+        model_role="assistant",
+        schemas="anthropic",
+        sealed=frozenset(("redacted_thinking",)),
+    )
     options: ClassVar = {
         "temperature": "temperature",
         "top_p": "top_p",
@@ -111,39 +120,57 @@ class Anthropic(Dialect):
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
             fit = fitted("anthropic", output.schema, strict=True)
-            sink.schema_losses(fit.losses, output.origin)
-            if fit.possible:
-                put(wire, "output_config.format", {"type": "json_schema", "schema": fit.schema})
+            form: Wire = {"type": "json_schema", "schema": fit.schema}
+            ours = output.provider == self.traits.name
+            if ours:
+                form |= {"schema": output.schema, **(output.kept or {})}
+            else:
+                sink.schema_losses(fit.losses, output.origin)
+            if ours or fit.possible:
+                put(wire, "output_config.format", form)
                 placed.append(Placed("/output_config/format", output.origin))
             else:
                 text = f"Reply with valid JSON matching this schema: {compact(output.schema)}"
                 system = (*system, TextBlock(role="system", origin=output.origin, text=text))
         if prompt.tools:
-            tools: list[Json] = []
-            for tool in prompt.tools:
-                fit = fitted("anthropic", tool.parameters)
-                sink.schema_losses(fit.losses, tool.origin)
-                named: Wire = {"name": tool.name, "description": tool.description}
-                tools.append({**named, "input_schema": fit.schema})
-            self.put_tools(wire, tools)
-            placed += self.tools_placed(prompt, "/tools")
-        if system:
+            self.put_tools(prompt, wire, placed, sink)
+        if any(self.has_kept(block) for block in system):
+            wire["system"] = [self.part(block, sink) for block in system]
+            placed += [Placed(f"/system/{at}/text", (block,)) for at, block in enumerate(system)]
+        elif system:
             wire["system"] = "\n\n".join(block.text for block in system)
             placed.append(Placed("/system", system))
+        mark_head(wire, placed, system, prompt)
         return wire, tuple(placed)
+
+    def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
+        """Marks at the end of what the next request begins with."""
+        end = len(track.final) + len(lasting) - 1
+        read = track.read() + sum(letters(entry.wire) for entry in lasting)
+        return mark_end(prompt, wire, self.traits.turns, lasting, end, read)
+
+    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+        """Name, description and the schema of its input."""
+        named: Wire = {"name": tool.name, "description": tool.description}
+        return {**named, "input_schema": self.parameters(tool, sink)}
 
     def takes_schema(self, schema: JsonObject) -> bool:
         """Recursion, for one, is refused."""
         return fitted("anthropic", schema, strict=True).possible
 
     def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
-        """One message; results come first, and blank text not at all."""
+        """One message; results come first, and blank text not at all.
+
+        But for blank text that the model itself put among words: it goes back where it stood.
+        """
         if role == "user":
             blocks = sorted(blocks, key=lambda block: not isinstance(block, ResultBlock))
         content: list[Json] = []
         sources: list[tuple[str, Block]] = []
+        worded = any(isinstance(block, TextBlock) and block.text.strip() for block in blocks)
         for block in blocks:
-            if isinstance(block, TextBlock) and not block.text.strip():
+            blank = isinstance(block, TextBlock) and not block.text.strip()
+            if blank and not (worded and self.has_kept(block)):
                 continue
             part = self.part(block, sink)
             if part is not None:
@@ -155,7 +182,7 @@ class Anthropic(Dialect):
             sources.append(("/content/0", blocks[0]))
         if not content:
             return []
-        name = self.traits.model_role if role == "model" else "user"
+        name = self.traits.model_role if role == "model" else role
         return [Entry({"role": name, "content": content}, name, tuple(sources))]
 
     def spoken(self, block: TextBlock) -> Entry:
@@ -170,10 +197,13 @@ class Anthropic(Dialect):
         return {"type": "text", "text": block.text}
 
     def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
-        """Only a thought of its own, with the signature that proves it."""
-        self.drop_signature(block, sink)
-        if not block.signature or not self.own(block, sink):
+        """Only a thought of its own: with the signature that proves it, or as it was answered."""
+        if not self.own(block, sink):
+            self.drop_foreign(block, sink, what="signature" if block.signature else "thought")
             return None
+        if not block.signature:  # servers that imitate the provider sign nothing
+            own = block.kept is not None
+            return {"type": "thinking", "thinking": block.text} if own else None
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
     def call(self, block: CallBlock, sink: Sink) -> Wire:

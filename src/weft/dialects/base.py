@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import ClassVar, NamedTuple, assert_never
 
-import msgspec
-
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Origin, Severity
 from weft.dialects.facts import same_model
+from weft.dialects.fitted import fitted
 from weft.dialects.options import Option, deep_update, escape, leaves, put
 from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Head, Placed, Track, Wire
+from weft.dialects.track import Entry, Head, Lowered, Placed, Track, Wire
 from weft.ir import (
     Block,
     CallBlock,
@@ -31,7 +30,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json, JsonObject, Strand, compact
+from weft.values import Json, JsonObject, compact
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
@@ -44,30 +43,10 @@ class Traits(NamedTuple):
     merges_turns: bool
     model_role: str
     parts: str = "content"
+    schemas: str = ""
+    """Whose way of writing schemas it takes: the key of `fitted`."""
     sealed: frozenset[str] = frozenset()
     """Types of opaque parts that only the very model can read that made them."""
-
-
-class Lowered(msgspec.Struct):
-    """A request in one dialect, with what is needed to say where each piece came from."""
-
-    dialect: str
-    wire: Wire
-    lead: tuple[Entry, ...]
-    placed: tuple[Placed, ...]
-    turns: str
-    diagnostics: tuple[Diagnostic, ...]
-    track: Track
-    final: int
-    rest: list[Entry]
-    made: Strand[Entry] | None = None
-
-    @property
-    def entries(self) -> Strand[Entry]:
-        """The turns with the blocks they came from: the final ones, and then the rest."""
-        if self.made is None:
-            self.made = self.track.entries(self.final).with_tail(self.rest)
-        return self.made
 
 
 class Dialect:
@@ -78,7 +57,8 @@ class Dialect:
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
-        sink = Sink(dialect=self.traits.name, strict=strict, model=prompt.model)
+        name, held = self.traits.name, self.holds(prompt)
+        sink = Sink(dialect=name, strict=strict, model=prompt.model, held=held)
         if track is None:
             return self._lower(prompt, sink, Track())
         with track.lock:
@@ -101,9 +81,17 @@ class Dialect:
         rest, last = self._extend(track.open, items.tail, sink) if items.tail else ([], track.open)
         if last is not None:
             rest.append(last)
+        lasting = rest
+        if items.tail and items.tail[-1].kind == "system":
+            lasting, last = self._extend(track.open, items.tail[:-1], sink)
+            if last is not None:
+                lasting.append(last)
+        wire: Wire = {**head.wire, traits.turns: track.turns(head.first, rest)}  # type: ignore[dict-item]
+        if prompt.cache and lasting:
+            wire = self.keep(prompt, wire, track, lasting)
         return Lowered(
             traits.name,
-            {**head.wire, traits.turns: track.turns(head.first, rest)},  # type: ignore[dict-item]
+            wire,
             head.lead,
             head.placed,
             traits.turns,
@@ -111,15 +99,24 @@ class Dialect:
             track,
             len(track.final),
             rest,
+            lasting,
         )
 
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError
 
+    def holds(self, prompt: Prompt) -> bool:
+        """Whether the provider is asked to hold the conversation itself."""
+        return False
+
     def takes_schema(self, schema: JsonObject) -> bool:
         """Whether an answer of this schema can be asked for natively."""
         return True
+
+    def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
+        """The request, with a word to the provider on what to keep of its turns."""
+        return wire
 
     def lead(self, prompt: Prompt) -> list[Entry]:
         """Elements before the turns, for a dialect where the system text is one of them."""
@@ -159,6 +156,7 @@ class Dialect:
                 and type(block) is TextBlock
                 and not block.signature
                 and not block.kept
+                and block.role != "system"
                 and not block.text.isspace()
             ):
                 entries: Sequence[Entry] = (self.spoken(block),)
@@ -191,9 +189,15 @@ class Dialect:
             return wire
         return self.with_kept(wire, block)
 
+    def has_kept(self, block: Block) -> bool:
+        """Whether the block stands in this provider's own form, and so as a part of its own."""
+        return block.kept is not None and block.provider == self.traits.name
+
     def with_kept(self, wire: Wire, block: Block) -> Wire:
         """The part with the fields its provider gave it and nobody else understands."""
-        return {**wire, **(block.kept or {})}
+        merged = {**wire}
+        deep_update(merged, block.kept or {})
+        return merged
 
     def _part(self, block: Block, sink: Sink) -> Wire | None:
         match block:
@@ -247,7 +251,7 @@ class Dialect:
 
     def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
         """A provider's own part: back to it unchanged, to nobody else."""
-        sealed = block.payload.get("type") in self.traits.sealed
+        sealed = str(block.payload.get("type")) in self.traits.sealed
         if self.own(block, sink) or (block.provider == self.traits.name and not sealed):
             return block.payload
         self.drop_foreign(block, sink)
@@ -312,14 +316,46 @@ class Dialect:
         if block.signature and not self.own(block, sink):
             self.drop_foreign(block, sink, what="signature")
 
-    def put_tools(self, wire: Wire, tools: list[Json]) -> None:
-        """The tools, followed by those of the provider's own that `extra` asked for."""
-        held = wire.get("tools")
-        wire["tools"] = [*tools, *held] if isinstance(held, list) else tools
+    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+        """A function the model may call."""
+        raise NotImplementedError
 
-    def tools_placed(self, prompt: Prompt, prefix: str) -> list[Placed]:
-        """Where each tool stands, in the order it is sent."""
-        return [Placed(f"{prefix}/{index}", tool.origin) for index, tool in enumerate(prompt.tools)]
+    def declared(self, tool: ToolDecl, sink: Sink) -> Wire | None:
+        """A tool in full; one of another provider's own is left out, and reported."""
+        if tool.own is not None:
+            if tool.provider == self.traits.name:
+                return tool.own
+            hint = "declare a tool of your own for it, or ask the model it was made for"
+            sink.lost("WEFT702", tool.origin, f"{sink.dialect} has no tool `{tool.name}`", hint)
+            return None
+        wire = self.declaration(tool, sink)
+        if tool.kept and tool.provider == self.traits.name:
+            deep_update(wire, tool.kept)
+        return wire
+
+    def parameters(self, tool: ToolDecl, sink: Sink) -> JsonObject:
+        """A tool's parameters as the provider takes them."""
+        if tool.provider == self.traits.name:
+            return tool.parameters
+        fit = fitted(self.traits.schemas, tool.parameters)
+        sink.schema_losses(fit.losses, tool.origin)
+        return fit.schema
+
+    def put_tools(self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink) -> None:
+        """The tools, followed by those of the provider's own that `extra` asked for."""
+        tools: list[Json] = []
+        for tool in prompt.tools:
+            declared = self.declared(tool, sink)
+            if declared is not None:
+                placed.append(Placed(self.add_tool(tools, tool, declared), tool.origin))
+        held = wire.get("tools")
+        if tools:
+            wire["tools"] = [*tools, *held] if isinstance(held, list) else tools
+
+    def add_tool(self, tools: list[Json], tool: ToolDecl, declared: Wire) -> str:
+        """Put one more tool into the list; the place where it stands."""
+        tools.append(declared)
+        return f"/tools/{len(tools) - 1}"
 
 
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, sink: Sink) -> TextBlock:

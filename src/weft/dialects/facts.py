@@ -1,16 +1,42 @@
-"""Facts about models by name: which dialect they speak and how they take a schema.
+"""Facts about models by name: the dialect they speak, what they can do, how they reuse a prefix.
 
-One table, read top down: the first pattern that matches wins. What is not in it gets safe
-defaults and is marked unknown.
+A table a topic, read top down: the first pattern that matches wins. What is not in them gets
+safe defaults and is marked unknown. Prices, and the windows of models that are not in here, are
+in `weft.compiler.prices`, which takes longer to load.
 """
 
 import functools
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+
+class Cache(NamedTuple):
+    """How a provider reuses what it has read: from how many tokens on, how long, at what price.
+
+    Prices are shares of what a fresh input token costs. With `breakpoints` the request says what
+    to keep, at most so many times; without, the provider keeps what it likes.
+    """
+
+    minimum: int = 0
+    """A prefix of fewer tokens is never kept."""
+    breakpoints: int = 0
+    lookback: int = 0
+    """How many blocks before a breakpoint an older entry is looked for; 0 for any number."""
+    ttls: tuple[str, ...] = ()
+    """How long it can be asked to keep something, the default first."""
+    stride: int = 1
+    """Reused tokens come in multiples of this."""
+    exact: bool = False
+    """Whether nothing but the two requests decides how much is reused."""
+    keyed: bool = False
+    """Whether requests can name the prefix they share, so that they meet on one machine."""
+    write: float = 1.0
+    write_long: float = 1.0
+    read: float = 1.0
 
 
 class Facts(NamedTuple):
-    """What lowering must know of a model."""
+    """What lowering must know of a model, and what its user may want to."""
 
     dialect: str
     native_schema: bool = True
@@ -19,6 +45,21 @@ class Facts(NamedTuple):
     sampling: bool = True
     """Whether it takes a temperature and its kin, and a budget for thinking."""
     known: bool = True
+    parallel_calls: bool = True
+    forced_choice: bool = True
+    """Whether it can be made to call a tool."""
+    picks_tools: bool = True
+    """Whether it can choose among tools itself; for one that cannot, a pass does."""
+    late_system: bool = False
+    """Whether a system text may stand behind the conversation, not only before it."""
+    efforts: tuple[str, ...] = ()
+    """How hard it can be told to think; empty where that is not known, or not possible."""
+    media: tuple[str, ...] = ()
+    """What it takes beside text; empty where that is not known."""
+    window: int = 0
+    """How many tokens a request with its answer may have; 0 where this table does not say."""
+    output_limit: int = 0
+    cache: Cache = Cache()
 
 
 _GEMINI, _CLAUDE, _GPT = "gemini", "anthropic", "openai-responses"
@@ -35,8 +76,77 @@ _MODELS: tuple[tuple[str, Facts], ...] = (
     (r"claude-", Facts(_CLAUDE)),
     (r"gpt-(3|4$|4-)", Facts(_CHAT, native_schema=False)),
     (r"(gpt-|chatgpt-|o\d|codex-|ft:gpt-)", Facts(_GPT)),
-    (r"(local$|local:|https?://)", Facts(_CHAT)),
+    (r"local(:smollm2-135m)?$", Facts(_CHAT, picks_tools=False, parallel_calls=False)),
+    (r"local:", Facts(_CHAT, schema_with_tools=False, parallel_calls=False)),
+    (r"https?://", Facts(_CHAT)),
 )
+
+_EPHEMERAL = Cache(
+    breakpoints=4, lookback=20, ttls=("5m", "1h"), write=1.25, write_long=2.0, read=0.10
+)
+_AUTOMATIC = Cache(minimum=1_024, stride=128, keyed=True, read=0.10)
+_EXPLICIT = Cache(
+    minimum=1_024, breakpoints=4, ttls=("30m", "12h"), keyed=True, write=1.25, write_long=1.25,
+    read=0.10,
+)  # fmt: skip
+_IMPLICIT = Cache(minimum=4_096, read=0.10)
+
+_CACHES: tuple[tuple[str, Cache], ...] = (
+    (r"claude-(fable|mythos)-5-1", _EPHEMERAL._replace(minimum=512, read=0.025)),
+    (r"claude-(opus|sonnet)-5-5", _EPHEMERAL._replace(minimum=4_096, read=0.05)),
+    (r"claude-[a-z]+-5-5", _EPHEMERAL._replace(minimum=4_096)),
+    (r"claude-(opus|fable|mythos)-5", _EPHEMERAL._replace(minimum=512)),
+    (r"claude-sonnet-5", _EPHEMERAL._replace(minimum=1_024)),
+    (r"claude-opus-4-7", _EPHEMERAL._replace(minimum=2_048)),
+    (r"claude-(opus-4-[56]|haiku-4-5)", _EPHEMERAL._replace(minimum=4_096)),
+    (r"claude-(opus|sonnet)-4", _EPHEMERAL._replace(minimum=1_024)),
+    (r"claude-3-(5-)?haiku", _EPHEMERAL._replace(minimum=2_048)),
+    (r"claude-3", _EPHEMERAL._replace(minimum=1_024)),
+    (r"claude-", _EPHEMERAL._replace(minimum=4_096)),
+    (r"gpt-6\.1", _EXPLICIT._replace(read=0.05)),
+    (r"(gpt-5\.([6-9]|\d\d)|gpt-([6-9]|\d\d))", _EXPLICIT),
+    (r"(gpt-4o|gpt-4\.1|gpt-5|chatgpt-|o\d|codex-|ft:(gpt-|o\d))", _AUTOMATIC),
+    (r"gemini-2\.5", _IMPLICIT._replace(minimum=2_048)),
+    (r"gemini-4-argon", _IMPLICIT._replace(read=0.05)),
+    (r"gemini-([3-9]|\d\d)", _IMPLICIT),
+    (r"local(:|$)", Cache(exact=True, read=0.0)),
+)
+
+_WINDOWS: tuple[tuple[str, tuple[int, int]], ...] = (
+    (r"claude-((opus|sonnet)-4-[6-9]|[a-z]+-[5-9])", (1_000_000, 128_000)),
+    (r"claude-(haiku|sonnet|opus)-4-5", (200_000, 64_000)),
+    (r"claude-", (200_000, 0)),
+    (r"gpt-5\.4-(mini|nano)", (400_000, 128_000)),
+    (r"gpt-(5\.([4-9]|\d\d)|6)", (1_050_000, 128_000)),
+    (r"gemini-(2\.5|[3-9])", (1_048_576, 65_536)),
+)
+"""Tokens of a request with its answer, and of the answer; 0 where only the prices know."""
+
+_TRIES = ("low", "medium", "high")
+_EFFORTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"claude-opus-4-5", _TRIES),
+    (r"claude-(opus|sonnet)-4-6", (*_TRIES, "max")),
+    (r"claude-(opus|sonnet)-4-[789]|claude-[a-z]+-[5-9]", (*_TRIES, "xhigh", "max")),
+    (r"gpt-5\.([6-9]|\d\d)|gpt-[6-9]", ("none", "minimal", *_TRIES, "xhigh", "max")),
+    (r"gpt-5\.[2-5]", ("none", *_TRIES, "xhigh")),
+    (r"gpt-5\.1", ("none", *_TRIES)),
+    (r"gpt-5", ("minimal", *_TRIES)),
+    (r"o\d", _TRIES),
+    (r"gemini-[3-9]", ("minimal", *_TRIES)),
+)
+
+_MEDIA: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"gemini-", ("image", "pdf", "audio", "video")),
+    (r"claude-", ("image", "pdf")),
+    (r"gpt-(4o|4\.1)-audio|gpt-audio", ("image", "pdf", "audio")),
+    (r"(gpt-(?!oss)|chatgpt-|o\d)", ("image", "pdf")),
+)
+
+_LATE = r"claude-opus-(4-[89]|[5-9])|gpt-(?!oss)|chatgpt-|o\d|codex-|ft:(gpt-|o\d)|local(:|$)"
+"""Who reads a system text in mid-conversation; others refuse it, or read over it."""
+
+_UNFORCED = r"claude-[a-z]+-5-5"
+"""Who cannot be made to call a tool."""
 
 _PROVIDERS: dict[str, str] = {
     "google": _GEMINI,
@@ -55,20 +165,67 @@ _PROVIDERS: dict[str, str] = {
 }  # fmt: skip
 
 
+_SELLERS = {
+    **dict.fromkeys(("gemini", "google", "vertex", "vertex_ai"), "google"),
+    **dict.fromkeys(("openai-chat", "openai-responses"), "openai"),
+    "xai": "x-ai",
+}
+
+_OWN = frozenset(
+    ("google", "gemini", "vertex", "vertex_ai", "anthropic", "openai", "openai-responses",
+     "openai-chat")
+)  # fmt: skip
+"""Providers whose models are their own; others only pass on what they are asked."""
+
+
 @functools.lru_cache(maxsize=1024)
 def facts_for(model: str) -> Facts:
     """The facts of a model; a `provider/` prefix decides the dialect."""
     if model.startswith(("http://", "https://")):
         return Facts(_CHAT)
     provider, slash, bare = model.rpartition("/")
+    if model.startswith("local:"):
+        provider, slash, bare = "", "", model  # what follows is a path
     found = next((facts for pattern, facts in _MODELS if re.match(pattern, bare)), None)
-    if slash:
-        dialect = _PROVIDERS.get(provider.split("/")[0])
-        if dialect is not None:
-            base = found if found is not None else Facts(dialect)
-            return base._replace(dialect=dialect)
+    if not slash:
+        return _in_full(found, bare) if found is not None else Facts(_CHAT, known=False)
+    first = provider.split("/")[0]
+    dialect = _PROVIDERS.get(first)
+    if dialect is None:
         return Facts(_CHAT, known=False)
-    return found if found is not None else Facts(_CHAT, known=False)
+    facts = _in_full(found, bare) if found is not None else Facts(dialect)
+    if first not in _OWN:
+        facts = facts._replace(late_system=False, cache=Cache())
+    return facts._replace(dialect=dialect)
+
+
+def _in_full(facts: Facts, model: str) -> Facts:
+    """The facts with what the other tables say of the model."""
+    window, output_limit = _first(_WINDOWS, model, (0, 0))
+    return facts._replace(
+        forced_choice=re.match(_UNFORCED, model) is None,
+        late_system=re.match(_LATE, model) is not None,
+        efforts=_first(_EFFORTS, model, ()),
+        media=_first(_MEDIA, model, ()),
+        window=window,
+        output_limit=output_limit,
+        cache=_first(_CACHES, model, Cache()),
+    )
+
+
+_Value = TypeVar("_Value")
+
+
+def _first(table: tuple[tuple[str, _Value], ...], model: str, otherwise: _Value) -> _Value:
+    """The value of the first pattern that fits the model."""
+    return next((value for pattern, value in table if re.match(pattern, model)), otherwise)
+
+
+def seller_of(model: str) -> str:
+    """Who sells the model's tokens, under the name that price lists have for them."""
+    provider, slash, _ = model.partition("/")
+    first = provider if slash else facts_for(model).dialect
+    return _SELLERS.get(first, first)
 
 
 def same_model(one: str, other: str) -> bool:

@@ -1,7 +1,10 @@
 """What both of OpenAI's request formats share: schemas, efforts, ids of models."""
 
+import json
 import re
 from collections.abc import Sequence
+
+import msgspec
 
 from weft.diagnostics import Origin
 from weft.dialects.base import result_text
@@ -9,8 +12,9 @@ from weft.dialects.facts import wire_name
 from weft.dialects.fitted import fitted
 from weft.dialects.sink import Sink
 from weft.dialects.track import Wire
-from weft.ir import Block, Output, ResultBlock, Span, TextBlock, ToolDecl
-from weft.values import Json, compact
+from weft.errors import SessionError
+from weft.ir import Block, CallBlock, Output, ResultBlock, Span, TextBlock
+from weft.values import Json, JsonObject, compact, require_json
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -37,6 +41,8 @@ def choice(value: Json) -> str:
 
 def output_format(output: Output, sink: Sink) -> Wire:
     """The answer's schema, strict where all of it can be said so."""
+    if output.provider == sink.dialect:
+        return {"name": output.name, "schema": output.schema, **(output.kept or {})}
     fit = fitted("openai", output.schema, strict=True)
     strict = fit.possible
     if not strict:
@@ -46,11 +52,31 @@ def output_format(output: Output, sink: Sink) -> Wire:
     return {"name": name, "schema": fit.schema, "strict": strict}
 
 
-def parameters(tool: ToolDecl, sink: Sink) -> Wire:
-    """A tool's parameters; not strict, which would make every one of them required."""
-    fit = fitted("openai", tool.parameters)
-    sink.schema_losses(fit.losses, tool.origin)
-    return fit.schema
+def read_arguments(text: str) -> JsonObject | None:
+    """The arguments that a text spells; none where it is blank, None where it is no object."""
+    if not text.strip():
+        return {}
+    try:
+        try:
+            value: Json = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):  # lone surrogates
+            value = json.loads(text)
+        value = require_json(value, where="arguments")
+    except (ValueError, RecursionError, SessionError):
+        return None
+    return value if isinstance(value, dict) else {} if value is None else None
+
+
+def arguments(block: CallBlock, provider: str) -> str:
+    """A call's arguments as text: the model's own where that still says the same.
+
+    What never was JSON is not sent: many servers read it again, and refuse it. The call's result
+    says what came instead.
+    """
+    own = (block.kept or {}).get("arguments") if block.provider == provider else None
+    if isinstance(own, str) and own.lstrip()[:1] == "{" and read_arguments(own) == block.args:
+        return own
+    return compact(block.args)
 
 
 def output_text(block: ResultBlock) -> str:

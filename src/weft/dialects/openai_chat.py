@@ -4,21 +4,24 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar
 
+import msgspec
+
 from weft.diagnostics import Severity
 from weft.dialects.base import Dialect, Traits, system_placed
+from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
     EFFORTS,
     GAP,
+    arguments,
     choice,
     is_openai,
     joined,
     output_format,
     output_text,
-    parameters,
 )
-from weft.dialects.options import Option
+from weft.dialects.options import Option, deep_update
 from weft.dialects.sink import Sink
 from weft.dialects.track import Entry, Placed, Wire
 from weft.ir import (
@@ -31,8 +34,9 @@ from weft.ir import (
     Role,
     TextBlock,
     ThoughtBlock,
+    ToolDecl,
 )
-from weft.values import Json, compact
+from weft.values import Json
 
 _AUDIO = {
     "audio/wav": "wav",
@@ -70,7 +74,11 @@ class OpenAIChat(Dialect):
     """System is a turn, tool results have their own role and are text."""
 
     traits = Traits(
-        name="openai-chat", turns="messages", merges_turns=False, model_role="assistant"
+        name="openai-chat",
+        turns="messages",
+        merges_turns=False,
+        model_role="assistant",
+        schemas="openai",
     )
     options: ClassVar = {
         "temperature": "temperature",
@@ -104,39 +112,54 @@ class OpenAIChat(Dialect):
             wire["response_format"] = {"type": "json_schema", "json_schema": held}
             placed.append(Placed("/response_format", prompt.output.origin))
         if prompt.tools:
-            tools: list[Json] = []
-            for tool in prompt.tools:
-                function: Wire = {"name": tool.name, "description": tool.description}
-                function["parameters"] = parameters(tool, sink)
-                tools.append({"type": "function", "function": function})
-            self.put_tools(wire, tools)
-            placed += self.tools_placed(prompt, "/tools")
-        if prompt.system:
+            self.put_tools(prompt, wire, placed, sink)
+        if any(map(self.has_kept, prompt.system)):
+            spot = "/messages/{}/content"
+            placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
+        elif prompt.system:
             placed.append(system_placed(prompt, "/messages/0/content"))
+        name_prefix(wire, prompt)
         return wire, tuple(placed)
 
+    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+        """A function; not strict, which would make every one of its parameters required."""
+        function: Wire = {"name": tool.name, "description": tool.description}
+        function["parameters"] = self.parameters(tool, sink)
+        return {"type": "function", "function": function}
+
     def lead(self, prompt: Prompt) -> list[Entry]:
-        """The system text as the first turn."""
+        """The system text as the first turn, or as the turns it was read from."""
         if not prompt.system:
             return []
+        if any(map(self.has_kept, prompt.system)):
+            sink = Sink(dialect=self.traits.name, strict=False)
+            return self.turn("system", prompt.system, sink)
         return [Entry({"role": "system", "content": prompt.system_text}, "system", ())]
 
     def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
         """One message of the model's; of the user's, results first and then one message."""
         if role == "model":
             return self._model_turn(blocks, sink)
-        results = [block for block in blocks if isinstance(block, ResultBlock)]
-        entries = [Entry(self.result(block, sink), "tool", (("", block),)) for block in results]
+        entries: list[Entry] = []
+        shown: list[tuple[Wire, Block]] = []
         said: list[tuple[Wire, Block]] = []
-        for result in results:
-            said += self._shown(result, sink)
+        fields: Wire = {}
         for block in blocks:
-            if not isinstance(block, ResultBlock):
-                part = self.part(block, sink)
-                if part is not None:
-                    said.append((part, block))
-        if said:
-            entries.append(_message("user", said))
+            part = self.part(block, sink)
+            if part is None:
+                continue
+            if isinstance(block, ResultBlock):
+                entries.append(Entry(part, "tool", (("", block),)))
+                shown += self._shown(block, sink)
+            elif "role" in part:
+                entries.append(Entry(part, str(part["role"]), (("/content", block),)))
+            elif "type" in part:
+                said.append((part, block))
+            else:
+                fields |= part
+        if shown or said:
+            message = self._message("user", shown + said)
+            entries.append(Entry(message.wire | fields, "user", message.blocks, message.joined))
         return entries
 
     def spoken(self, block: TextBlock) -> Entry:
@@ -149,24 +172,27 @@ class OpenAIChat(Dialect):
         calls: list[Json] = []
         own: Wire = {}
         sources: list[tuple[str, Block]] = []
-        for block in blocks:
+        for made in blocks:
+            block = self._for_anyone(made, sink)
             part = self.part(block, sink)
             if part is None:
                 continue
             if isinstance(block, CallBlock):
                 sources.append((f"/tool_calls/{len(calls)}", block))
                 calls.append(part)
-            elif isinstance(block, OpaqueBlock):
+            elif "type" in part:
+                said.append((part, block))
+            else:
                 sources += [(f"/{key}", block) for key in part]
                 own.update(part)
-            else:
-                said.append((part, block))
-        if not said and not sources:
+        if not said and all(isinstance(block, ThoughtBlock) for _, block in sources):
             return []
-        wire: Wire = {"role": "assistant", "content": None}
+        wire: Wire = {"role": "assistant"}
+        if "content" not in own:
+            wire["content"] = None
         pieces: tuple[tuple[int, Block], ...] = ()
         if said:
-            text = _message("assistant", said)
+            text = self._message("assistant", said)
             wire["content"] = text.wire["content"]
             sources = [*text.blocks, *sources]
             pieces = text.joined
@@ -187,20 +213,79 @@ class OpenAIChat(Dialect):
         label: Wire = {"type": "text", "text": f"[shown by {result.name}]:"}
         return [(label, result), *((self.media(media, sink), media) for media in result.media)]
 
+    def _message(self, role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
+        """A message: one text where it is only text, which every server takes, else parts."""
+        texts = [(str(part["text"]), block) for part, block in said if _is_text(part)]
+        if len(texts) == len(said) and not any(self.has_kept(block) for _, block in said):
+            if len(said) == 1:
+                text, block = texts[0]
+                return Entry({"role": role, "content": text}, role, (("/content", block),))
+            whole = joined(texts)
+            ends = accumulate(len(text) + len(GAP) for text, _ in texts)
+            pieces = tuple((end - len(GAP), one) for end, (_, one) in zip(ends, texts, strict=True))
+            wire: Wire = {"role": role, "content": whole.text}
+            return Entry(wire, role, (("/content", whole),), pieces)
+        sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
+        return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)
+
     def text(self, block: TextBlock, sink: Sink) -> Wire:
-        """A text part."""
+        """A text part; the author's word is a turn of its own."""
         self.drop_signature(block, sink)
+        if block.role == "system":
+            return {"role": "system", "content": block.text}
         return {"type": "text", "text": block.text}
 
     def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
-        """No thought goes back."""
+        """Back to the model whose server gave it a field; no other thought goes back."""
+        if self.has_kept(block) and self.own(block, sink):
+            return {}
         self.drop_signature(block, sink)
+        if self.has_kept(block):
+            self.drop_foreign(block, sink, what="thought")
         return None
+
+    def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
+        """Fields beside the content, or a part of it: the server's that made them."""
+        if self.own(block, sink):
+            return block.payload
+        self.drop_foreign(block, sink)
+        return None
+
+    def _for_anyone(self, block: Block, sink: Sink) -> Block:
+        """The block; what only its own model's server understands goes to no other model."""
+        if not isinstance(block, (TextBlock, CallBlock)) or not self.has_kept(block):
+            return block
+        if self.own(block, sink):
+            return block
+        kept = block.kept or {}
+        anyones = {key: value for key, value in kept.items() if key in ("arguments", "type")}
+        if kept.get("said_in") == ["refusal"]:
+            anyones["said_in"] = ["refusal"]
+        if len(anyones) < len(kept):
+            self.drop_foreign(block, sink, what="field")
+        return msgspec.structs.replace(block, kept=anyones or None)
+
+    def with_kept(self, wire: Wire, block: Block) -> Wire:
+        """The part in its server's form: a text may stand in fields beside the content."""
+        held = block.kept or {}
+        if isinstance(block, CallBlock):
+            held = {key: value for key, value in held.items() if key not in ("arguments", "type")}
+            deep_update(wire, held)
+            return wire
+        names = held.get("said_in")
+        if not isinstance(names, list) or not isinstance(block, (TextBlock, ThoughtBlock)):
+            return super().with_kept(wire, block)
+        fields: Wire = {str(name): block.text for name in names}
+        return {**fields, **{key: value for key, value in held.items() if key != "said_in"}}
 
     def call(self, block: CallBlock, sink: Sink) -> Wire:
         """An element of tool_calls; its arguments are text."""
         self.drop_signature(block, sink)
-        function: Wire = {"name": block.name, "arguments": compact(block.args)}
+        if self.has_kept(block) and (block.kept or {}).get("type") == "custom":
+            custom: Wire = {"name": block.name, "input": block.args.get("input")}
+            return {"id": block.id, "type": "custom", "custom": custom}
+        text = arguments(block, self.traits.name)
+        function: Wire = {"name": block.name, "arguments": text}
         return {"id": block.id, "type": "function", "function": function}
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
@@ -226,17 +311,5 @@ class OpenAIChat(Dialect):
         return {"type": "text", "text": missing(block, sink)}
 
 
-def _message(role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
-    """A message: one text where it is only text, which every server takes, else parts."""
-    texts = [(str(part["text"]), block) for part, block in said if part.get("type") == "text"]
-    if len(texts) == len(said):
-        if len(said) == 1:
-            text, block = texts[0]
-            return Entry({"role": role, "content": text}, role, (("/content", block),))
-        whole = joined(texts)
-        ends = accumulate(len(text) + len(GAP) for text, _ in texts)
-        pieces = tuple((end - len(GAP), one) for end, (_, one) in zip(ends, texts, strict=True))
-        wire: Wire = {"role": role, "content": whole.text}
-        return Entry(wire, role, (("/content", whole),), pieces)
-    sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
-    return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)
+def _is_text(part: Wire) -> bool:
+    return part.get("type") == "text" and "text" in part

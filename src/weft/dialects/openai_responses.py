@@ -4,19 +4,30 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.dialects.base import Dialect, Traits, system_placed
-from weft.dialects.facts import wire_name
+from weft.dialects.caching import mark_item, name_prefix
+from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
 from weft.dialects.openai import (
     EFFORTS,
+    arguments,
     choice,
     output_format,
     output_text,
-    parameters,
     reasons,
+)
+from weft.dialects.openai_items import (
+    SEALED,
+    answered_by_kind,
+    gathered,
+    is_readable,
+    is_reasoning,
+    loosened,
+    message,
+    reasoning,
 )
 from weft.dialects.options import put
 from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Placed, Wire
+from weft.dialects.track import Entry, Placed, Track, Wire
 from weft.ir import (
     Block,
     CallBlock,
@@ -27,8 +38,9 @@ from weft.ir import (
     Role,
     TextBlock,
     ThoughtBlock,
+    ToolDecl,
 )
-from weft.values import Json, compact
+from weft.values import Json
 
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _FILES = {
@@ -68,7 +80,12 @@ class OpenAIResponses(Dialect):
     """System is a field, calls and results are items of their own, nothing is stored."""
 
     traits = Traits(
-        name="openai-responses", turns="input", merges_turns=False, model_role="assistant"
+        name="openai-responses",
+        turns="input",
+        merges_turns=False,
+        model_role="assistant",
+        schemas="openai",
+        sealed=SEALED,
     )
     options: ClassVar = {
         "temperature": "temperature",
@@ -88,11 +105,12 @@ class OpenAIResponses(Dialect):
         placed: list[Placed] = []
         self.place_options(prompt, wire, placed, sink)
         wanted: list[Json] = []
-        if "thinking" in prompt.config or reasons(prompt.model):
+        kept_nowhere = wire.get("store") is False
+        if kept_nowhere and ("thinking" in prompt.config or reasons(prompt.model)):
             wanted.append("reasoning.encrypted_content")
         if prompt.config.get("logprobs"):
             wanted.append("message.output_text.logprobs")
-        if wanted:
+        if wanted and wire.get("include", ()) is not None:
             held = wire.get("include")
             asked = held if isinstance(held, list) else []
             wire["include"] = [*asked, *(name for name in wanted if name not in asked)]
@@ -101,22 +119,29 @@ class OpenAIResponses(Dialect):
             put(wire, "text.format", {"type": "json_schema", **form})
             placed.append(Placed("/text/format", prompt.output.origin))
         if prompt.tools:
-            tools: list[Json] = []
-            for tool in prompt.tools:
-                held_tool: Wire = {"type": "function", "name": tool.name}
-                held_tool["description"] = tool.description
-                held_tool["parameters"] = parameters(tool, sink)
-                held_tool["strict"] = False
-                tools.append(held_tool)
-            self.put_tools(wire, tools)
-            placed += self.tools_placed(prompt, "/tools")
+            self.put_tools(prompt, wire, placed, sink)
         if prompt.system:
             wire["instructions"] = prompt.system_text
             placed.append(system_placed(prompt, "/instructions"))
+        name_prefix(wire, prompt)
         return wire, tuple(placed)
+
+    def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
+        """A mark before what is said once; else the provider's own mark stands at the end."""
+        last, cache = prompt.items.tip, facts_for(prompt.model).cache
+        if last is None or last.kind != "system" or not (cache.keyed and cache.breakpoints):
+            return wire
+        return mark_item(wire, self.traits.turns, len(track.final) + len(lasting) - 1)
+
+    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+        """A function; not strict, which would make every one of its parameters required."""
+        wire: Wire = {"type": "function", "name": tool.name, "description": tool.description}
+        return {**wire, "parameters": self.parameters(tool, sink), "strict": False}
 
     def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
         """Results and calls are items; what the user says together is one message."""
+        if role == "model":
+            return self._model_turn(blocks, sink)
         if role == "user":
             blocks = sorted(blocks, key=lambda block: not isinstance(block, ResultBlock))
         entries: list[Entry] = []
@@ -124,11 +149,10 @@ class OpenAIResponses(Dialect):
             part = self.part(block, sink)
             if part is None:
                 continue
-            if isinstance(block, (CallBlock, ResultBlock, OpaqueBlock)):
+            if isinstance(block, (CallBlock, ResultBlock)) or _stands_alone(block):
                 entries.append(Entry(part, "", (("", block),)))
-            elif role == "model":
-                wire: Wire = {"role": "assistant", "content": part["text"]}
-                entries.append(Entry(wire, "assistant", (("/content", block),)))
+            elif "role" in part:
+                entries.append(Entry(part, str(part["role"]), (("/content", block),)))
             elif entries and entries[-1].role == "user":
                 entries[-1] = _with(entries[-1], part, block)
             else:
@@ -136,6 +160,48 @@ class OpenAIResponses(Dialect):
                     _with(Entry({"role": "user", "content": []}, "user", ()), part, block)
                 )
         return entries
+
+    def _model_turn(self, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+        """An answer's items as they came, or loosened where their reasoning cannot go along."""
+        loose = any(is_reasoning(block) and not self._returns(block, sink) for block in blocks)
+        entries: list[Entry] = []
+        for block in blocks:
+            held: Block | None = block
+            if block.provider == self.traits.name and not is_reasoning(block):
+                foreign = not self.own(block, sink) and not isinstance(block, OpaqueBlock)
+                held = loosened(block) if loose or foreign else block
+            if held is None:
+                self.drop_foreign(block, sink, what="part without its reasoning")
+                continue
+            part = self.part(held, sink)
+            if part is None:
+                continue
+            if isinstance(block, (CallBlock, ThoughtBlock, OpaqueBlock)):
+                entries.append(Entry(part, "", (("", block),)))
+            elif "role" in part:
+                entries.append(Entry(part, "assistant", (("/content/0", block),)))
+            else:
+                wire: Wire = {"role": "assistant", "content": part.pop("text")}
+                if "phase" in part:
+                    wire["phase"] = part["phase"]
+                entries.append(Entry(wire, "assistant", (("/content", block),)))
+        while entries and entries[-1].wire.get("type") == "reasoning":
+            what = "reasoning that led to nothing cannot go back"
+            sink.said("WEFT704", entries.pop().blocks[0][1].origin, what)
+        return gathered(entries)
+
+    def _item(self, blocks: tuple[Block, ...], sink: Sink) -> list[Entry]:
+        return answered_by_kind(super()._item(blocks, sink))
+
+    def _returns(self, block: Block, sink: Sink) -> bool:
+        """Whether reasoning goes back: to the model it is sealed for, with all that was thought."""
+        return self.own(block, sink) and (sink.held or is_readable(block))
+
+    def holds(self, prompt: Prompt) -> bool:
+        """Only where `extra` takes back that nothing is stored."""
+        extra = prompt.config.get("extra")
+        own = extra.get(self.traits.name) if isinstance(extra, dict) else None
+        return isinstance(own, dict) and own.get("store", False) is not False
 
     def spoken(self, block: TextBlock) -> Entry:
         """A message: the model's is plain text, the user's a list of parts."""
@@ -146,20 +212,55 @@ class OpenAIResponses(Dialect):
         return Entry(said, "user", (("/content/0", block),))
 
     def text(self, block: TextBlock, sink: Sink) -> Wire:
-        """A text part."""
+        """A text part; the author's word is an item of its own."""
         self.drop_signature(block, sink)
+        if block.role == "system":
+            return {"role": "system", "content": block.text}
         return {"type": "input_text", "text": block.text}
 
     def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
         """Reasoning goes back as the sealed item it came as, not as text."""
-        self.drop_signature(block, sink)
+        if self._returns(block, sink):
+            return reasoning(block)
+        if block.signature or self.has_kept(block):
+            self._drop_reasoning(block, sink)
         return None
+
+    def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
+        """An item of the provider's own; it does not take back who caused it."""
+        if is_reasoning(block) and not self._returns(block, sink):
+            self._drop_reasoning(block, sink)
+            return None
+        payload = super().opaque(block, sink)
+        if payload is None or "created_by" not in payload:
+            return payload
+        return {key: value for key, value in payload.items() if key != "created_by"}
+
+    def _drop_reasoning(self, block: Block, sink: Sink) -> None:
+        if self.own(block, sink):
+            sink.said("WEFT704", block.origin, "reasoning cannot go back without its seal")
+        else:
+            signed = isinstance(block, ThoughtBlock) and block.signature
+            what = "signature" if signed else "thought" if block.kept else "part"
+            self.drop_foreign(block, sink, what=what)
+
+    def with_kept(self, wire: Wire, block: Block) -> Wire:
+        """The item with its provider's own fields; a text stands in the message it came in."""
+        kept = block.kept or {}
+        if isinstance(block, CallBlock):
+            return {**wire, **{key: kept[key] for key in kept if key != "arguments"}}
+        if isinstance(block, TextBlock) and block.role == "model" and "message" in kept:
+            return message(block.text, kept)
+        return super().with_kept(wire, block)
 
     def call(self, block: CallBlock, sink: Sink) -> Wire:
         """A function_call item; its arguments are text."""
         self.drop_signature(block, sink)
+        kind = (block.kept or {}).get("type", "function_call")
         wire: Wire = {"type": "function_call", "call_id": block.id, "name": block.name}
-        return {**wire, "arguments": compact(block.args)}
+        if self.has_kept(block) and kind == "custom_tool_call":
+            return {**wire, "type": kind, "input": block.args.get("input")}
+        return {**wire, "arguments": arguments(block, self.traits.name)}
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A function_call_output item: text, or text and media."""
@@ -186,6 +287,13 @@ class OpenAIResponses(Dialect):
             if url and (kind in _FILES or kind.startswith("text/")):
                 return {"type": "input_file", "file_url": url}
         return {"type": "input_text", "text": missing(block, sink)}
+
+
+def _stands_alone(block: Block) -> bool:
+    """Whether this is an item of the provider's own, and not a part of what the user says."""
+    return isinstance(block, OpaqueBlock) and not str(block.payload.get("type")).startswith(
+        "input_"
+    )
 
 
 def _with(entry: Entry, part: Wire, block: Block) -> Entry:

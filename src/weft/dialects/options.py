@@ -36,8 +36,11 @@ def one_of(path: str, *values: str) -> Option:
 
 
 def deep_update(wire: Wire, extra: Mapping[str, Json]) -> None:
-    """Merge the provider's own fields into the request."""
+    """Merge the provider's own fields into the request; null takes away what stands there."""
     for key, value in extra.items():
+        if value is None and key in wire:
+            del wire[key]
+            continue
         if isinstance(value, dict):
             held = wire.get(key)
             below: Wire = dict(held) if isinstance(held, dict) else {}

@@ -16,6 +16,8 @@ class Sink(msgspec.Struct, kw_only=True):
     dialect: str
     strict: bool
     model: str = ""
+    held: bool = False
+    """Whether the provider holds what was said, so that the id of something means it."""
     diagnostics: list[Diagnostic] = []
 
     def taken(self) -> tuple[Diagnostic, ...]:

@@ -10,7 +10,7 @@ import msgspec
 
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, Item, Prompt, TextBlock
-from weft.values import JsonObject, Strand, canonical
+from weft.values import Json, JsonObject, Strand, canonical
 
 Wire: TypeAlias = JsonObject
 
@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
-    __slots__ = ("first", "lead", "of", "placed", "said", "wire")
+    __slots__ = ("first", "lead", "letters", "of", "placed", "said", "wire")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Head:
         self.lead = lead
         self.first = [entry.wire for entry in lead]
         self.said = said
+        self.letters = letters(wire) if of.cache else 0
 
     def fits(self, prompt: Prompt) -> bool:
         """Whether this is the head of that prompt too."""
@@ -62,6 +63,7 @@ class Head:
             and prompt.tools is of.tools
             and prompt.output is of.output
             and prompt.model == of.model
+            and prompt.cache == of.cache
             and prompt.config_origins == of.config_origins
             and prompt.config == of.config
             and (not of.config or _alike(prompt.config, of.config))
@@ -101,6 +103,18 @@ def _count_alone() -> int:
 _ALONE = _count_alone()
 """What a list counts that only its `_Handed` and the one who asks refer to."""
 
+
+def letters(value: Json) -> int:
+    """How many letters a value holds, names of fields left out."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(letters, value.values()))
+    if isinstance(value, list):
+        return sum(map(letters, value))
+    return 1
+
+
 LONG = 500
 """How many turns are a long session: fewer are copied for each request."""
 
@@ -121,6 +135,8 @@ class Track:
         self.wires: list[Wire] = []
         self.open: Entry | None = None
         self.said: tuple[Diagnostic, ...] = ()
+        self.letters = 0
+        self._read = 0
         self.hashed = 0
         self.hasher = hashlib.blake2b(digest_size=16)
         self._entries: Strand[Entry] = Strand()
@@ -179,9 +195,40 @@ class Track:
         self._handed = [_Handed(lead), *self._handed[-1:]]
         return self._handed[0]
 
+    def read(self) -> int:
+        """How many letters the head and the final turns have, counted on each time."""
+        for wire in self.wires[self._read :]:
+            self.letters += letters(wire)
+        self._read = len(self.wires)
+        return self.letters + (self.head.letters if self.head is not None else 0)
+
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
         """How many turns are final, and a hash over them, continued each time."""
         for wire in self.wires[self.hashed :]:
             self.hasher.update(canonical(wire))
         self.hashed = len(self.wires)
         return self.hashed, self.hasher.copy()
+
+
+class Lowered(msgspec.Struct):
+    """A request in one dialect, with what is needed to say where each piece came from."""
+
+    dialect: str
+    wire: Wire
+    lead: tuple[Entry, ...]
+    placed: tuple[Placed, ...]
+    turns: str
+    diagnostics: tuple[Diagnostic, ...]
+    track: Track
+    final: int
+    rest: list[Entry]
+    lasting: list[Entry]
+    """The rest without what is said once, at the end: what the next request begins with."""
+    made: Strand[Entry] | None = None
+
+    @property
+    def entries(self) -> Strand[Entry]:
+        """The turns with the blocks they came from: the final ones, and then the rest."""
+        if self.made is None:
+            self.made = self.track.entries(self.final).with_tail(self.rest)
+        return self.made

@@ -10,16 +10,22 @@ import msgspec
 
 from weft.ir.block import Block
 
-ItemKind = Literal["user", "model", "calls", "results", "exchange", "foreign", "summary", "hidden"]
-"""What an item is; `calls` and `results` become an `exchange` once they are paired."""
+ItemKind = Literal[
+    "user", "model", "system", "calls", "results", "exchange", "foreign", "summary", "hidden"
+]
+"""What an item is; `calls` and `results` become an `exchange` once they are paired.
+
+A `system` item is the author's word in mid-conversation.
+"""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
     """A group of blocks from one place of the log.
 
     `position` and `last` are the log indexes of its first and last event, `wrote` the state
-    keys its text was stored under, `open` whether a call in it still waits for its result, and
-    `why` the reason a hidden one is hidden.
+    keys its text was stored under, `open` whether a call in it still waits for its result,
+    `why` the reason a hidden one is hidden, and `paused` whether its provider broke it off, to go
+    on when it gets it back.
     """
 
     kind: ItemKind
@@ -33,6 +39,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     wrote: tuple[str, ...] = ()
     open: bool = False
     why: str = ""
+    paused: bool = False
 
 
 class Note(msgspec.Struct, frozen=True):

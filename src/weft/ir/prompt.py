@@ -27,12 +27,20 @@ class Feature:
 
 
 class ToolDecl(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it."""
+    """A tool as the model is told of it.
+
+    One that was read from a request says in whose words it is: `provider`. Its parameters fit
+    that provider already, and `kept` are fields of its declaration that only this provider
+    understands. `own` is the whole declaration of a tool that is the provider's own.
+    """
 
     name: str
     description: str
     parameters: JsonObject
     origin: Origin
+    provider: str = ""
+    kept: JsonObject | None = None
+    own: JsonObject | None = None
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -44,6 +52,10 @@ class Output(msgspec.Struct, frozen=True):
     origin: Origin
     wrapped: bool = False
     """Whether the answer stands under `result`, because providers want an object."""
+    provider: str = ""
+    """Whose request it was read from: that provider takes the schema as it is."""
+    kept: JsonObject | None = None
+    """What stood beside the schema there and only this provider understands."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -60,6 +72,8 @@ class Prompt(msgspec.Struct, frozen=True):
     features: int = Feature.NONE
     notes: tuple[Note, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    cache: str = ""
+    """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:

@@ -19,7 +19,7 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
                 raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
     for item in prompt.items.since(prompt.items.settled if shared else 0):
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
-            if item.blocks[0].role == "system":
+            if item.blocks[0].role == "system" and item.kind != "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")
         else:
             _verify_item(item, step)
@@ -34,7 +34,7 @@ def _verify_item(item: Item, step: str) -> None:
     answered: set[str] = set()
     paired = item.kind == "exchange"
     for block in item.blocks:
-        if block.role == "system":
+        if block.role == "system" and item.kind != "system":
             raise _broken(step, f"a system block stands among the turns ({item.event})")
         if not paired:
             continue

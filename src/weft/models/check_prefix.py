@@ -7,6 +7,7 @@ session begins with the turns of the request before, unless the log itself took 
 from collections.abc import Sequence
 from typing import cast
 
+from weft.dialects.caching import without_marks
 from weft.ir import Feature, Item, Prompt
 from weft.models.check_turns import illegal
 from weft.values import Json, JsonObject, compact
@@ -78,7 +79,8 @@ def check_prefix(
 
 
 def _same(old: Json, new: Json) -> bool:
-    return old is new or compact(old) == compact(new)
+    """Whether the turns are compared as equal: where to keep them is no part of them."""
+    return old is new or compact(without_marks(old)) == compact(without_marks(new))
 
 
 def _grown(old: JsonObject, new: JsonObject, parts: str) -> bool:

@@ -20,6 +20,7 @@ _FILLED = "no turn is empty, and a part holds one thing"
 _SPOKEN = "a role is one the provider knows, and calls are the model's, results the user's"
 _ORDERED = "the user begins, then turns alternate"
 
+_WORDS = frozenset(("text", "thinking", "redacted_thinking", "tool_use"))
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _GEMINI_PARTS = frozenset(
     ("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
@@ -41,6 +42,8 @@ class Turn(NamedTuple):
     side: Side
     calls: tuple[Named, ...] = ()
     results: tuple[Named, ...] = ()
+    paused: bool = False
+    """Whether it ends with a part of the provider's own, from where the model can go on."""
 
 
 class Manners(NamedTuple):
@@ -64,6 +67,7 @@ class Standing(NamedTuple):
     side: Side = ""
     waiting: tuple[Named, ...] = ()
     answered: int = 0
+    paused: bool = False
 
 
 def illegal(where: str, what: str, law: str) -> IllegalRequest:
@@ -75,7 +79,9 @@ def follow(before: Standing, turn: Turn, where: str, manners: Manners) -> Standi
     """Where the conversation stands after the turn, if it may follow."""
     side, waiting, answered = turn.side, before.waiting, before.answered
     if side == "system" and before.side not in ("", "system"):
-        raise illegal(where, "a system turn stands in mid-conversation", _SPOKEN)
+        if before.side != "user" or waiting:
+            raise illegal(where, "a system turn stands in mid-conversation", _SPOKEN)
+        return before  # the author has a word where it is the model's turn to speak
     if manners.alternates:
         if side == before.side:
             raise illegal(where, f"two turns of the {side} stand in a row", _ORDERED)
@@ -93,14 +99,14 @@ def follow(before: Standing, turn: Turn, where: str, manners: Manners) -> Standi
         raise _unanswered(waiting[answered], where)
     if turn.calls:
         waiting += turn.calls
-    return Standing(side, waiting, answered)
+    return Standing(side, waiting, answered, turn.paused)
 
 
 def close(last: Standing, where: str) -> None:
     """Refuse a request that ends where there is nothing to answer."""
     if last.waiting:
         raise _unanswered(last.waiting[last.answered], where)
-    if last.side != "user":
+    if last.side != "user" and not last.paused:
         raise illegal(
             where,
             "the request ends with the model's own words",
@@ -168,19 +174,21 @@ def _gemini_pair(part: JsonObject, kind: str, held: str, where: str, at: str) ->
 
 def _read_anthropic(turn: JsonObject, where: str) -> Turn:
     role = turn.get("role")
-    if role not in ("user", "assistant"):
+    if role not in ("user", "assistant", "system"):
         raise illegal(f"{where}/role", f"{role!r} is no role", _SPOKEN)
-    side: Side = "user" if role == "user" else "model"
+    side: Side = "user" if role == "user" else "model" if role == "assistant" else "system"
     calls: list[Named] = []
     results: list[Named] = []
     content = turn.get("content")
     if isinstance(content, str) and content.strip():
         return Turn(side)
-    for index, block in enumerate(_parts(turn, "content", where)):
+    blocks = _parts(turn, "content", where)
+    worded = any(str(block.get("text", "")).strip() for block in blocks)
+    for index, block in enumerate(blocks):
         at = f"/content/{index}"
         kind = _text(block, "type", where + at)
         if kind == "text":
-            if not _text(block, "text", where + at).strip():
+            if not _text(block, "text", where + at) or not worded:
                 raise illegal(where + at, "this block is blank", _FILLED)
         elif kind == "tool_use":
             call_id = _text(block, "id", where + at)
@@ -196,7 +204,9 @@ def _read_anthropic(turn: JsonObject, where: str) -> Turn:
             _text(block, "signature", where + at)
             if side == "user":
                 raise illegal(where + at, "this thought stands in the user's turn", _SPOKEN)
-    return _turn(side, calls, results, where)
+    turn_read = _turn(side, calls, results, where)
+    own = side == "model" and blocks[-1].get("type") not in _WORDS
+    return turn_read._replace(paused=True) if own else turn_read
 
 
 def _read_chat(turn: JsonObject, where: str) -> Turn:
@@ -222,6 +232,10 @@ def _read_chat(turn: JsonObject, where: str) -> Turn:
 
 def _chat_call(call: JsonObject, where: str, index: int) -> Named:
     at = f"/tool_calls/{index}"
+    if call.get("type") == "custom":
+        custom = _object(call.get("custom"), f"{where}{at}/custom")
+        name = _text(custom, "name", f"{where}{at}/custom")
+        return Named(_text(call, "id", where + at), name, at)
     function = _object(call.get("function"), f"{where}{at}/function")
     _arguments(function, f"{where}{at}/function")
     name = _text(function, "name", f"{where}{at}/function")
@@ -239,7 +253,8 @@ def _read_responses(turn: JsonObject, where: str) -> Turn:
             raise illegal(f"{where}/output", "this result has no output", _FILLED)
         return Turn("user", results=(Named(_text(turn, "call_id", where), "", ""),))
     if kind != "message":  # the provider's own item, which only it can read
-        return Turn("user" if _text(turn, "type", where).endswith("_output") else "model")
+        side: Side = "user" if _text(turn, "type", where).endswith("_output") else "model"
+        return Turn(side, paused=kind != "reasoning")
     role = turn.get("role")
     if role not in ("system", "developer", "user", "assistant"):
         raise illegal(f"{where}/role", f"{role!r} is no role", _SPOKEN)

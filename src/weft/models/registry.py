@@ -1,13 +1,127 @@
-"""Models by name."""
+"""Models by name: who is asked when an agent says `model="claude-sonnet-5"`.
 
+A name is one of
+
+    gemini-*, claude-*, gpt-*, o3, codex-*     a vendor's own models
+    provider/model                             groq/..., openrouter/vendor/..., ollama/...
+    http://host/v1#model                       any server that speaks the chat format
+    local, local:NAME, local:PATH.gguf         the model in the box, or any weights
+
+Nothing is opened or imported before a model is asked for. The models of a process are shared, so
+that their connections and circuits are.
+"""
+
+import difflib
+from typing import Literal
+
+from weft.dialects import facts_for
 from weft.errors import UsageError
 from weft.models.base import Model
+from weft.models.services import SERVICES, Service
+
+FORMS = "gemini-*, claude-*, gpt-*, provider/model, http://host/v1#model, local"
+
+AT_ADDRESS = Service("http", "", ("WEFT_API_KEY",), open=True)
+"""A server that is named by its address; no vendor's key is sent to it."""
+
+_ALIASES = {
+    "google": "gemini",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+}
+
+_VERTEX = ("vertex", "vertex_ai")
+
+_models: dict[str, Model] = {}
 
 
 def model_for(name: str, *, where: str) -> Model:
     """The model of that name, or an error that says how to get one."""
-    raise UsageError(
+    held = _models.get(name)
+    if held is None:
+        held = _models.setdefault(name, _made(name, where))
+    return held
+
+
+def _made(name: str, where: str) -> Model:
+    if name == "local" or name.startswith("local:"):
+        from weft.models.local import LocalModel
+
+        return LocalModel(name)
+    if name.startswith(("http://", "https://")):
+        return _at_address(name, where)
+    provider, slash, bare = name.partition("/")
+    if not slash:
+        return _vendors_own(name, where)
+    if provider in _VERTEX:
+        raise UsageError(
+            f"`{name}` needs a Vertex project and a login",
+            where=where,
+            hint=f'pass weft.models.Gemini("{bare}", client=google.genai.Client(vertexai=True))',
+        )
+    service = SERVICES.get(_ALIASES.get(provider, provider))
+    if service is None or not bare:
+        raise _unknown(name, where)
+    return _served(name, service)
+
+
+def _vendors_own(name: str, where: str) -> Model:
+    facts = facts_for(name)
+    if not facts.known:
+        raise _unknown(name, where)
+    services = {"gemini": "gemini", "anthropic": "anthropic"}
+    return _served(name, SERVICES[services.get(facts.dialect, "openai")])
+
+
+def _served(name: str, service: Service) -> Model:
+    """The model at a service, in the dialect that its requests are compiled to."""
+    dialect = facts_for(name).dialect
+    if dialect == "gemini":
+        from weft.models.gemini import Gemini
+
+        return Gemini(name)
+    if dialect == "anthropic":
+        from weft.models.anthropic import Anthropic
+
+        return Anthropic(name)
+    from weft.models.openai import OpenAI
+
+    api: Literal["responses", "chat"] = "chat"
+    if dialect == "openai-responses":
+        api = "responses"
+    return OpenAI(name, api=api, service=service)
+
+
+def _at_address(name: str, where: str) -> Model:
+    address, _, model = name.partition("#")
+    if not model or not address.partition("://")[2]:
+        raise UsageError(
+            f"`{name}` does not say which model it is",
+            where=where,
+            hint=f"write {address}#MODEL",
+        )
+    from weft.models.openai import OpenAI
+
+    return OpenAI(name, api="chat", service=AT_ADDRESS, base_url=address)
+
+
+def _unknown(name: str, where: str) -> UsageError:
+    provider, slash, _ = name.partition("/")
+    known = f"the forms are: {FORMS}"
+    if slash:
+        near = difflib.get_close_matches(provider, (*SERVICES, *_ALIASES), n=1, cutoff=0.6)
+        also = f"did you mean `{near[0]}/...`? " if near else ""
+        return UsageError(
+            f"there is no client for the model `{name}`: nobody knows the provider `{provider}`",
+            where=where,
+            hint=f"{also}known: {', '.join(SERVICES)}; {known}",
+        )
+    from weft.models.near import near_names
+
+    names = near_names(("openai", "anthropic", "gemini"), name)
+    also = f"did you mean {' or '.join(f'`{each}`' for each in names)}? " if names else ""
+    return UsageError(
         f"there is no client for the model `{name}`",
         where=where,
-        hint="pass a model object: model=weft.testing.ScriptedModel([...]), or your own Model",
+        hint=f"{also}{known}; or pass a model object",
     )

@@ -3,7 +3,7 @@
 import msgspec
 
 from weft.diagnostics import Origin
-from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir import Item, Note, OpaqueBlock, Prompt, TextBlock
 from weft.passes.env import Env
 
 CONTINUE = "Continue."
@@ -14,13 +14,17 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
 
     A request that ends with the model's own words is a prefill: some providers refuse it, the
     others go on in mid-sentence. It happens when a loop asks an agent again with nothing new.
+    A turn that was paused at a part of the provider's own goes on from there.
 
     Before:  user "Write" | model "A draft"
     After:   user "Write" | model "A draft" | user "Continue."
     """
     last = prompt.items.tip
-    if last is not None and last.blocks and last.blocks[-1].role == "user":
-        return prompt
+    if last is not None and last.blocks:
+        block = last.blocks[-1]
+        paused = last.paused and isinstance(block, OpaqueBlock) and block.provider == env.dialect
+        if block.role == "user" or paused:
+            return prompt
     origin = Origin("pass", "close_turn")
     closing = Item(
         kind="user",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare import Policy, TokenBudget
-from weft.ir import Prompt
+from weft.ir import Prompt, TextBlock
 from weft.values import Json
 
 
@@ -27,10 +27,12 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
 
     `turn` is the log index the current turn begins at, `carried` are the state values the
     templates inserted, `used_ids` the call ids of earlier requests' items, `measure` the tokens
-    of a prompt.
+    of a prompt, `changes` what the instruction says differently by now, `picks_tools` whether the
+    model can be left to choose among tools.
     """
 
     agent: str
+    dialect: str = ""
     branch: str = ""
     invocation: str = ""
     turn: int = 0
@@ -40,3 +42,5 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     opening: bool = True
     budget: TokenBudget | None = None
     measure: Callable[[Prompt], Sizes] | None = None
+    changes: tuple[TextBlock, ...] = ()
+    picks_tools: bool = True

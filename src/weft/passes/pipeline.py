@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from weft.ir import Feature, Note, Prompt, verify
+from weft.passes.append_changes import append_changes
 from weft.passes.attribute_foreign import attribute_foreign
 from weft.passes.close_turn import close_turn
 from weft.passes.dedupe_state import dedupe_state
@@ -18,6 +19,7 @@ from weft.passes.fit_budget import fit_budget
 from weft.passes.open_turn import open_turn
 from weft.passes.order_system import order_system
 from weft.passes.pair_results import pair_results
+from weft.passes.prune_tools import prune_tools
 from weft.passes.select_branch import select_branch
 from weft.passes.select_view import select_view
 
@@ -33,9 +35,11 @@ ON_FRESH: tuple[Pass, ...] = (
     open_turn,
 )
 ON_REQUEST: tuple[Pass, ...] = (
+    prune_tools,
     order_system,
     close_turn,
     fit_budget,
+    append_changes,
 )
 
 
@@ -64,6 +68,8 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
     return (
         not prompt.features & Feature.UNORDERED
         and env.budget is None
+        and (env.picks_tools or not prompt.tools)
+        and not env.changes
         and last is not None
         and last.blocks[-1].role == "user"
     )

@@ -12,7 +12,7 @@ from weft.runtime.calls import Batch, run_calls
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import CONFIRMATION, QUESTION, UNKNOWN_OUTCOME, Progress
+from weft.runtime.progress import CONFIRMATION, PAUSED, QUESTION, UNKNOWN_OUTCOME, Progress
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS
@@ -106,7 +106,8 @@ class AgentRun:
         if reply.error_code:
             event = await self._commit(msgspec.structs.replace(reply, actions=actions))
             return Made((event,), NodeFailed(event))
-        if content is None or is_empty(content):
+        paused = reply.finish_reason == PAUSED
+        if content is None or (is_empty(content) and not paused):
             thought = (
                 any(part.kind == "thought" for part in content.parts or ()) if content else False
             )
@@ -115,7 +116,7 @@ class AgentRun:
             return Made((failure.event,), failure)
         content = spoken(content, self.plan.output)
         calls = any(part.function_call is not None for part in content.parts or ())
-        if not calls:
+        if not calls and not paused:
             answer = check_answer(self.agent, content, self.plan.output)
             if answer.problem:
                 return await self._reject(reply, content, actions, answer.problem)

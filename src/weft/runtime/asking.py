@@ -1,21 +1,24 @@
 """Asking the model: compile, let callbacks in, carry the request, take the answer."""
 
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import cast
 
 import msgspec
 
 from weft.compiler import Compiled, compile
+from weft.compiler.caching import Miss, watch
 from weft.content import Content
 from weft.declare import CallbackContext
 from weft.dialects import dialect_named
-from weft.errors import ModelError, UsageError, WeftError
+from weft.errors import BudgetExceeded, ModelError, UsageError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.runtime.agent_run import AgentRun
 from weft.runtime.call_ids import identified
+from weft.runtime.overflow import tighter
 from weft.runtime.providers import provided_texts
 from weft.session import Event
 from weft.values import JsonObject
@@ -30,9 +33,11 @@ class Asking:
         "_compiled",
         "_context",
         "_prompt",
+        "_refused",
         "_run",
         "_spoke",
         "_wire",
+        "_within",
         "response",
         "stream",
     )
@@ -44,6 +49,8 @@ class Asking:
         self._wire: JsonObject | None = None
         self._context: CallbackContext | None = None
         self._spoke = False
+        self._refused = False
+        self._within: int | None = None
         self.stream = run.invocation.config.stream
         self.response: ModelResponse | None = None
 
@@ -51,7 +58,15 @@ class Asking:
         """Compile, and let the callbacks in; whether the model is still to be asked."""
         run = self._run
         callbacks = run.kit.callbacks
-        self._compiled = compiled = await _compiled(run)
+        self._within = run.invocation.services.limits.get(run.plan.target.model)
+        try:
+            self._compiled = compiled = await _compiled(run, self._within)
+        except BudgetExceeded:
+            if self._within is None:
+                raise
+            # a limit that was learned is a guess: let the provider decide
+            self._within = None
+            self._compiled = compiled = await _compiled(run, None)
         self._prompt = prompt = compiled.prompt
         run.context = None
         if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
@@ -86,13 +101,17 @@ class Asking:
             isolation_scope=place.scope or None,
         )
 
-    async def recover(self, error: Exception) -> None:
-        """What to do about an error of the model: ask the callbacks, else tell it as an event.
+    async def recover(self, error: Exception) -> bool:
+        """What to do about an error of the model; whether it is to be asked once more.
 
-        What Weft itself raises says that something is set up wrong; it is not the model's.
+        A request that was too long is compiled again, shorter. Else the callbacks are asked, or
+        the error is told as an event. What Weft itself raises says that something is set up
+        wrong; it is not the model's.
         """
         if isinstance(error, WeftError) and not isinstance(error, ModelError):
             raise error
+        if isinstance(error, ModelError) and await self._shorten(error):
+            return True
         chain = self._run.kit.callbacks.on_model_error
         self.response = None
         if self._context is not None and chain:
@@ -101,10 +120,39 @@ class Asking:
             if isinstance(error, ModelError):
                 _log.warning("%s: %s [%s]", self._run.agent.name, error, error.code)
                 self.response = ModelResponse(error_code=error.code, error_message=str(error))
-                return
+                return False
             _log.warning("%s: the model raised", self._run.agent.name, exc_info=error)
             words = f"{type(error).__name__}: {error}"
             self.response = ModelResponse(error_code="model_error", error_message=words)
+        return False
+
+    async def _shorten(self, error: ModelError) -> bool:
+        """Compile a request that was too long again, within what the provider takes, once."""
+        run, refused = self._run, self._compiled
+        if error.code != "context_overflow" or self._refused or self._spoke or self._wire:
+            return False
+        self._refused = True
+        within = tighter(refused, error)
+        try:
+            compiled = await _compiled(run, within)
+        except BudgetExceeded as too_much:
+            _log.warning("%s: %s; and %s", run.agent.name, error, too_much)
+            return False
+        if len(compiled.prompt.items) == len(refused.prompt.items):
+            return False
+        _log.warning(
+            "%s: the request of %d tokens is too long for %s; it is sent again with %d of %d items,"
+            " within %d tokens",
+            run.agent.name,
+            refused.tokens,
+            refused.prompt.model,
+            len(compiled.prompt.items),
+            len(refused.prompt.items),
+            within,
+        )
+        run.invocation.services.limits[run.plan.target.model] = within
+        self._within, self._compiled, self._prompt = within, compiled, compiled.prompt
+        return True
 
     async def reply(self) -> Event:
         """The answer as an event that is not stored yet; changes of state are in `run.context`."""
@@ -116,10 +164,26 @@ class Asking:
             response = ModelResponse(error_code=code, error_message=words)
         if self._context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self._context)
-        return _reply(self._run, response, self._compiled)
+        watched = self._watched(response)
+        return _reply(self._run, response, self._compiled, self._within, watched)
+
+    def _watched(self, response: ModelResponse) -> Miss | None:
+        """What was not reused of the request though it could have been, where the answer says."""
+        usage = response.usage
+        if usage is None or usage.cached_content_token_count is None or self._wire is not None:
+            return None
+        run, place = self._run, self._run.place
+        return watch(
+            self._compiled,
+            usage,
+            run.invocation.session.events,
+            branch=place.branch or "",
+            scope=place.scope or "",
+            now=time.time(),
+        )
 
 
-async def _compiled(run: AgentRun) -> Compiled:
+async def _compiled(run: AgentRun, within: int | None) -> Compiled:
     invocation, place = run.invocation, run.place
     session = invocation.view(place.scope)
     state = invocation.state if place.scope else invocation.temp or None
@@ -137,6 +201,7 @@ async def _compiled(run: AgentRun) -> Compiled:
         branch=place.branch or None,
         artifacts=artifacts,
         recorded=recorded,
+        within=within,
     )
 
 
@@ -161,7 +226,13 @@ def _model(run: AgentRun) -> Model:
     return found
 
 
-def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
+def _reply(
+    run: AgentRun,
+    response: ModelResponse,
+    compiled: Compiled,
+    within: int | None,
+    miss: Miss | None,
+) -> Event:
     """The answer as an event: every call has an id, and signatures know whose they are."""
     content = response.content
     signed = False
@@ -177,7 +248,7 @@ def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
         elif content.role != "model":
             content = msgspec.structs.replace(content, role="model")
     metadata = response.custom_metadata
-    if signed or compiled.provided:
+    if signed or compiled.provided or within is not None or miss is not None:
         metadata = dict(metadata or {})
         held = metadata.get("weft")
         weft: JsonObject = {**held} if isinstance(held, dict) else {}
@@ -186,6 +257,10 @@ def _reply(run: AgentRun, response: ModelResponse, compiled: Compiled) -> Event:
             weft.setdefault("model", compiled.prompt.model)
         if compiled.provided:
             weft["instructions"] = cast("JsonObject", dict(compiled.provided))
+        if within is not None:
+            weft["within"] = within
+        if miss is not None:
+            weft["cacheMiss"] = miss.to_dict()
         metadata["weft"] = weft
     place = run.place
     return Event(

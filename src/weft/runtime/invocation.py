@@ -35,6 +35,8 @@ class Services(NamedTuple):
     kits: dict[int, Kit]
     heirs: dict[tuple[int, int], tuple[Node, object, Node]]
     models: dict[object, Model]
+    limits: dict[str, int]
+    """Tokens that requests to a model must stay within, learned from its refusals."""
 
 
 def _unscoped(event: Event) -> Event:

@@ -83,7 +83,9 @@ async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
                 yield failure.event
                 raise failure
             asking = Asking(run)
-            if await asking.prepare():
+            asks = await asking.prepare()
+            while asks:
+                asks = False
                 answers = asking.answers()
                 try:
                     async for response in answers:
@@ -92,7 +94,7 @@ async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
                         elif asking.stream:
                             yield asking.partial(response)
                 except Exception as error:
-                    await asking.recover(error)
+                    asks = await asking.recover(error)
                 finally:
                     if isinstance(answers, AsyncGenerator):
                         await answers.aclose()

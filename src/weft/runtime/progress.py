@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from weft.compiler.build import PAUSED
 from weft.content import FunctionCall
 from weft.runtime.place import Place
 from weft.session import Event
@@ -131,7 +132,7 @@ class Progress:
         self.steps += is_reply(event)
         if rejected:
             self.rejected += 1
-        elif not calls:
+        elif not calls and event.finish_reason != PAUSED:
             self.answered = event
             self.news = True
         for call in calls:

@@ -61,6 +61,7 @@ class Runner:
             kits={},
             heirs={},
             models={},
+            limits={},
         )
 
     def run(

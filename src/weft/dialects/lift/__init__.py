@@ -6,8 +6,9 @@ come whole, and that is lifted. So both ways give the same event.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, cast
 
+from weft.dialects.lift.failure import unreadable
 from weft.ir import ModelResponse
 from weft.values import JsonObject
 
@@ -28,16 +29,23 @@ class Stream(Protocol):
         ...
 
 
+class Lift(Protocol):
+    """What the module of each dialect offers."""
+
+    lift: Callable[[JsonObject], ModelResponse]
+    AnswerStream: Callable[[], Stream]
+
+
 def lift(dialect: str, body: JsonObject) -> ModelResponse:
     """What a whole answer says; a ModelError with code `bad_response` where it is none."""
-    read: Callable[[JsonObject], ModelResponse] = _module(dialect).lift
-    return read(body)
+    if not isinstance(cast("object", body), dict):
+        raise unreadable(dialect, f"the answer is no object but a {type(body).__name__}")
+    return _module(dialect).lift(body)
 
 
 def stream_of(dialect: str) -> Stream:
     """A reader for one streamed answer."""
-    new: Callable[[], Stream] = _module(dialect).AnswerStream
-    return new()
+    return _module(dialect).AnswerStream()
 
 
 _MODULES = {
@@ -48,8 +56,9 @@ _MODULES = {
 }
 
 
-def _module(dialect: str):  # type: ignore[no-untyped-def]
-    return import_module(_MODULES[dialect])
+def _module(dialect: str) -> Lift:
+    """The dialect's module, imported once somebody asks for it."""
+    return cast("Lift", import_module(_MODULES[dialect]))
 
 
-__all__ = ["Stream", "lift", "stream_of"]
+__all__ = ["Lift", "Stream", "lift", "stream_of"]

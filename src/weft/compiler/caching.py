@@ -1,0 +1,281 @@
+"""What a provider will reuse of a request, worked out before it is sent and checked after.
+
+The prediction follows from the request, the one before it and the provider's rules: where it
+was told to keep something, from how many tokens on, for how long, and what else it compares.
+What the answer's usage says is then held against it, and a miss names who is to blame.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.compiler.prefix import Shared
+from weft.diagnostics import Origin
+from weft.dialects.caching import ALSO_COMPARED, MARK
+from weft.dialects.facts import Cache
+from weft.ir import TextBlock
+from weft.session import Event, Usage
+from weft.values import JsonObject, Strand
+
+if TYPE_CHECKING:
+    from weft.compiler.compiled import Compiled
+
+EVICTED = "evicted or not yet written: the provider did not keep it"
+
+SLACK = 0.1
+"""How far a prediction may be off before it counts as a miss, where the provider is not exact."""
+
+_SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
+
+
+Tokens = Callable[[JsonObject], Sequence[int]]
+"""Reads a request as a model does: the tokens it is made of."""
+
+
+class Prediction(NamedTuple):
+    """How many tokens of a request its provider has read before, of how many, and why not more.
+
+    `possible` is what it would be if nothing had changed; `exact` says that the answer must
+    report just this number; `blame` and `origin` say what keeps it lower than possible.
+    """
+
+    cached: int
+    total: int
+    possible: int
+    exact: bool = False
+    blame: str = ""
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        share = round(100 * self.cached / self.total) if self.total else 0
+        why = f"; {self.blame}" if self.blame else ""
+        return f"{self.cached:,} of {self.total:,} tokens ({share}%){why}"
+
+
+class Miss(NamedTuple):
+    """Tokens that were not reused though they could have been, and who is to blame."""
+
+    tokens: int
+    predicted: int
+    read: int
+    blame: str
+    origin: str = ""
+
+    def to_dict(self) -> JsonObject:
+        """The miss as it is recorded with the answer."""
+        found: JsonObject = {"tokens": self.tokens, "predicted": self.predicted, "read": self.read}
+        found["blame"] = self.blame
+        return {**found, "origin": self.origin} if self.origin else found
+
+
+def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
+    """What the provider will reuse of this request, given the one before it in the session.
+
+    `tokens` reads a request as the model does, for one that runs here: what it reuses is then
+    what the two readings begin with in common, and no estimate.
+    """
+    before = compiled.previous
+    total = compiled.tokens
+    cache = compiled.plan.target.facts.cache
+    if cache == Cache():
+        return Prediction(0, total, 0, blame="it is not known how the model reuses a prefix")
+    if before is None:
+        why = compiled.previous_problem or "the first request of this agent in the session"
+        return Prediction(0, total, 0, blame=why)
+    total = round(total * _calibration(before))
+    sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
+    possible = _kept(before, _whole(before), sent, cache)
+    changed = _other_change(sent, now, compiled.dialect)
+    if before.prompt.model != compiled.prompt.model:
+        changed = "model"
+    expired = _expired(before, compiled, cache)
+    if changed or expired:
+        return Prediction(0, total, possible, blame=expired or f"`{changed}` changed")
+    if tokens is not None and cache.exact:
+        return _exactly(before, tokens(sent), tokens(now))
+    shared, broken = compiled.shared, compiled.prefix_break
+    cached = _kept(before, shared, now, cache) if shared is not None else 0
+    if broken is not None and cached < possible:
+        line = f", line {broken.line}" if broken.line else ""
+        blame = f"{broken.reason} at {broken.pointer}{line}"
+        return Prediction(cached, total, possible, blame=blame, origin=broken.origin)
+    if not cached:
+        return Prediction(0, total, possible, blame=_too_short(before.tokens, cache))
+    return Prediction(cached, total, possible, _is_exact(before, compiled, cache))
+
+
+def _exactly(before: "Compiled", read: Sequence[int], now: Sequence[int]) -> Prediction:
+    """What two readings have in common, and the answer after the first if it is all repeated."""
+    pairs = enumerate(zip(read, now, strict=False))
+    common = next((index for index, (one, other) in pairs if one != other), len(read))
+    answered = before.usage.candidates_token_count if before.usage is not None else 0
+    possible = len(read) + max(0, (answered or 0) - 1)
+    cached = min(possible if common == len(read) else common, len(now) - 1)
+    return Prediction(cached, len(now), possible, exact=True)
+
+
+def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
+    """What the answer's usage says was not reused though it could have been, or None."""
+    read = usage.cached_content_token_count
+    if read is None:
+        return None
+    expected = max(prediction.possible, prediction.cached)
+    if prediction.exact:
+        expected = prediction.cached
+    slack = 0 if prediction.exact else max(round(expected * SLACK), 64)
+    if read + slack >= expected:
+        return None
+    origin = str(prediction.origin) if prediction.origin is not None else ""
+    return Miss(expected - read, prediction.cached, read, prediction.blame or EVICTED, origin)
+
+
+def _kept(before: "Compiled", shared: Shared, after: JsonObject, cache: Cache) -> int:
+    """The tokens of the request `before` that are repeated, and that the provider has kept.
+
+    They are counted as the provider counted that request, where its answer said so.
+    """
+    lowered, scale = before.lowered(), before.scale
+    entries = lowered.track.entries(lowered.final).with_tail(lowered.lasting)
+    whole = shared.system and shared.turns >= len(entries)
+    head = scale.head(lowered)
+    tools = head.request + head.preamble + sum(head.tools) + head.others if shared.tools else 0
+    reached = tools
+    if cache.breakpoints and cache.lookback:
+        reached = _marked(before, after, tools) if not whole else 0
+    elif cache.breakpoints:
+        reached = 0
+    elif shared.system:
+        reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
+    if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
+        reached = scale.fixed(lowered) + scale.turns(entries).total
+    kept = round(reached * _calibration(before))
+    if whole and cache.exact and before.usage is not None and len(entries) == len(lowered.entries):
+        kept += max(0, (before.usage.candidates_token_count or 0) - 1)
+    if kept < cache.minimum:
+        return 0
+    return kept // cache.stride * cache.stride
+
+
+def _marked(before: "Compiled", after: JsonObject, tools: int) -> int:
+    """The tokens up to the last mark in the head that both requests have, in the same words."""
+    wire = before.lowered().wire
+    if not tools:
+        return 0
+    system, again = wire.get("system"), after.get("system")
+    if isinstance(system, list) and isinstance(again, list) and again[:1] == system[:1]:
+        first = system[0]
+        if isinstance(first, dict) and MARK in first:
+            text, over = str(first.get("text")), before.scale.overheads.text
+            return tools + over + before.scale.counter.count(text)
+    listed = wire.get("tools")
+    last = listed[-1] if isinstance(listed, list) and listed else None
+    return tools if isinstance(last, dict) and MARK in last else 0
+
+
+def _ends_marked(wire: JsonObject, key: str) -> bool:
+    """Whether a mark stands at the end of the conversation, or of what will be said again."""
+    if MARK in wire:
+        return True
+    turns = wire[key]
+    for turn in reversed(turns[-2:]) if isinstance(turns, list) else ():
+        parts = turn.get("content") if isinstance(turn, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and MARK in part:
+                return True
+    return False
+
+
+def _is_exact(before: "Compiled", after: "Compiled", cache: Cache) -> bool:
+    """Whether the count is certain: the answer was plain text, and nothing was said once."""
+    lowered = before.lowered()
+    if not cache.exact or before.usage is None or lowered.lasting is not lowered.rest:
+        return False
+    turns = after.lowered().entries.since(lowered.final + len(lowered.lasting))
+    return bool(turns) and all(type(block) is TextBlock for _, block in turns[0].blocks)
+
+
+def _calibration(before: "Compiled") -> float:
+    """What the provider counted for a token that was counted here."""
+    usage = before.usage
+    counted = usage.prompt_token_count if usage is not None else None
+    return counted / before.tokens if counted and before.tokens else 1.0
+
+
+def _whole(before: "Compiled") -> Shared:
+    """What a request shares with itself."""
+    lowered = before.lowered()
+    return Shared(True, True, lowered.final + len(lowered.lasting), 0, None)
+
+
+def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
+    """The first field beside tools, system and turns whose change makes the provider start anew."""
+    fields = ALSO_COMPARED.get(dialect, ())
+    return next((field for field in fields if before.get(field) != after.get(field)), "")
+
+
+def _expired(before: "Compiled", after: "Compiled", cache: Cache) -> str:
+    """Why what was kept is gone by now, as far as the log says when it was asked."""
+    ttl = after.prompt.cache if after.prompt.cache in cache.ttls else "".join(cache.ttls[:1])
+    if not ttl or not before.answered or not after.asked:
+        return ""
+    idle = after.asked - before.answered
+    return f"it was kept for {ttl}, {round(idle)} s ago" if idle > _SECONDS[ttl] else ""
+
+
+def _too_short(total: int, cache: Cache) -> str:
+    if total < cache.minimum:
+        return f"a prefix of fewer than {cache.minimum:,} tokens is not kept"
+    return "nothing was marked to be kept"
+
+
+def watch(
+    compiled: "Compiled",
+    usage: Usage,
+    log: Strand[Event],
+    *,
+    branch: str,
+    scope: str,
+    now: float,
+) -> Miss | None:
+    """Hold an answer's usage against the prediction, and keep its request for the next one.
+
+    Where nearly all of the request before was read again, there is nothing to find out. Else
+    that request is at hand, or is rebuilt from the log, which costs what the session holds.
+    """
+    key = ("sent", compiled.prompt.agent, branch, scope)
+    held = log.memo.get(key)
+    before = held if isinstance(held, type(compiled)) else None
+    spent = before.usage if before is not None else _last_usage(compiled, log, branch, scope)
+    miss: Miss | None = None
+    if spent is not None and _may_miss(compiled, spent, usage):
+        if before is not None:
+            compiled.follows(before)
+        miss = held_against(predict(compiled), usage)
+    compiled.settle(usage, now)
+    log.memo[key] = compiled
+    return miss
+
+
+def _last_usage(compiled: "Compiled", log: Strand[Event], branch: str, scope: str) -> Usage | None:
+    """What the agent's last answer in the log cost."""
+    for index in range(len(log) - 1, -1, -1):
+        event = log[index]
+        if (
+            event.author == compiled.prompt.agent
+            and event.usage is not None
+            and (event.branch or "") == branch
+            and (event.isolation_scope or "") == scope
+        ):
+            return event.usage
+    return None
+
+
+def _may_miss(compiled: "Compiled", spent: Usage, usage: Usage) -> bool:
+    """Whether fewer tokens were reused than the request before and its answer may have left."""
+    read = usage.cached_content_token_count
+    if read is None:
+        return False
+    cache = compiled.plan.target.facts.cache
+    left = spent.prompt_token_count or 0
+    if cache.exact:
+        return read < left + max(0, (spent.candidates_token_count or 0) - 1)
+    return left >= cache.minimum and read < left * (1 - SLACK)

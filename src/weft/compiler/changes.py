@@ -1,0 +1,203 @@
+"""Instructions that change: what was sent first stays, what is different now is said last.
+
+Providers reuse a request up to its first changed byte, and the system text is near its
+beginning. So an agent's instruction is sent in the words of its first request in the session,
+and where its variables or its provider say something else by now, the lines that differ are
+said behind the conversation. Both follow from the declaration and the log alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
+from weft.compiler.thread import facts_of
+from weft.diagnostics import Origin
+from weft.ir import Span, Stability, TextBlock
+from weft.session import Event, Session, scope_of
+from weft.values import Json, Strand
+
+CHANGED = "These instructions have changed. From now on:"
+ENDED = "These instructions no longer hold:"
+FENCE = ("[instructions]\n", "\n[end of instructions]")
+"""What stands around instructions that must be said in the user's name."""
+
+_OWN = Origin("pass", "append_changes")
+
+
+class Delivered(NamedTuple):
+    """Instructions as they are sent: the system text, and what is said behind the conversation.
+
+    `carried` are the state values that the system text inserts.
+    """
+
+    system: tuple[TextBlock, ...]
+    features: int
+    changes: tuple[TextBlock, ...]
+    carried: dict[str, Json]
+
+
+class _First(NamedTuple):
+    """The instructions of an agent's first request, and the wording they were made of."""
+
+    wording: Wording
+    instructions: Instructions
+
+
+def deliver(
+    now: Instructions, first: Instructions | None, role: Literal["system", "user"]
+) -> Delivered:
+    """The first words as system text, and what is different by now to be said last.
+
+    What belongs to one invocation only is different in the next, so it is always said last.
+    """
+    then = now if first is None else first
+    kept = {part.name: part.block for part in then.parts if not _is_passing(part.block)}
+    current = {part.name: part.block for part in now.parts}
+    pieces: list[_Piece] = []
+    changed: list[_Piece] = []
+    for name, block in current.items():
+        if name not in kept and (first is None or _is_passing(block)):
+            pieces.append(_Piece(block.text, _spans(block)))
+        elif name not in kept or kept[name].text != block.text:
+            changed += _different(kept.get(name), block)
+    ended = [
+        _Piece(block.text, _spans(block)) for name, block in kept.items() if name not in current
+    ]
+    for heading, told in ((CHANGED, changed), (ENDED, ended)):
+        if told:
+            pieces += [_Piece(heading, (Span(len(heading), _OWN),)), *told]
+    system = tuple(kept.values())
+    changes = (_joined(pieces, role),) if pieces else ()
+    return Delivered(system, then.features, changes, then.carried)
+
+
+def first_instructions(
+    wording: Wording,
+    session: Session,
+    agent: str,
+    branch: str,
+    *,
+    state: Mapping[str, Json],
+    artifacts: Mapping[str, str],
+    on_missing: str,
+) -> Instructions | None:
+    """The instructions of the agent's first request, kept with the log; None before it answered.
+
+    What a provider said then is in the log with the answer. Where it is not, nobody knows.
+    """
+    log = session.events
+    index = _first_answer(log, agent, branch)
+    if index is None:
+        return None
+    key = ("first instructions", agent, branch)
+    held = log.memo.get(key)
+    if isinstance(held, _First) and held.wording is wording:
+        return held.instructions
+    recorded = recorded_by(log[index])
+    if wording.asks and not recorded:
+        return None
+    then = session.before(index)
+    over = {key: value for key, value in state.items() if key not in session.state}
+    scope = Scope(
+        {**then.state, **over},
+        artifacts,
+        on_missing="empty" if on_missing == "empty" else "keep",
+        volatile=facts_of(then.events).volatile,
+        recorded=recorded,
+    )
+    found = resolve_instructions(wording, scope)
+    log.memo[key] = _First(wording, found)
+    return found
+
+
+def recorded_by(event: Event) -> dict[str, str]:
+    """What instruction providers said for the request that led to this event."""
+    held = (event.custom_metadata or {}).get("weft")
+    texts = held.get("instructions") if isinstance(held, dict) else None
+    return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
+
+
+def _first_answer(log: Strand[Event], agent: str, branch: str) -> int | None:
+    """Where in the log the agent first answers; remembered, as events never change."""
+    key = ("first answer", agent, branch)
+    held = log.memo.get(key)
+    if isinstance(held, int):
+        return held if held < len(log) else None
+    for index, event in enumerate(log):
+        if event.author != agent or event.content is None or event.content.role == "user":
+            continue
+        if (event.branch or "") == branch and not event.partial:
+            log.memo[key] = index
+            return index
+    return None
+
+
+def _is_passing(block: TextBlock) -> bool:
+    """Whether the text holds what lives no longer than an invocation."""
+    return any(
+        span.origin.kind == "state" and scope_of(span.origin.name) == "temp" for span in block.spans
+    )
+
+
+class _Piece(NamedTuple):
+    """A text that knows where its stretches came from."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+def _spans(block: TextBlock) -> tuple[Span, ...]:
+    return block.spans or (Span(len(block.text), block.origin),)
+
+
+def _different(then: TextBlock | None, now: TextBlock) -> Iterator[_Piece]:
+    """The lines that differ, or the whole text where it has another number of lines."""
+    new = now.text.split("\n")
+    old = then.text.split("\n") if then is not None else []
+    if len(old) != len(new):
+        yield _Piece(now.text, _spans(now))
+        return
+    start = 0
+    for one, other in zip(old, new, strict=True):
+        if one != other and other.strip():
+            yield _cut(now, start, start + len(other))
+        elif one != other:
+            heading = f"No longer: {one}"
+            yield _Piece(heading, (Span(len(heading), _OWN),))
+        start += len(other) + 1
+
+
+def _cut(block: TextBlock, start: int, end: int) -> _Piece:
+    """A stretch of a block's text, with the origins of what is in it."""
+    spans: list[Span] = []
+    begun = 0
+    for span in _spans(block):
+        if span.end > start and begun < end:
+            spans.append(Span(min(span.end, end) - start, span.origin))
+        begun = span.end
+    return _Piece(block.text[start:end], tuple(spans))
+
+
+def _joined(pieces: list[_Piece], role: Literal["system", "user"]) -> TextBlock:
+    """The pieces a line each, fenced where they are said in the user's name."""
+    opening, closing = FENCE if role == "user" else ("", "")
+    text = opening
+    spans = [Span(len(text), _OWN)] if text else []
+    for index, piece in enumerate(pieces):
+        if index:
+            text += "\n"
+            spans.append(Span(len(text), _OWN))
+        spans += [Span(len(text) + span.end, span.origin) for span in piece.spans]
+        text += piece.text
+    if closing:
+        text += closing
+        spans.append(Span(len(text), _OWN))
+    origin = next((span.origin for span in spans if span.origin != _OWN), _OWN)
+    return TextBlock(
+        role=role,
+        origin=origin,
+        text=text,
+        spans=tuple(spans),
+        stability=Stability.TURN,
+        priority=1,
+    )

@@ -1,0 +1,94 @@
+"""What tokens cost, and how many a model can look at, from a maintained list of prices.
+
+The list knows some two thousand models, and loading it takes a third of a second; so it is
+loaded when somebody asks, and never to compile or to run. What the facts table says wins.
+"""
+
+import functools
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from weft.dialects.facts import facts_for, seller_of, wire_name
+from weft.session import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo
+
+_PER = 1_000_000
+
+
+class Price(NamedTuple):
+    """US dollars for a million tokens of each kind, for a request that is not long."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    cache_write_long: float
+
+
+def price_of(model: str) -> Price | None:
+    """What a model's tokens cost, or None where nobody knows.
+
+    What the list does not say of caching is worked out from the model's facts.
+    """
+    found = _listed(model)
+    if found is None:
+        return None
+    prices = found.get_prices(datetime.now(UTC))
+    fresh = _amount(prices, "input_mtok")
+    if fresh is None:
+        return None
+    cache = facts_for(model).cache
+    shares = {
+        "cache_read_mtok": cache.read,
+        "cache_write_mtok": cache.write,
+        "cache_write_1h_mtok": cache.write_long,
+    }
+    amounts = {name: _amount(prices, name) for name in shares}
+    read, write, longer = (
+        amount if amount is not None else fresh * shares[name] for name, amount in amounts.items()
+    )
+    return Price(fresh, _amount(prices, "output_mtok") or 0.0, read, write, longer)
+
+
+def cost_of(model: str, usage: Usage, *, written: int = 0) -> float | None:
+    """What an answer cost in US dollars, `written` of its input tokens kept for later."""
+    price = price_of(model)
+    if price is None:
+        return None
+    read = usage.cached_content_token_count or 0
+    fresh = max(0, (usage.prompt_token_count or 0) - read - written)
+    made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    spent = fresh * price.input + read * price.cache_read + written * price.cache_write
+    return (spent + made * price.output) / _PER
+
+
+def window_of(model: str) -> int:
+    """How many tokens a request with its answer may have, or 0 where nobody knows."""
+    known = facts_for(model).window
+    if known:
+        return known
+    found = _listed(model)
+    return found.context_window or 0 if found is not None else 0
+
+
+@functools.lru_cache(maxsize=256)
+def _listed(model: str) -> "ModelInfo | None":
+    """The model in the list, under its provider's name for it."""
+    if model.startswith(("http://", "https://", "local")):
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(wire_name(model), None, seller_of(model), None)[1]
+    except LookupError:
+        return None
+
+
+def _amount(prices: object, name: str) -> float | None:
+    """A price, the lowest where long requests cost more."""
+    held = cast("dict[str, object]", vars(prices)).get(name)
+    base = held if isinstance(held, Decimal) else vars(held).get("base") if held else None
+    return float(base) if isinstance(base, Decimal) else None

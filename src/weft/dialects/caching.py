@@ -1,0 +1,234 @@
+"""Where a request asks its provider to keep what it has read.
+
+Providers sell what they have read before at a tenth of its price or less. Some must be told
+up to where: at the end of the tools, of the system text that never changes, and of the
+conversation so far. Such marks are no part of what they compare, so they may move on from
+one request to the next.
+"""
+
+from collections.abc import Sequence
+
+from weft.diagnostics import Origin
+from weft.dialects.facts import Cache, facts_for
+from weft.dialects.measure import meter_for
+from weft.dialects.track import Entry, Placed, Wire, letters
+from weft.ir import Prompt, Stability, TextBlock
+from weft.values import Json, JsonObject, canonical, digest
+
+MARK = "cache_control"
+BREAKPOINT = "prompt_cache_breakpoint"
+MARKS = (MARK, BREAKPOINT)
+"""Fields that say where to keep, in the dialects that have them."""
+
+ALSO_COMPARED: dict[str, tuple[str, ...]] = {
+    "anthropic": ("model", "tool_choice", "thinking", "speed"),
+    "openai-responses": ("model", "prompt_cache_key", "text", "reasoning", "service_tier"),
+    "openai-chat": (
+        "model", "prompt_cache_key", "response_format", "reasoning_effort", "verbosity",
+        "service_tier",
+    ),
+    "gemini": ("cachedContent",),
+}  # fmt: skip
+"""Fields beside tools, system and turns that must stay as they are for anything to be reused."""
+
+LETTERS = 3
+"""How few letters a token may have: a request of fewer than the minimum times this is too short."""
+
+_UNMARKED = frozenset(("thinking", "redacted_thinking"))
+"""Types of parts that take no mark."""
+
+_BLANK = TextBlock(role="system", origin=Origin("dialect", "blank line"), text="")
+
+
+def marker(prompt: Prompt, cache: Cache, wire: Wire) -> Wire:
+    """The mark itself, with how long to keep what stands before it where somebody said so.
+
+    Nothing may be kept longer than what stands before it, so a mark of the author's that is
+    kept for less limits those behind it.
+    """
+    mark: Wire = {"type": "ephemeral"}
+    before = [_ttl(one, cache) for one in _marks(wire)]
+    if prompt.cache in cache.ttls:
+        order = cache.ttls.index
+        mark["ttl"] = min((prompt.cache, *before), key=order)
+    return mark
+
+
+def mark_head(
+    wire: Wire, placed: list[Placed], system: Sequence[TextBlock], prompt: Prompt
+) -> None:
+    """Mark the end of the tools and of the system text that never changes.
+
+    That text becomes a block of its own, so that what may change stands behind the mark. Marks
+    the author wrote count, and one is left for the end of the conversation.
+    """
+    cache = facts_for(prompt.model).cache
+    if not prompt.cache or not cache.lookback or MARK in wire:
+        return
+    tools, text = wire.get("tools"), wire.get("system")
+    if letters(tools) + letters(text) < cache.minimum:
+        return
+    meter = meter_for("anthropic", prompt.model)
+    cost = meter.head(meter.reader.head(wire))
+    before = cost.total - cost.system - cost.schema - cost.thinking
+    free = cache.breakpoints - 1 - marks_in(wire)
+    mark = marker(prompt, cache, wire)
+    stable: list[TextBlock] = []
+    for block in system:
+        if block.stability is not Stability.STATIC:
+            break
+        stable.append(block)
+    whole = "\n\n".join(block.text for block in stable)
+    if stable and isinstance(text, str) and free > 0:
+        size = before + meter.overheads.text + meter.counter.count(whole)
+        if size >= cache.minimum:
+            free -= 1
+            _split_system(wire, placed, whole, system, len(stable), mark)
+    if isinstance(tools, list) and tools and before >= cache.minimum and free > 0:
+        last = tools[-1]
+        if isinstance(last, dict) and MARK not in last:
+            wire["tools"] = [*tools[:-1], {**last, MARK: mark}]
+
+
+def _split_system(
+    wire: Wire,
+    placed: list[Placed],
+    whole: str,
+    system: Sequence[TextBlock],
+    stable: int,
+    mark: Wire,
+) -> None:
+    """The system text as a marked block that stays, and one that may change."""
+    blocks: list[Json] = [{"type": "text", "text": whole, MARK: mark}]
+    at = next(index for index, one in enumerate(placed) if one.pointer == "/system")
+    places = [Placed("/system/0/text", tuple(system[:stable]))]
+    if stable < len(system):
+        changing = (_BLANK, *system[stable:])
+        text = "\n\n".join(block.text for block in changing)
+        blocks.append({"type": "text", "text": text})
+        places.append(Placed("/system/1/text", changing))
+    wire["system"] = blocks
+    placed[at : at + 1] = places
+
+
+def mark_end(
+    prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end: int, read: int
+) -> Wire:
+    """Mark the end of the conversation: the last turn that the next request will have again.
+
+    `end` is where that turn stands, `read` how many letters there are up to it. What the
+    request before kept is looked for only so many blocks back. Where the last answer and its
+    results have more, the end of that request is marked too, so that it is found there.
+    """
+    cache = facts_for(prompt.model).cache
+    free = cache.breakpoints - marks_in(wire)
+    if not cache.lookback or free <= 0 or MARK in wire or read < cache.minimum * LETTERS:
+        return wire
+    turns = wire[key]
+    assert isinstance(turns, list)
+    mark = marker(prompt, cache, wire)
+    parts = lasting[-1].wire.get("content")
+    marked = _marked(turns[end], len(parts) if isinstance(parts, list) else 0, mark)
+    if marked is None:
+        return wire
+    turns[end] = marked  # the list is this request's own from its last turn on
+    fresh = sum(_parts(turn) for turn in turns[end - 1 : end + 1])
+    if end >= 2 and free > 1 and fresh >= cache.lookback:
+        before = turns[end - 2]
+        earlier = _marked(before, _parts(before), mark)
+        if earlier is not None:
+            return {**wire, key: [*turns[: end - 2], earlier, *turns[end - 1 :]]}
+    return wire
+
+
+def mark_item(wire: Wire, key: str, end: int) -> Wire:
+    """Mark the last message that the next request will have again, in a list of items."""
+    turns = wire[key]
+    assert isinstance(turns, list)
+    item = turns[end]
+    parts = item.get("content") if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(parts, list) or not parts:
+        return wire
+    last = parts[-1]
+    if not isinstance(last, dict) or last.get("type") != "input_text":
+        return wire
+    turns = list(turns)
+    turns[end] = {**item, "content": [*parts[:-1], {**last, BREAKPOINT: {"mode": "explicit"}}]}
+    return {**wire, key: turns}
+
+
+def name_prefix(wire: Wire, prompt: Prompt) -> None:
+    """Name what all sessions of this agent have in common, and how long to keep it.
+
+    Requests that share a long prefix reach the same machine by that name.
+    """
+    cache = facts_for(prompt.model).cache
+    if not prompt.cache or not cache.keyed:
+        return
+    static = [block.text for block in prompt.system if block.stability is Stability.STATIC]
+    shared = [wire.get("tools"), *static]
+    if letters(shared) >= cache.minimum * LETTERS:
+        wire.setdefault("prompt_cache_key", f"weft-{digest(canonical(shared))[:32]}")
+    if prompt.cache in cache.ttls:
+        wire.setdefault("prompt_cache_options", {"ttl": prompt.cache})
+
+
+def marks_in(wire: Wire) -> int:
+    """How many marks the tools and the system text carry."""
+    return len(_marks(wire))
+
+
+def _marks(wire: Wire) -> list[Json]:
+    """The marks of the tools and the system text."""
+    found: list[Json] = []
+    for key in ("tools", "system"):
+        listed = wire.get(key)
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, dict) and MARK in one:
+                found.append(one[MARK])
+    return found
+
+
+def _ttl(mark: Json, cache: Cache) -> str:
+    """How long a mark asks to keep things."""
+    asked = mark.get("ttl") if isinstance(mark, dict) else None
+    return str(asked) if asked in cache.ttls else cache.ttls[0]
+
+
+def without_marks(turn: Json) -> Json:
+    """A turn as it is compared: marks are no part of it."""
+    if not isinstance(turn, dict):
+        return turn
+    parts = turn.get("content")
+    if not isinstance(parts, list):
+        return turn
+    return {**turn, "content": [bare(part) for part in parts]}
+
+
+def bare(part: Json) -> Json:
+    """A part, or a tool, without its mark."""
+    if not isinstance(part, dict) or not any(mark in part for mark in MARKS):
+        return part
+    return {key: value for key, value in part.items() if key not in MARKS}
+
+
+def _marked(turn: Json, upto: int, mark: Wire) -> JsonObject | None:
+    """A copy of the turn with its last part before `upto` marked that takes a mark."""
+    parts = turn.get("content") if isinstance(turn, dict) else None
+    if not isinstance(turn, dict) or not isinstance(parts, list):
+        return None
+    for index in range(upto - 1, -1, -1):
+        part = parts[index]
+        if isinstance(part, dict) and part.get("type") not in _UNMARKED and part.get("text") != "":
+            if MARK in part:
+                return None
+            return {
+                **turn,
+                "content": [*parts[:index], {**part, MARK: mark}, *parts[index + 1 :]],
+            }
+    return None
+
+
+def _parts(turn: Json) -> int:
+    parts = turn.get("content") if isinstance(turn, dict) else None
+    return len(parts) if isinstance(parts, list) else 1

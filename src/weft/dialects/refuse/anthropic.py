@@ -1,0 +1,159 @@
+"""What Anthropic refuses in the head of a request: options, tools, schemas."""
+
+import re
+
+from weft.dialects.facts import facts_for
+from weft.dialects.refuse.anthropic_turns import bad_turns
+from weft.dialects.refuse.finding import (
+    OPTION,
+    REQUEST,
+    Finding,
+    Findings,
+    inner,
+    number,
+    objects,
+    out_of_range,
+    unsupported,
+)
+from weft.dialects.refuse.strict import closed_and_plain, too_complex
+from weft.dialects.refuse.tools import Declared, bad_tools, undeclared
+from weft.values import JsonObject
+
+_RANGES = {"temperature": (0.0, 1.0), "top_p": (0.0, 1.0)}
+_SAMPLING = {"temperature": 1, "top_p": 1, "top_k": None}
+_NAME = r"[a-zA-Z0-9_-]{1,128}"
+_LEAST_BUDGET, _MOST_STRICT = 1024, 20
+
+_UNTHINKING = r"claude-(instant|2|3-(opus|sonnet|haiku|5))"
+_ADAPTING = r"claude-((opus|sonnet|haiku)-4-[6-9]|[a-z]+-[5-9])"
+_ONE_OF_TWO = r"claude-(opus-4-1|[a-z]+-4-5)"
+_UNSTRUCTURED = r"claude-(instant|2|3|(opus|sonnet)-4(-0)?(-2025\d+)?$)"
+_LIMITS = (
+    (r"claude-3-(opus|sonnet|haiku)", 4_096),
+    (r"claude-3-5", 8_192),
+    (r"claude-opus-4(-0|-1)?(-2025\d+)?$", 32_000),
+    (r"claude-(sonnet-4|haiku-4-5|opus-4-5)", 64_000),
+)
+
+
+def refused(wire: JsonObject, model: str) -> Findings:
+    """Everything in a request that the provider would answer with a 400."""
+    yield from out_of_range(wire, "", _RANGES)
+    yield from _sampling(wire, model)
+    yield from _thinking(wire, model)
+    yield from _effort(wire, model)
+    yield from _limit(wire, model)
+    yield from _tools(wire, model)
+    yield from _format(wire, model)
+    yield from bad_turns(wire, model)
+
+
+def _sampling(wire: JsonObject, model: str) -> Findings:
+    if not facts_for(model).sampling:
+        yield from unsupported(wire, "", _SAMPLING, model)
+    elif re.match(_ONE_OF_TWO, model) and {"temperature", "top_p"} <= wire.keys():
+        message = f"{model} takes either `temperature` or `top_p`"
+        yield Finding(OPTION, "/top_p", message, "leave out one of them")
+    stops = wire.get("stop_sequences")
+    for at, stop in enumerate(stops if isinstance(stops, list) else ()):
+        if isinstance(stop, str) and not stop.strip():
+            message = "a stop sequence is blank"
+            yield Finding(OPTION, f"/stop_sequences/{at}", message, "give it a letter")
+
+
+def _thinking(wire: JsonObject, model: str) -> Findings:
+    thinking = inner(wire, "thinking")
+    kind, budget = thinking.get("type"), number(thinking.get("budget_tokens"))
+    if kind not in ("enabled", "adaptive"):
+        return
+    known = model.startswith("claude-")
+    if re.match(_UNTHINKING, model):
+        yield Finding(OPTION, "/thinking", f"{model} does not think", "leave out `thinking`")
+        return
+    if kind == "adaptive":
+        if known and not re.match(_ADAPTING, model):
+            hint = 'give it a budget: {"thinking": {"budget": 1024}}'
+            yield Finding(OPTION, "/thinking", f"{model} sets no budget by itself", hint)
+        return
+    if known and not facts_for(model).sampling:
+        hint = 'say how hard to try instead: {"thinking": {"effort": "high"}}'
+        yield Finding(OPTION, "/thinking", f"{model} sets its own budget for thinking", hint)
+    limit = number(wire.get("max_tokens"))
+    if budget is not None and budget < _LEAST_BUDGET:
+        message = f"a budget of {budget:g} is below {_LEAST_BUDGET}"
+        yield Finding(OPTION, "/thinking/budget_tokens", message, f"give {_LEAST_BUDGET} or more")
+    if budget is not None and limit is not None and budget >= limit:
+        message = f"the budget of {budget:g} is not below max_tokens, {limit:g}"
+        hint = "raise max_output_tokens above it"
+        yield Finding(OPTION, "/thinking/budget_tokens", message, hint)
+    yield from unsupported(wire, "", {"temperature": 1, "top_k": None}, "a thinking model")
+    share = number(wire.get("top_p"))
+    if share is not None and share < 0.95:
+        yield Finding(OPTION, "/top_p", "`top_p` is below 0.95 while thinking", "leave it out")
+    if inner(wire, "tool_choice").get("type") in ("any", "tool"):
+        message = "a tool call cannot be forced while thinking"
+        yield Finding(OPTION, "/tool_choice", message, 'set tool_choice to "auto"')
+
+
+def _effort(wire: JsonObject, model: str) -> Findings:
+    effort = inner(wire, "output_config").get("effort")
+    known = facts_for(model).efforts
+    if effort is None or effort in known or not model.startswith("claude-"):
+        return
+    hint = f"use one of {', '.join(known)}" if known else "leave it out"
+    yield Finding(OPTION, "/output_config/effort", f"{model} has no effort `{effort}`", hint)
+
+
+def _limit(wire: JsonObject, model: str) -> Findings:
+    limit = number(wire.get("max_tokens"))
+    found = (most for pattern, most in _LIMITS if re.match(pattern, model))
+    most = next(found, facts_for(model).output_limit)
+    if limit is not None and most and limit > most:
+        message = f"an answer of {limit:g} tokens is more than {model} gives"
+        yield Finding(OPTION, "/max_tokens", message, f"give {most} or less")
+    if limit is not None and limit < 0:
+        yield Finding(OPTION, "/max_tokens", f"max_tokens is {limit:g}", "give 1 or more")
+
+
+def _tools(wire: JsonObject, model: str) -> Findings:
+    listed = objects(wire.get("tools"), "/tools")
+    functions = [
+        Declared(at, str(tool.get("name", "")), tool.get("input_schema"), f"{at}/input_schema")
+        for at, tool in listed
+        if tool.get("type", "custom") == "custom"
+    ]
+    yield from bad_tools(functions, _NAME)
+    strict = [(at, tool) for at, tool in listed if tool.get("strict") is True]
+    if len(strict) > _MOST_STRICT:
+        message = f"{len(strict)} tools are strict, and {_MOST_STRICT} may be"
+        yield Finding(REQUEST, "/tools", message, "let some be without strict")
+    schemas = [(f"{at}/input_schema", tool.get("input_schema")) for at, tool in strict]
+    for at, schema in schemas:
+        yield from closed_and_plain(schema, at)
+    yield from too_complex([schema for _, schema in schemas], "/tools")
+    for at, tool in listed:
+        if tool.get("defer_loading") is True and tool.get("cache_control") is not None:
+            message = "a tool that is loaded later cannot be marked for the cache"
+            yield Finding(REQUEST, f"{at}/cache_control", message, "mark another one")
+    if listed and all(tool.get("defer_loading") is True for _, tool in listed):
+        yield Finding(REQUEST, "/tools", "every tool is loaded later", "load one of them at once")
+    choice = inner(wire, "tool_choice")
+    if choice and not listed:
+        message = "a tool must be chosen, and there are none"
+        yield Finding(OPTION, "/tool_choice", message, "leave out tool_choice")
+    if choice.get("type") in ("any", "tool") and not facts_for(model).forced_choice:
+        message = f"{model} cannot be made to call a tool"
+        yield Finding(OPTION, "/tool_choice", message, 'set tool_choice to "auto"')
+    if choice.get("type") == "tool":
+        names = {str(tool.get("name")) for _, tool in listed}
+        yield from undeclared([choice.get("name")], names, "/tool_choice/name")
+
+
+def _format(wire: JsonObject, model: str) -> Findings:
+    form = inner(wire, "output_config", "format")
+    if not form:
+        return
+    if re.match(_UNSTRUCTURED, model):
+        message = f"{model} cannot be held to a schema"
+        yield Finding(OPTION, "/output_config/format", message, "ask for the answer by a tool")
+    yield from closed_and_plain(form.get("schema"), "/output_config/format/schema")

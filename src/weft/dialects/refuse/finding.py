@@ -1,0 +1,64 @@
+"""What a rule finds: a place of a request that its provider would refuse, and what to do."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from weft.values import Json, JsonObject
+
+OPTION, MEDIA, SCHEMA, REQUEST = "WEFT702", "WEFT703", "WEFT701", "WEFT707"
+"""Under which code a finding is told: by what it is about."""
+
+
+class Finding(NamedTuple):
+    """A place as a JSON pointer, what is wrong there in a sentence, and what to type instead."""
+
+    code: str
+    pointer: str
+    message: str
+    hint: str = ""
+
+
+Findings: TypeAlias = Iterator[Finding]
+
+
+def objects(value: Json, pointer: str) -> list[tuple[str, JsonObject]]:
+    """The objects of a list, each with its place; a single one counts as a list of one."""
+    if isinstance(value, dict):
+        return [(pointer, value)]
+    listed = value if isinstance(value, list) else []
+    return [(f"{pointer}/{at}", one) for at, one in enumerate(listed) if isinstance(one, dict)]
+
+
+def inner(wire: Json, *path: str) -> JsonObject:
+    """The object at a path, or an empty one."""
+    for key in path:
+        wire = wire.get(key) if isinstance(wire, dict) else None
+    return wire if isinstance(wire, dict) else {}
+
+
+def number(value: Json) -> float | None:
+    """The number, or None where it is none."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def out_of_range(held: JsonObject, above: str, ranges: dict[str, tuple[float, float]]) -> Findings:
+    """Numbers that are outside of what the provider takes."""
+    for name, (least, most) in ranges.items():
+        value = number(held.get(name))
+        if value is not None and not least <= value <= most:
+            yield Finding(
+                OPTION,
+                f"{above}/{name}",
+                f"`{name}` is {value}, outside of {least:g} to {most:g}",
+                f"give a number from {least:g} to {most:g}",
+            )
+
+
+def unsupported(held: JsonObject, above: str, names: Mapping[str, Json], who: str) -> Findings:
+    """Options that are set and that this model takes only one value of, if any."""
+    for name, only in names.items():
+        value = held.get(name)
+        if value is not None and value != only and not (value == [] or value is False):
+            yield Finding(
+                OPTION, f"{above}/{name}", f"{who} does not take `{name}`", f"leave out `{name}`"
+            )

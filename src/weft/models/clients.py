@@ -1,0 +1,258 @@
+"""The vendors' own client objects as carriers: their credentials, our request.
+
+Weft imports none of them: who passes one has it installed. A plain client is given the bytes. One
+whose cloud changes the request on the way, as Azure, Bedrock and Vertex do, gets the JSON.
+"""
+
+import asyncio
+import inspect
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
+
+from weft.errors import DeclarationError, ModelError
+from weft.models.http import Carrier, Http, HttpReply, Reply, Sending, broken, in_time
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+_UNREAD = {"X-Stainless-Raw-Response": "stream"}
+"""What asks the vendors' clients for an answer of which only the head was read."""
+
+_PLAIN = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
+_FRAMED = "application/vnd.amazon.eventstream"
+_OURS = ("content-type", "accept", "anthropic-beta")
+
+
+def carrier_for(client: object, vendor: str, headers: Mapping[str, str], *, where: str) -> Carrier:
+    """What carries requests: the shared connections, or the client somebody gave.
+
+    `vendor` is the package whose clients will do; `headers` are the caller's own.
+    """
+    if client is None:
+        return Http()
+    roots = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
+    if "httpx2" in roots and hasattr(client, "aclose"):
+        return Http(cast("httpx2.AsyncClient", client))
+    if vendor in roots and vendor == "google" and hasattr(client, "_api_client"):
+        from weft.models.google_client import GoogleCarrier
+
+        return GoogleCarrier(client, headers)
+    if vendor in roots and hasattr(client, "post"):
+        kind = type(client).__name__
+        return VendorCarrier(cast("_Client", client), headers, plain=kind in _PLAIN)
+    examples = {"google": "google.genai.Client()", "anthropic": "anthropic.AsyncAnthropic()"}
+    raise DeclarationError(
+        f"a {type(client).__module__}.{type(client).__name__} cannot carry these requests",
+        where=where,
+        hint=f"pass {examples.get(vendor, 'openai.AsyncOpenAI()')}, or an httpx2.AsyncClient",
+    )
+
+
+class _Event(Protocol):
+    """An event as a vendor's decoder reads it."""
+
+    event: str | None
+    data: str
+
+
+class _Decoder(Protocol):
+    """Reads events out of a cloud's own framing."""
+
+    def aiter_bytes(self, iterator: AsyncIterator[bytes]) -> AsyncIterator[_Event]:
+        """The events of a stream."""
+        ...
+
+
+class _Client(Protocol):
+    """What the vendors' clients have in common."""
+
+    @property
+    def post(self) -> "Callable[..., Awaitable[httpx2.Response] | httpx2.Response]":
+        """Send a request to any path."""
+        ...
+
+    def _make_sse_decoder(self) -> _Decoder: ...
+
+
+class VendorCarrier:
+    """Sends through the `post` of a vendor's client, asynchronous or not."""
+
+    __slots__ = ("_client", "_headers", "_plain")
+
+    def __init__(self, client: _Client, headers: Mapping[str, str], *, plain: bool) -> None:
+        self._client = client
+        self._headers = headers
+        self._plain = plain
+
+    async def send(self, sending: Sending) -> Reply:
+        """Send the request once, with the client's address and credentials."""
+        import httpx2
+
+        timeouts, post = sending.timeouts, self._client.post
+        own = {name: text for name, text in sending.headers.items() if name in _OURS}
+        options: dict[str, object] = {
+            "headers": {**own, **self._headers, **_UNREAD},
+            "max_retries": 0,
+            "timeout": httpx2.Timeout(timeouts.read, connect=timeouts.connect),
+        }
+        body: dict[str, object] = {"content": sending.body}
+        if not self._plain:
+            body = {"body": msgspec.json.decode(sending.body)}
+
+        def posted() -> Awaitable[httpx2.Response] | httpx2.Response:
+            return post(sending.path, cast_to=httpx2.Response, options=options, **body)
+
+        waits = not inspect.iscoroutinefunction(post)
+        try:
+            if not waits:
+                asked = cast("Awaitable[httpx2.Response]", posted())
+                reply = HttpReply(await in_time(asked, timeouts, sending.url))
+            else:
+                waiting = _in_thread(cast("Callable[[], httpx2.Response]", posted))
+                return _ThreadReply(await in_time(waiting, timeouts, sending.url))
+        except ModelError:
+            raise
+        except Exception as error:
+            response = _answered(error, sending.url)
+            return _ThreadReply(response) if waits else HttpReply(response)
+        if reply.headers.get("content-type", "") != _FRAMED:
+            return reply
+        return _UnframedReply(reply, self._client._make_sse_decoder())  # pyright: ignore[reportPrivateUsage]
+
+
+def _answered(error: Exception, url: str) -> "httpx2.Response":
+    """The answer that a client raised as an exception, or the error that it stands for."""
+    response = cast("httpx2.Response | None", vars(error).get("response"))
+    if response is not None:
+        return response
+    cause = error.__cause__
+    if isinstance(cause, Exception):
+        raise broken(cause, url) from error
+    raise unsent(error) from error
+
+
+def unsent(error: Exception) -> ModelError:
+    """The error for a client that did not even send."""
+    return ModelError(
+        f"the client refused to send: {type(error).__name__}: {error}",
+        code="auth" if "credential" in str(error).lower() else "bad_request",
+        hint="check how the client you passed was made",
+    )
+
+
+class _UnframedReply:
+    """An answer whose events come in a cloud's own framing, given on as plain events."""
+
+    __slots__ = ("_events", "_reply", "headers")
+
+    def __init__(self, reply: HttpReply, decoder: _Decoder) -> None:
+        self._reply = reply
+        self._events = decoder.aiter_bytes(_pieces(reply))
+        self.headers: Mapping[str, str] = {**reply.headers, "content-type": "text/event-stream"}
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self._reply.status
+
+    async def read(self) -> bytes:
+        """All of the events."""
+        return b"".join([piece async for piece in _pieces(self)])
+
+    async def more(self) -> bytes:
+        """The next event."""
+        event = await anext(self._events, None)
+        if event is None:
+            return b""
+        return f"event: {event.event or ''}\ndata: {event.data}\n\n".encode()
+
+    async def close(self) -> None:
+        """Let go of the answer."""
+        await self._reply.close()
+
+
+async def _pieces(reply: Reply) -> AsyncIterator[bytes]:
+    while piece := await reply.more():
+        yield piece
+
+
+class _ThreadReply:
+    """An answer of a client that waits: it is read in a thread."""
+
+    __slots__ = ("_pieces", "_reading", "_response")
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        self._response = response
+        self._pieces: Iterator[bytes] | None = None
+        self._reading: asyncio.Future[bytes] | None = None
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers."""
+        return self._response.headers
+
+    async def read(self) -> bytes:
+        """All of the body."""
+        return await self._waited(self._response.read)
+
+    async def more(self) -> bytes:
+        """The next piece of the body."""
+        if self._pieces is None:
+            self._pieces = self._response.iter_bytes()
+        pieces = self._pieces
+        return await self._waited(lambda: next(pieces, b""))
+
+    async def close(self) -> None:
+        """Close it; a thread that still waits for more finds its connection shut."""
+        if self._reading is None or self._reading.done():
+            self._response.close()
+            return
+        self._reading.add_done_callback(self._read_in_vain)
+        stream = cast("_NetworkStream", self._response.extensions["network_stream"])
+        held = stream.get_extra_info("socket")
+        if isinstance(held, socket.socket):
+            held.shutdown(socket.SHUT_RDWR)
+
+    def _read_in_vain(self, reading: "asyncio.Future[bytes]") -> None:
+        if not reading.cancelled():
+            reading.exception()
+        self._response.close()
+
+    async def _waited(self, work: Callable[[], bytes]) -> bytes:
+        self._reading = asyncio.get_running_loop().run_in_executor(None, work)
+        try:
+            return await asyncio.shield(self._reading)
+        except Exception as error:
+            raise broken(error, str(self._response.url)) from error
+
+
+class _NetworkStream(Protocol):
+    """What an answer says about its connection."""
+
+    def get_extra_info(self, info: str) -> object:
+        """A fact about the connection."""
+        ...
+
+
+async def _in_thread(work: "Callable[[], httpx2.Response]") -> "httpx2.Response":
+    """What the call gives; one that nobody waits for any more is closed when it comes."""
+    future = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(_dropped)
+        raise
+
+
+def _dropped(future: "asyncio.Future[httpx2.Response]") -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()

@@ -1,0 +1,171 @@
+"""Models that stand in for one another: where one gives no answer, the next is asked."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import cast
+
+import msgspec
+
+from weft.dialects import dialect_named, facts_for
+from weft.errors import DeclarationError, ModelError, WeftError
+from weft.ir import ModelResponse, Prompt, Stability, TextBlock
+from weft.models.base import Model
+from weft.models.registry import model_for
+from weft.values import Json, JsonObject, compact
+
+_log = logging.getLogger("weft")
+
+FALLS = (
+    "rate_limited",
+    "overloaded",
+    "unavailable",
+    "connection",
+    "timeout",
+    "cut_stream",
+    "bad_response",
+    "auth",
+    "not_found",
+    "model_error",
+)
+"""Codes after which the next model is asked.
+
+Not among them: `bad_request` and `context_overflow`, which say that the request is wrong, and
+what a model says about the conversation itself, such as `refusal` or `safety`.
+"""
+
+
+class FallbackModel:
+    """Asks the first model, and the next one where that gives no answer.
+
+    Models are names or objects, of any dialect: `FallbackModel("claude-sonnet-5", "gpt-5")`.
+    The request is written anew for each. Once a piece of an answer was shown, no other model is
+    asked. `on` are the codes that count as no answer. The event of the answer says in
+    `custom_metadata["weft"]` whose it is, and under `fallback` who failed before.
+    """
+
+    def __init__(self, *models: str | Model, on: Iterable[str] = FALLS) -> None:
+        if not models:
+            raise DeclarationError(
+                "there are no models to ask",
+                where="FallbackModel",
+                hint='write FallbackModel("claude-sonnet-5", "gpt-5")',
+            )
+        self.models = tuple(_resolved(model, at) for at, model in enumerate(models))
+        self.on = frozenset([on] if isinstance(on, str) else on)
+        self.name = self.models[0].name
+        self.dialect = self.models[0].dialect
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        """Ask one model after the other until one answers."""
+        failed: list[tuple[Model, ModelError]] = []
+        for model in self.models:
+            lost: list[str] = []
+            if model is not self.models[0]:
+                prompt, wire, lost = _rewritten(prompt, model)
+            shown = False
+            answers = model.generate(prompt, wire, stream=stream)
+            try:
+                async for response in answers:
+                    if response.partial:
+                        shown = True
+                        yield response
+                    elif response.error_code in self.on and not shown and response.content is None:
+                        raise ModelError(response.error_message or "", code=response.error_code)
+                    else:
+                        yield _noted(response, model, failed, lost)
+                return
+            except Exception as error:
+                failure = self._failure(error, model)
+                failed.append((model, failure))
+                if shown or failure.code not in self.on:
+                    raise
+                if model is not self.models[-1]:
+                    _log.warning("%s [%s]: asking the next model", failure, failure.code)
+            finally:
+                if isinstance(answers, AsyncGenerator):
+                    await answers.aclose()
+        raise _exhausted(failed)
+
+    def _failure(self, error: Exception, model: Model) -> ModelError:
+        """The error as a model's; what Weft raises about anything else is not one."""
+        if isinstance(error, ModelError):
+            return error
+        if isinstance(error, WeftError):
+            raise error
+        return ModelError(f"{type(error).__name__}: {error}", model=model.name)
+
+    def __repr__(self) -> str:
+        return f"FallbackModel({', '.join(repr(model.name) for model in self.models)})"
+
+
+def _resolved(model: object, at: int) -> Model:
+    where = f"FallbackModel[{at}]"
+    if isinstance(model, str):
+        return model_for(model, where=where)
+    if isinstance(model, Model):
+        return model
+    raise DeclarationError(
+        f"{model!r} is no model", where=where, hint="pass a model's name, or a Model"
+    )
+
+
+def _rewritten(prompt: Prompt, model: Model) -> tuple[Prompt, JsonObject, list[str]]:
+    """The prompt for another model, its wire, and what could not be carried over."""
+    other = _with_schema(msgspec.structs.replace(prompt, model=model.name), model)
+    lowered = dialect_named(model.dialect).lower(other)
+    return other, lowered.wire, [str(each) for each in lowered.diagnostics]
+
+
+def _with_schema(prompt: Prompt, model: Model) -> Prompt:
+    """The prompt with its output schema in words, for a model that takes it no other way."""
+    output = prompt.output
+    if output is None or output.how != "native":
+        return prompt
+    facts = facts_for(model.name)
+    takes = facts.native_schema and dialect_named(model.dialect).takes_schema(output.schema)
+    if takes and (facts.schema_with_tools or not prompt.tools):
+        return prompt
+    told = TextBlock(
+        role="system",
+        origin=output.origin,
+        text=f"Reply with valid JSON matching this schema: {compact(output.schema)}",
+        stability=Stability.STATIC,
+        priority=1,
+    )
+    asked = msgspec.structs.replace(output, how="text")
+    return msgspec.structs.replace(prompt, output=asked, system=(*prompt.system, told))
+
+
+def _noted(
+    response: ModelResponse, model: Model, failed: list[tuple[Model, ModelError]], lost: list[str]
+) -> ModelResponse:
+    """The response with whose it is, who failed before, and what could not be carried over."""
+    metadata = dict(response.custom_metadata or {})
+    held = metadata.get("weft")
+    weft: JsonObject = {"provider": model.dialect, "model": model.name}
+    if isinstance(held, dict):
+        weft |= held
+    if failed:
+        weft["fallback"] = [{"model": each.name, "code": error.code} for each, error in failed]
+    if lost:
+        weft["lost"] = cast("list[Json]", lost)
+    return msgspec.structs.replace(response, custom_metadata={**metadata, "weft": weft})
+
+
+def _exhausted(failed: list[tuple[Model, ModelError]]) -> ModelError:
+    """The error where nobody answered: the last one's code, and what each of them said."""
+    last = failed[-1][1]
+    if len(failed) == 1:
+        return last
+    said = "; ".join(f"{model.name} [{error.code}]: {error.message}" for model, error in failed)
+    return ModelError(
+        f"none of {len(failed)} models answered: {said}",
+        code=last.code,
+        provider=last.provider,
+        model=last.model,
+        status=last.status,
+        retry_after=last.retry_after,
+        hint=next((error.hint for _, error in failed if error.hint), ""),
+    )

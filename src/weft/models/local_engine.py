@@ -1,0 +1,164 @@
+"""The engine that runs weights in this process: one for each file, started when first asked.
+
+It is the `xllamacpp` package: a server as a module. Requests are handed to it directly. It
+also listens on a loopback port, behind a key that is made anew in every process, so that
+clients that only speak HTTP can be pointed at it.
+"""
+
+import importlib.util
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+from weft.errors import ModelError
+from weft.values import JsonObject
+
+SLOTS = 4
+"""How many requests are answered at once; each slot keeps the conversation it read last."""
+
+WINDOW = 4096
+"""How many tokens a request with its answer may have, unless somebody says otherwise."""
+
+_BATCH = 128
+"""How many tokens are read between two looks at whether anybody still waits."""
+_KEPT = 512
+"""Megabytes of conversations that are kept beside those in the slots."""
+
+
+class Setup(NamedTuple):
+    """What an engine is started with; equal ones share an engine."""
+
+    path: Path
+    window: int = WINDOW
+    slots: int = SLOTS
+    threads: int = 0
+    """0 means one fewer than there are cores: with all of them, a busy machine crawls."""
+
+
+class _File(Protocol):
+    path: str
+
+
+class _Threads(Protocol):
+    n_threads: int
+
+
+class _Params(Protocol):
+    """The settings of the engine that are used here."""
+
+    model: _File
+    cpuparams: _Threads
+    cpuparams_batch: _Threads
+    model_alias: set[str]
+    api_keys: list[str]
+    n_ctx: int
+    n_parallel: int
+    n_batch: int
+    cache_ram_mib: int
+    verbosity: int
+    warmup: bool
+    ui: bool
+    endpoint_slots: bool
+
+
+class _Server(Protocol):
+    listening_address: str
+
+    def handle_chat_completions(
+        self, prompt: JsonObject, callback: Callable[[JsonObject], bool]
+    ) -> None: ...
+
+
+class _Package(Protocol):
+    def CommonParams(self) -> _Params: ...
+
+    def Server(self, params: _Params) -> _Server: ...
+
+
+class Engine:
+    """Weights in memory, with slots for requests that are answered at the same time."""
+
+    def __init__(self, setup: Setup) -> None:
+        package = _package()
+        params = package.CommonParams()
+        params.model.path = str(setup.path)
+        threads = setup.threads or max(1, (os.cpu_count() or 2) - 1)
+        params.cpuparams.n_threads = threads
+        params.cpuparams_batch.n_threads = threads
+        params.n_ctx = setup.window * setup.slots
+        params.n_parallel = setup.slots
+        params.n_batch = _BATCH
+        params.cache_ram_mib = _KEPT
+        params.verbosity = -1
+        params.warmup = False
+        params.ui = False
+        params.endpoint_slots = False
+        self.key = secrets.token_urlsafe(24)
+        params.api_keys = [self.key]
+        self.setup = setup
+        try:
+            self._server = package.Server(params)
+        except RuntimeError as error:
+            raise ModelError(
+                f"the engine cannot load these weights: {error}",
+                code="bad_request",
+                where=str(setup.path),
+                hint="use a GGUF file of a chat model, with memory to spare",
+            ) from error
+        self.workers = ThreadPoolExecutor(setup.slots, thread_name_prefix="weft-local")
+        self.busy = 0
+        """How many requests are being answered."""
+
+    @property
+    def url(self) -> str:
+        """Where the engine listens, for clients that only speak HTTP."""
+        return self._server.listening_address
+
+    def answer(self, body: JsonObject, tell: Callable[[JsonObject], bool]) -> None:
+        """Answer a chat request: `tell` gets each piece, and stops it by saying True.
+
+        This blocks until the answer is complete, so it belongs in one of the `workers`.
+        """
+        self.busy += 1
+        try:
+            self._server.handle_chat_completions(body, tell)
+        except (ValueError, RuntimeError) as error:
+            tell({"error": {"code": 400, "type": "invalid_request_error", "message": str(error)}})
+        finally:
+            self.busy -= 1
+
+
+_engines: dict[Setup, Engine] = {}
+_starting = threading.Lock()
+
+
+def engine_for(setup: Setup) -> Engine:
+    """The engine of this process with that setup; it is started where there is none yet."""
+    with _starting:
+        held = _engines.get(setup)
+        if held is None:
+            held = _engines[setup] = Engine(setup)
+        return held
+
+
+def is_installed() -> bool:
+    """Whether the package that runs weights is there."""
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
+def _package() -> _Package:
+    """The engine's package; its threads must not spin while they wait, or all others starve."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        return cast("_Package", importlib.import_module("xllamacpp"))
+    except ImportError as error:
+        raise ModelError(
+            "the package that runs local models is not installed",
+            code="not_found",
+            where="local",
+            hint='pip install "weft[local]"',
+        ) from error

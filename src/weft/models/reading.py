@@ -1,0 +1,223 @@
+"""Reading an answer off the line: JSON or server-sent events, and what is neither."""
+
+import json
+
+import msgspec
+
+from weft.dialects.lift import lift, stream_of
+from weft.dialects.lift.failure import failure
+from weft.dialects.lift.sse import Events
+from weft.errors import ModelError
+from weft.ir import ModelResponse
+from weft.models.http import Reply
+from weft.models.retry import Final, asked_to_wait
+from weft.values import Json, JsonObject
+
+_SHOWN = 200
+
+_decode = msgspec.json.Decoder().decode
+
+
+async def require_answer(reply: Reply, dialect: str, url: str) -> None:
+    """Raise what an answer says that is none."""
+    status = reply.status
+    if 200 <= status < 300:
+        if "text/html" in reply.headers.get("content-type", ""):
+            raise web_page(url, status)
+        return
+    body = await reply.read()
+    text = body.decode("utf-8", "replace")
+    if 300 <= status < 400:
+        there = reply.headers.get("location", "elsewhere")
+        raise ModelError(
+            f"{url} sends on to {there} instead of answering",
+            code="bad_response",
+            status=status,
+            hint="write the address it sends on to as base_url",
+        )
+    held = _object(body)
+    if held is None and _is_page(text, reply.headers.get("content-type", "")):
+        error = web_page(url, status)
+        if status >= 500 or status == 429:  # a proxy's page says only what the status says
+            error = failure(dialect, status, None, "")
+    else:
+        error = failure(dialect, status, held, text)
+    asked = asked_to_wait(reply.headers)
+    if asked is not None:
+        error.retry_after = asked
+    raise _final(error) if reply.headers.get("x-should-retry") == "false" else error
+
+
+class Reading:
+    """One answer that is being read; partial responses as they come, then the whole one."""
+
+    __slots__ = ("_begun", "_body", "_dialect", "_events", "_over", "_reply", "_stream", "_url")
+
+    def __init__(self, reply: Reply, dialect: str, url: str, *, stream: bool) -> None:
+        self._reply = reply
+        self._dialect = dialect
+        self._url = url
+        self._events = Events()
+        self._stream = stream_of(dialect) if self._streams(asked=stream) else None
+        self._body: JsonObject | None = None
+        self._begun = False
+        self._over = False
+
+    def _streams(self, *, asked: bool) -> bool:
+        """Whether events come: what the answer says it is counts more than what was asked for."""
+        kind = self._reply.headers.get("content-type", "")
+        return "event-stream" in kind or (asked and "json" not in kind)
+
+    async def more(self) -> list[ModelResponse] | None:
+        """The pieces that came next; None where everything has come."""
+        if self._over:
+            return None
+        if self._stream is None:
+            self._body = self._whole(await self._reply.read())
+            return None
+        try:
+            data = await self._reply.more()
+        except ModelError as error:
+            self._over = True
+            return self._cut(error)
+        if data and not self._begun:
+            self._begun = True
+            if data.lstrip()[:1] in (b"{", b"[", b"<"):  # it says it streams, and does not
+                self._body = self._whole(data + await _rest(self._reply))
+                return None
+        if data:
+            return self._fed(self._events.feed(data))
+        self._over = True
+        try:
+            return self._fed(self._events.end())
+        except _HalfEvent:
+            return self._cut(ModelError("it ends in the middle of an event", hint="try again"))
+
+    def response(self) -> ModelResponse:
+        """The whole answer."""
+        return lift(self._dialect, self.body)
+
+    @property
+    def body(self) -> JsonObject:
+        """The answer as it came, or as what was streamed adds up to."""
+        if self._body is not None:
+            return self._body
+        assert self._stream is not None
+        return self._stream.body()
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._reply.close()
+
+    def _fed(self, events: list[tuple[str, str]]) -> list[ModelResponse]:
+        stream = self._stream
+        assert stream is not None
+        shown: list[ModelResponse] = []
+        for name, text in events:
+            data = _object(text)
+            if data is None:
+                raise self._garbled(text)
+            partial = stream.feed(name, data)
+            if partial is not None:
+                shown.append(partial)
+        return shown
+
+    def _garbled(self, text: str) -> ModelError:
+        if self._over:
+            return _HalfEvent("the stream ends in the middle of an event")
+        return ModelError(
+            f"an event of the answer is no JSON object: {_short(text)}",
+            code="bad_response",
+            hint="check that the base URL is this provider's API",
+        )
+
+    def _cut(self, error: ModelError) -> list[ModelResponse]:
+        """What to make of a connection that broke: nothing, where all was said before it did."""
+        assert self._stream is not None
+        try:
+            self._stream.body()
+        except ModelError as cut:
+            if cut.code != "cut_stream":
+                raise
+            code = "timeout" if error.code == "timeout" else "cut_stream"
+            raise ModelError(
+                f"the answer's stream was cut: {error.message}", code=code, hint=error.hint
+            ) from error
+        return []
+
+    def _whole(self, body: bytes) -> JsonObject:
+        status = self._reply.status
+        if not body.strip():
+            raise ModelError(
+                f"{self._url} answered with nothing", code="bad_response", status=status,
+                hint="check that the base URL is this provider's API",
+            )  # fmt: skip
+        held = _object(body)
+        if held is not None:
+            return held
+        text = body.decode("utf-8", "replace")
+        if _is_page(text, self._reply.headers.get("content-type", "")):
+            raise web_page(self._url, status)
+        raise ModelError(
+            f"the answer is no JSON object: {_short(text)}",
+            code="bad_response",
+            status=status,
+            hint="check that the base URL is this provider's API",
+        )
+
+
+async def _rest(reply: Reply) -> bytes:
+    pieces: list[bytes] = []
+    while piece := await reply.more():
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+class _HalfEvent(ModelError):
+    """The last event of a stream, of which only a part came."""
+
+
+def web_page(url: str, status: int) -> ModelError:
+    """The error for an address that answers with a page for people."""
+    return ModelError(
+        f"{url} answered with a web page (HTML, status {status}) instead of JSON",
+        code="bad_response",
+        status=status,
+        hint="check base_url: it is the address of the API, such as https://host/v1",
+    )
+
+
+def _is_page(text: str, kind: str) -> bool:
+    start = text[:200].lstrip().lower()
+    return "text/html" in kind or start.startswith(("<!doctype html", "<html"))
+
+
+def _object(body: bytes | str) -> JsonObject | None:
+    """The JSON object that this is; some errors come as a list of one."""
+    try:
+        value: Json = _decode(body)
+    except msgspec.DecodeError:
+        try:
+            value = json.loads(body)  # takes half a character, as models write it at times
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, dict) else None
+
+
+def _final(error: ModelError) -> Final:
+    return Final(
+        error.message,
+        code=error.code,
+        provider=error.provider,
+        model=error.model,
+        status=error.status,
+        retry_after=error.retry_after,
+        hint=error.hint,
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

@@ -1,0 +1,308 @@
+"""A model behind HTTP: what all providers have in common.
+
+Each provider's class says where a request goes and who asks; sending, reading, asking again and
+giving up are the same for all.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import ClassVar, cast
+
+import msgspec
+
+from weft.content import encode
+from weft.dialects import wire_name
+from weft.errors import DeclarationError, ModelError
+from weft.ir import ModelResponse, Prompt
+from weft.models.breaker import Breaker, Circuit, circuit_of
+from weft.models.clients import carrier_for
+from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
+from weft.models.near import near_names
+from weft.models.reading import Reading, require_answer
+from weft.models.retry import Retry, Trail, retry_of
+from weft.models.services import Service
+from weft.values import JsonObject
+
+_log = logging.getLogger("weft")
+
+_AGENT = "weft/0.1"
+
+
+class Remote:
+    """A model that answers over HTTP; the base of the provider classes."""
+
+    vendor: ClassVar[str]
+    """The package whose clients can carry its requests."""
+
+    def __init__(
+        self,
+        name: str,
+        service: Service,
+        dialect: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        headers: Mapping[str, str] | None,
+        timeout: float | Timeouts | None,
+        retries: int | Retry | None,
+        breaker: Breaker | None,
+        client: object,
+    ) -> None:
+        where = type(self).__name__
+        self.name = _require_name(name, base_url, where)
+        self.dialect = dialect
+        self.service = service
+        self._given_key = _require_text(api_key, f"{where}.api_key")
+        self._base_url = _require_url(base_url, f"{where}.base_url")
+        self._headers = _require_headers(headers, f"{where}.headers")
+        self._timeouts = timeouts_of(timeout, f"{where}.timeout")
+        self._retry = retry_of(retries, f"{where}.retries")
+        self._breaker = breaker
+        self._carrier: Carrier = carrier_for(
+            client, self.vendor, self._headers, where=f"{where}.client"
+        )
+        self._client = client
+
+    @property
+    def address(self) -> str:
+        """Where its requests go, without the path; "" where nobody said."""
+        return self._base_url or self.service.address()
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        """Send the request, again where that may help, and give what comes back."""
+        model = wire_name(prompt.model)
+        trail = Trail(self._retry)
+        try:
+            sending = await self._sending(wire, model, stream=stream)
+        except ModelError as error:
+            raise self._told(error, model) from None
+        place = self.address if self._client is None else f"client {id(self._client)}"
+        circuit = circuit_of(place, model, self._breaker)
+        trial = self._enter(circuit, model)
+        outcome = ""
+        try:
+            shown = False
+            while True:
+                trail.begin()
+                reading: Reading | None = None
+                failed: ModelError | None = None
+                try:
+                    reading = await self._asked(sending, trail, stream=stream)
+                    while (pieces := await reading.more()) is not None:
+                        if stream:
+                            for partial in pieces:
+                                shown = True
+                                yield partial
+                        self._require_time(trail)
+                    response = reading.response()
+                except ModelError as error:
+                    failed = error
+                else:
+                    outcome = "ok"
+                    yield _noted(response, trail)
+                    return
+                finally:
+                    if reading is not None:
+                        await reading.close()
+                failed = await self._advised(failed, model)
+                pause = trail.failed(failed, shown=shown)
+                if pause is None or trial:
+                    outcome = failed.code
+                    raise self._given_up(failed, trail)
+                place, words = failed.where, failed.message
+                _log.warning(
+                    "%s: %s [%s], trying again in %.1f s", place, words, failed.code, pause
+                )
+                await self._retry.sleep(pause)
+        finally:
+            circuit.leave(outcome, trial=trial)
+
+    async def ask_beside(
+        self, model: str, body: JsonObject, *, path: tuple[str, str]
+    ) -> JsonObject:
+        """Ask something about a request, once: `path` is how its path ends, and how this one."""
+        try:
+            sending = await self._sending(body, model, stream=False)
+            own, beside = path
+            sending = sending._replace(
+                url=sending.url.removesuffix(own) + beside,
+                path=sending.path.removesuffix(own) + beside,
+            )
+            reading = await self._asked(sending, Trail(self._retry), stream=False)
+            try:
+                await reading.more()
+                return reading.body
+            finally:
+                await reading.close()
+        except ModelError as error:
+            raise await self._advised(error, model) from None
+
+    def _require_time(self, trail: Trail) -> None:
+        if trail.left <= 0:
+            words = f"the answer is not complete after {self._retry.within:g} s"
+            raise ModelError(words, code="timeout", hint="allow more: Retry(within=7200)")
+
+    def _given_up(self, error: ModelError, trail: Trail) -> ModelError:
+        error.message += trail.words()
+        error.args = (error.message, error.where, error.hint)
+        return error
+
+    async def _sending(self, wire: JsonObject, model: str, *, stream: bool) -> Sending:
+        """The request as it goes over the line."""
+        address = self.address
+        if not address and self._client is None:
+            variable = self.service.url_variables[0]
+            raise ModelError(
+                f"there is no address for {self.service.name}",
+                code="bad_request",
+                hint=f"export {variable}=https://..., or pass base_url=",
+            )
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if stream else "application/json",
+            "accept-encoding": "identity" if stream else "gzip, deflate",
+            "user-agent": _AGENT,
+        }
+        if self._client is None:
+            headers |= await self._credentials()
+        body = encode(self._body(wire, stream=stream), where=self.name)
+        headers |= self._headers
+        headers |= self._own_headers(wire, body)
+        path = self._path(model, stream=stream)
+        return Sending(f"{address}{path}", path, headers, body, self._timeouts)
+
+    async def _credentials(self) -> dict[str, str]:
+        """Who asks, as headers."""
+        found = self.service.credentials(self._given_key)
+        if found is None:
+            if self._asks_without_key():
+                return {}
+            raise ModelError(
+                f"there is no key for {self.service.name}", code="auth", hint=self.service.hint
+            )
+        return found
+
+    def _asks_without_key(self) -> bool:
+        """Whether a server may be asked without a key: one at an address of its own may."""
+        return self._base_url is not None or not _CREDENTIALS.isdisjoint(self._headers)
+
+    def _path(self, model: str, *, stream: bool) -> str:
+        """The path of a request, behind the address."""
+        raise NotImplementedError
+
+    def _body(self, wire: JsonObject, *, stream: bool) -> JsonObject:
+        """The wire, with what only streaming needs."""
+        return {**wire, "stream": True} if stream else wire
+
+    def _own_headers(self, wire: JsonObject, body: bytes) -> dict[str, str]:
+        """Headers that this provider wants for this request."""
+        return {}
+
+    async def _asked(self, sending: Sending, trail: Trail, *, stream: bool) -> Reading:
+        left, usual = max(trail.left, 0.001), sending.timeouts
+        if left < max(usual.first_byte, usual.read):
+            shorter = Timeouts(
+                connect=min(usual.connect, left),
+                first_byte=min(usual.first_byte, left),
+                read=min(usual.read, left),
+            )
+            sending = sending._replace(timeouts=shorter)
+        reply = await self._carrier.send(sending)
+        try:
+            await require_answer(reply, self.dialect, sending.url)
+            return Reading(reply, self.dialect, sending.url, stream=stream)
+        except BaseException:
+            await reply.close()
+            raise
+
+    def _enter(self, circuit: Circuit, model: str) -> bool:
+        try:
+            return circuit.enter()
+        except ModelError as error:
+            raise self._told(error, model) from None
+
+    async def _advised(self, error: ModelError, model: str) -> ModelError:
+        """The error with what to type, as far as it depends on who was asked."""
+        if error.code == "auth" and error.status != 402 and "credit" not in error.hint:
+            error.hint = f"check the key: {self.service.hint}"
+            if self._client is not None:
+                error.hint = "check the key or the credentials of the client you passed"
+        elif error.code == "not_found" and self._base_url is None:
+            near = await asyncio.to_thread(near_names, (self.service.name,), model)
+            if near:
+                error.hint = f"did you mean {' or '.join(near)}? else check base_url"
+        return self._told(error, model)
+
+    def _told(self, error: ModelError, model: str) -> ModelError:
+        """The error with who was asked, and without the key."""
+        error.provider = self.service.name
+        error.model = model
+        error.where = f"{self.service.name}/{model}"
+        for secret in self._secrets():
+            error.message = error.message.replace(secret, "[key]")
+        error.args = (error.message, error.where, error.hint)
+        return error
+
+    def _secrets(self) -> list[str]:
+        found = self.service.credentials(self._given_key) or {}
+        given = [text for name, text in self._headers.items() if name in _CREDENTIALS]
+        return [text.removeprefix("Bearer ") for text in (*found.values(), *given)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.dialect}, {self.address or 'nowhere'})"
+
+
+def _noted(response: ModelResponse, trail: Trail) -> ModelResponse:
+    """The response with the attempts it took, where it took more than one."""
+    attempts = trail.noted()
+    if attempts is None:
+        return response
+    metadata = dict(response.custom_metadata or {})
+    held = metadata.get("weft")
+    metadata["weft"] = {**(held if isinstance(held, dict) else {}), "attempts": attempts}
+    return msgspec.structs.replace(response, custom_metadata=metadata)
+
+
+_CREDENTIALS = frozenset(("authorization", "x-api-key", "x-goog-api-key", "api-key"))
+
+
+def _require_name(name: object, base_url: str | None, where: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise DeclarationError(
+            f"{name!r} is no model's name", where=where, hint=f'write {where}("NAME")'
+        )
+    if (
+        base_url and "://" not in name and wire_name(name) != name
+    ):  # the server's own name looks like provider/model
+        return f"{base_url.rstrip('/')}#{name}"
+    return name
+
+
+def _require_text(value: object, where: str) -> str | None:
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value.strip() if isinstance(value, str) else None
+    raise DeclarationError("this is no text", where=where, hint="pass a string, or leave it out")
+
+
+def _require_url(value: object, where: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        raise DeclarationError(
+            f"{value!r} is no address", where=where, hint='write base_url="https://host/v1"'
+        )
+    return value.rstrip("/")
+
+
+def _require_headers(value: object, where: str) -> dict[str, str]:
+    given = cast("Mapping[object, object]", value if value is not None else {})
+    if not isinstance(cast("object", given), Mapping) or not all(
+        isinstance(each, str) for pair in given.items() for each in pair
+    ):
+        raise DeclarationError(
+            "these are no headers", where=where, hint='write headers={"x-name": "value"}'
+        )
+    return {str(name).lower(): str(text) for name, text in given.items()}

