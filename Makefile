@@ -1,6 +1,7 @@
 # Every target sets up what it needs. Only Python 3.11+ is required.
 #
-#   make demo                      run five agents, and see what one of them was sent
+#   make demo                      run an agent with tools on the model in the box, and see what
+#                                  the model saw; fetches 93 MB of weights the first time
 #   make test                      everything in `check`, then the tests with branch coverage
 #   make check                     format, lint, layers, types
 #   make bench                     measurements against json.dumps and other agent libraries
@@ -23,8 +24,9 @@ $(foreach venv,.venv $(BENCH),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/n
 help:
 	@sed -n 's/^#   //p' Makefile
 
-demo: .venv/.made-runtime
-	$(BIN)/python examples/trip.py
+demo: .venv/.made-local
+	$(BIN)/weft model get
+	$(BIN)/python examples/local.py
 
 test: check
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
@@ -75,12 +77,12 @@ endef
 .venv/.made-venv:
 	$(call make_venv,.venv)
 
-.venv/.made-runtime: .venv/.made-venv pyproject.toml constraints.txt
-	$(call install,.venv,.,constraints.txt)
+.venv/.made-local: .venv/.made-venv pyproject.toml constraints.txt
+	$(call install,.venv,.[local],constraints.txt)
 
 .venv/.made-dev: .venv/.made-venv pyproject.toml constraints.txt
 	$(call install,.venv,.[dev],constraints.txt)
-	@touch .venv/.made-runtime
+	@touch .venv/.made-local
 
 $(BENCH)/.made-venv:
 	$(call make_venv,$(BENCH))

@@ -140,6 +140,8 @@ def body_of(dialect: str, pieces: list[bytes]) -> JsonObject:
             answer.feed(name, msgspec.json.decode(data))
     for name, data in events.end():
         answer.feed(name, msgspec.json.decode(data))
+    if events.done:
+        answer.ended()
     return answer.body()
 
 

@@ -225,7 +225,7 @@ def test_the_newest_models_are_told_how_long() -> None:
 
 
 def test_the_newest_models_are_told_to_keep_what_stands_before_a_change() -> None:
-    wire = cast("Wire", ticking(clock("gpt-5.6"))[-1].wire)
+    wire = cast("Wire", ticking(clock("gpt-5.6", instruction_changes="append"))[-1].wire)
     marked = [
         index
         for index, item in enumerate(wire["input"])
@@ -296,16 +296,45 @@ SAID_LAST = "These instructions have changed. From now on:\nIt is 3 o'clock."
     ],
 )
 def test_a_variable_that_changes_every_turn_costs_only_the_tail(model: str, last: Wire) -> None:
-    requests = ticking(clock(model))
+    requests = ticking(clock(model, instruction_changes="append"))
     for before, after in pairwise(requests):
         lowered = before.lowered()
         old = [entry.wire for entry in (*lowered.lead, *lowered.track.final, *lowered.lasting)]
         turns = cast("list[Wire]", after.wire[lowered.turns])
         assert [without_marks(cast("Any", turn)) for turn in turns[: len(old)]] == old
-        assert before.system == after.system
+        assert before.prompt.system_text == after.prompt.system_text
         assert after.prefix_break is None
     assert cast("list[Wire]", requests[-1].wire[requests[-1].lowered().turns])[-1] == last
-    assert "0 o'clock" in requests[-1].system
+    assert "0 o'clock" in requests[-1].prompt.system_text
+    assert "3 o'clock" in requests[-1].system
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "openai-chat/gpt-5", "claude-opus-4-8"])
+def test_a_request_too_short_to_be_reused_is_written_anew(model: str) -> None:
+    requests = ticking(clock(model))
+    assert "changed" not in json.dumps(requests[-1].wire)
+    assert "3 o'clock" in requests[-1].prompt.system_text
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "openai-chat/gpt-5", "claude-opus-4-8"])
+def test_once_it_is_long_enough_what_changes_is_said_last(model: str) -> None:
+    agent = clock(model)
+    assert isinstance(agent.instruction, str)
+    requests = ticking(agent.instruct(f"{RULES}\n{agent.instruction}"))
+    assert requests[-1].prompt.system_text == requests[0].prompt.system_text
+    assert json.dumps(requests[-1].wire).count("changed. From now on") == 1
+    assert all(request.prefix_break is None for request in requests)
+
+
+def test_a_conversation_that_grows_long_keeps_the_words_it_was_long_with() -> None:
+    agent, held = clock("gpt-5"), session()
+    texts: list[str] = []
+    for turn in range(8):
+        held = held.append(at(f"{turn} o'clock", "word " * 300 + str(turn), str(turn)))
+        texts.append(weft.compile(agent, session=held).prompt.system_text)
+        held = held.append(says("bot", f"Answer {turn}", inv=str(turn)))
+    assert texts[0] != texts[1]
+    assert texts[-1] == texts[-2] == texts[-3]
 
 
 @pytest.mark.parametrize("model", ["gemini-3.5-flash", "claude-sonnet-5", "groq/llama-4"])
@@ -365,7 +394,8 @@ def test_what_a_provider_says_differently_is_said_last() -> None:
 def test_what_belongs_to_one_invocation_is_always_said_last() -> None:
     agent = Agent("bot", model="local", instruction="Order {temp:order}.")
     compiled = weft.compile(agent, message="Hi", state={"temp:order": "7"})
-    assert compiled.system == "You are bot."
+    assert compiled.prompt.system_text == "You are bot."
+    assert compiled.system == "You are bot.\n\nOrder 7."
     turns = cast("list[Wire]", compiled.wire["messages"])
     assert turns[-1] == {"role": "system", "content": "Order 7."}
 

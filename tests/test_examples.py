@@ -82,3 +82,17 @@ def test_the_examples_are_targets_of_the_command_line(
     done = weft(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_local_answers_with_the_model_in_the_box(weights: Path, tmp_path: Path) -> None:
+    text = shown("local.py", tmp_path, WEFT_HOME=str(weights.parent.parent))
+    for promise in (
+        "  helper -> get_weather({'city': 'Oslo'})\n",
+        "  helper -> convert_currency({'amount': 50, 'from_currency': 'EUR', 'to_currency': 'NOK'})",
+        "  helper -> track_order({'order_id': 'A1007'})\n",
+        " of them cached, ",
+        "  system    Tools:\n",
+        "prune_tools: track_order fits what was said",
+    ):
+        assert promise in text
+    assert "error" not in text

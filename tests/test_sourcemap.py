@@ -9,6 +9,7 @@ from tests.build import calls, returns, says, session, user
 from tests.strategies import logs
 from weft import Agent, Event, RunConfig, Session, compile
 from weft.dialects import DIALECTS
+from weft.dialects.options import escape
 from weft.errors import UsageError
 from weft.values import Json
 
@@ -67,7 +68,7 @@ def leaves(value: Json, pointer: str = "") -> list[tuple[str, str]]:
     if isinstance(value, str):
         return [(pointer, value)]
     if isinstance(value, dict):
-        return [x for k, v in value.items() for x in leaves(v, f"{pointer}/{k}")]
+        return [x for k, v in value.items() for x in leaves(v, f"{pointer}/{escape(k)}")]
     if isinstance(value, list):
         return [x for i, v in enumerate(value) for x in leaves(v, f"{pointer}/{i}")]
     return []

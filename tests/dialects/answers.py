@@ -58,6 +58,8 @@ def read(dialect: str, chunks: Iterable[bytes]) -> Read:
         partial = answer.feed(name, msgspec.json.decode(text))
         if partial is not None:
             shown.append(partial)
+    if events.done:
+        answer.ended()
     body = answer.body()
     return Read(body, lift(dialect, body), shown)
 

@@ -227,6 +227,13 @@ def test_a_stream_without_its_end_is_cut() -> None:
     assert raised.value.code == "cut_stream"
 
 
+def test_a_stream_without_a_reason_is_whole_once_the_server_says_that_it_is_done() -> None:
+    found = read(NAME, [stream(TEXT[:3]), b"data: [DONE]\n\n"])
+    assert found.response.text == found.text
+    assert found.response.finish_reason is None
+    assert found.response.error_code is None
+
+
 @pytest.mark.parametrize(
     "data",
     [

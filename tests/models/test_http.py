@@ -300,6 +300,17 @@ async def test_a_cut_stream_is_told_as_one(dialect: str, ends: bool) -> None:
         assert again.text == "Hello there"
 
 
+@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "gemini"])
+@pytest.mark.parametrize("mark", [b"data: [DONE]\n\n", b"data:[DONE]"], ids=["whole", "no line"])
+async def test_a_server_that_says_it_is_done_needs_no_reason(dialect: str, mark: bytes) -> None:
+    said = {"anthropic": 3}.get(dialect, 1)
+    with Server(streams([*events(dialect, "Hello there", "!")[:said], mark])) as server:
+        agent = bot(model_of(dialect, server))
+        result = await weft.run(agent, "hi", config=RunConfig(stream=True))
+    assert result.text == "Hello there"
+    assert result.events[-1].error_code is None
+
+
 async def test_garbage_in_a_stream_is_a_bad_response() -> None:
     with Server(streams([b"data: {oops\n\n", *events("openai-chat")])) as server:
         agent = bot(model_of("openai-chat", server))

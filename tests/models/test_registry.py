@@ -71,7 +71,7 @@ def test_a_model_is_made_once() -> None:
         ("no-such-thing-at-all", "gemini-*, claude-*, gpt-*"),
         ("gorq/llama", "did you mean `groq/...`"),
         ("nobody/llama", "known: gemini, anthropic, openai"),
-        ("groq/", "known: gemini"),
+        ("groq/", "write groq/MODEL"),
         ("http://host/v1", "http://host/v1#MODEL"),
         ("vertex/gemini-3-pro", "vertexai=True"),
     ],

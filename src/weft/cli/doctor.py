@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import weft
 
-CORE = ("jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
+CORE = ("genai-prices", "httpx2", "jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
 """What Weft cannot do without, as named in its package metadata."""
 
 OLDEST_PYTHON = (3, 11)

@@ -6,9 +6,10 @@ Names only: the value of a key is never read into anything that is printed.
 import os
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import typer
+
+from weft.errors import UsageError
 
 
 class Place(NamedTuple):
@@ -27,21 +28,45 @@ def models_command(
 ) -> int:
     """Show which models are set up, what is missing, and how to get it."""
     places = [*_local(), *_services()]
-    default = os.environ.get("WEFT_MODEL") or "local"
+    default = _default()
     if as_json:
         from weft.values import compact
 
         listed = [dict(place._asdict()) for place in places]
         print(compact({"default": default, "models": listed}))
         return 0
-    source = "WEFT_MODEL" if os.environ.get("WEFT_MODEL") else "WEFT_MODEL is not set"
+    source = "WEFT_MODEL" if _is_set("WEFT_MODEL") else "WEFT_MODEL is not set"
     print(f"default model: {default} ({source})")
+    if lacks := _unknown():
+        print(f"  {lacks}")
     for place in places:
         mark = "ready  " if place.ready else "missing"
         print(f"  {mark}  {place.name:<12} {place.model:<24} {place.found}".rstrip())
         if place.fix:
             print(f"           {'':<12} {'':<24} {place.fix}")
     return 0
+
+
+def _default() -> str:
+    """The model of an agent that names none, as it may be shown."""
+    from weft.models.address import address_of
+
+    name = os.environ.get("WEFT_MODEL", "").strip() or "local"
+    if "://" not in name:
+        return name
+    held = address_of(name)
+    return f"{held.base}#{held.fragment}"
+
+
+def _unknown() -> str:
+    """Why nobody answers to the default's name, or "" where somebody may."""
+    from weft.models.registry import model_for
+
+    try:
+        model_for(os.environ.get("WEFT_MODEL", "").strip() or "local", where="WEFT_MODEL")
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def _local() -> Iterator[Place]:
@@ -52,7 +77,11 @@ def _local() -> Iterator[Place]:
     engine = is_installed()
     for one in weights.KNOWN.values():
         spelled = "local" if one.name == weights.DEFAULT else f"local:{one.name}"
-        found = weights.find(one.name)
+        try:
+            found = weights.find(one.name)
+        except UsageError as error:
+            yield Place(one.name, spelled, False, error.message, error.hint)
+            continue
         lacks = ([] if engine else ['pip install "weft[local]"']) + (
             [] if found is not None else [f"weft model get {one.name}"]
         )
@@ -75,7 +104,7 @@ def _service(name: str) -> Place:
 
     service = SERVICES[name]
     held = next((each for each in (*service.keys, *service.tokens) if _is_set(each)), "")
-    address = _shown(service.address())
+    address = service.address()
     at = next((each for each in service.url_variables if _is_set(each)), "")
     spelled = f"{name}/NAME"
     where = f"at {address}" + (f" ({at})" if at else "") if address else "no address"
@@ -90,13 +119,6 @@ def _service(name: str) -> Place:
         lacks.append(service.url_variables[0])
     fix = " ".join(("export", *(f"{each}=..." for each in lacks)))
     return Place(name, spelled, False, f"no key, {where}", fix)
-
-
-def _shown(address: str) -> str:
-    """An address without what may be secret in it: a login, or a key in its query."""
-    parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def _is_set(variable: str) -> bool:

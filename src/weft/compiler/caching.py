@@ -6,13 +6,12 @@ What the answer's usage says is then held against it, and a miss names who is to
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from weft.compiler.prefix import Shared
+from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects.caching import ALSO_COMPARED, MARK
 from weft.dialects.facts import Cache
-from weft.ir import TextBlock
 from weft.session import Event, Usage
 from weft.values import JsonObject, Strand
 
@@ -27,8 +26,17 @@ SLACK = 0.1
 _SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
 
 
-Tokens = Callable[[JsonObject], Sequence[int]]
-"""Reads a request as a model does: the tokens it is made of."""
+Tokens = Callable[[JsonObject], Sequence[int] | None]
+"""Reads a request as a model does: the tokens it is made of, or None where it cannot now."""
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A model that runs here, and so can say how it reads a request."""
+
+    def tokens(self, wire: JsonObject) -> Sequence[int] | None:
+        """The tokens of a request, or None while the model does not run."""
+        ...
 
 
 class Prediction(NamedTuple):
@@ -76,41 +84,87 @@ def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
     before = compiled.previous
     total = compiled.tokens
     cache = compiled.plan.target.facts.cache
+    reads = tokens if cache.exact else None
     if cache == Cache():
         return Prediction(0, total, 0, blame="it is not known how the model reuses a prefix")
     if before is None:
         why = compiled.previous_problem or "the first request of this agent in the session"
-        return Prediction(0, total, 0, blame=why)
+        found = _beside(compiled, reads, cache) if reads is not None else None
+        return found or Prediction(0, total, 0, blame=why)
     total = round(total * _calibration(before))
     sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
-    possible = _kept(before, _whole(before), sent, cache)
-    changed = _other_change(sent, now, compiled.dialect)
+    whole = _whole(before)
+    possible = _kept(before, whole, sent, cache)
+    changed = "" if cache.exact else _other_change(sent, now, compiled.dialect)
     if before.prompt.model != compiled.prompt.model:
         changed = "model"
     expired = _expired(before, compiled, cache)
     if changed or expired:
         return Prediction(0, total, possible, blame=expired or f"`{changed}` changed")
-    if tokens is not None and cache.exact:
-        return _exactly(before, tokens(sent), tokens(now))
+    if reads is not None and (read := reads(sent)) and (again := reads(now)):
+        return _exactly(before, compiled, read, again)
     shared, broken = compiled.shared, compiled.prefix_break
-    cached = _kept(before, shared, now, cache) if shared is not None else 0
+    cached = 0
+    if shared is not None and shared.system and shared.turns >= whole.turns:
+        cached = possible
+    elif shared is not None:
+        cached = _kept(before, shared, now, cache)
     if broken is not None and cached < possible:
-        line = f", line {broken.line}" if broken.line else ""
-        blame = f"{broken.reason} at {broken.pointer}{line}"
+        blame = _told(broken)
         return Prediction(cached, total, possible, blame=blame, origin=broken.origin)
     if not cached:
         return Prediction(0, total, possible, blame=_too_short(before.tokens, cache))
     return Prediction(cached, total, possible, _is_exact(before, compiled, cache))
 
 
-def _exactly(before: "Compiled", read: Sequence[int], now: Sequence[int]) -> Prediction:
-    """What two readings have in common, and the answer after the first if it is all repeated."""
-    pairs = enumerate(zip(read, now, strict=False))
-    common = next((index for index, (one, other) in pairs if one != other), len(read))
+def _exactly(
+    before: "Compiled", compiled: "Compiled", read: Sequence[int], now: Sequence[int]
+) -> Prediction:
+    """What two readings have in common, and of the answer after the first what is repeated."""
+    cache, broken = compiled.plan.target.facts.cache, compiled.prefix_break
+    common, possible = _common(read, now), _left(before, len(read))
+    exact = True
+    if common == len(read) and _answer_follows(before, compiled):
+        common, exact = possible, before.known is not None
+    cached = min(common, len(now) - 1)
+    blame, origin = "", None
+    if broken is not None and cached < possible:
+        blame, origin = _told(broken), broken.origin
+    if cached <= cache.share * len(now):
+        return Prediction(0, len(now), possible, blame=blame, origin=origin)
+    return Prediction(cached, len(now), possible, exact, blame, origin)
+
+
+def _beside(compiled: "Compiled", reads: Tokens, cache: Cache) -> Prediction | None:
+    """What an agent's first request has in common with those of others in the session."""
+    now = reads(compiled.lowered().wire)
+    if not now:
+        return None
+    model = compiled.prompt.model
+    others = [each.wire for each in compiled.others if each.prompt.model == model]
+    common = max((_common(reads(wire) or (), now) for wire in others), default=0)
+    if common <= cache.share * len(now):
+        return None
+    return Prediction(min(common, len(now) - 1), len(now), 0, exact=True)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two readings begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _left(before: "Compiled", read: int) -> int:
+    """The tokens that a request and its answer leave behind, as far as that can be told."""
+    if before.known is not None:
+        return before.known
     answered = before.usage.candidates_token_count if before.usage is not None else 0
-    possible = len(read) + max(0, (answered or 0) - 1)
-    cached = min(possible if common == len(read) else common, len(now) - 1)
-    return Prediction(cached, len(now), possible, exact=True)
+    return read + max(0, (answered or 0) - 1)
+
+
+def _told(broken: PrefixBreak) -> str:
+    line = f", line {broken.line}" if broken.line else ""
+    return f"{broken.reason} at {broken.pointer}{line}"
 
 
 def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
@@ -119,7 +173,7 @@ def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
     if read is None:
         return None
     expected = max(prediction.possible, prediction.cached)
-    if prediction.exact:
+    if prediction.exact and not prediction.blame:
         expected = prediction.cached
     slack = 0 if prediction.exact else max(round(expected * SLACK), 64)
     if read + slack >= expected:
@@ -148,8 +202,8 @@ def _kept(before: "Compiled", shared: Shared, after: JsonObject, cache: Cache) -
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
     kept = round(reached * _calibration(before))
-    if whole and cache.exact and before.usage is not None and len(entries) == len(lowered.entries):
-        kept += max(0, (before.usage.candidates_token_count or 0) - 1)
+    if whole and cache.exact and len(entries) == len(lowered.entries):
+        kept = _left(before, kept)
     if kept < cache.minimum:
         return 0
     return kept // cache.stride * cache.stride
@@ -185,12 +239,18 @@ def _ends_marked(wire: JsonObject, key: str) -> bool:
 
 
 def _is_exact(before: "Compiled", after: "Compiled", cache: Cache) -> bool:
-    """Whether the count is certain: the answer was plain text, and nothing was said once."""
+    """Whether the count is certain: the model said it, nothing was said once, all is repeated."""
     lowered = before.lowered()
-    if not cache.exact or before.usage is None or lowered.lasting is not lowered.rest:
+    if not cache.exact or before.known is None or lowered.lasting is not lowered.rest:
         return False
+    return _answer_follows(before, after)
+
+
+def _answer_follows(before: "Compiled", after: "Compiled") -> bool:
+    """Whether the answer to the request before stands in this one, behind what it answers."""
+    lowered = before.lowered()
     turns = after.lowered().entries.since(lowered.final + len(lowered.lasting))
-    return bool(turns) and all(type(block) is TextBlock for _, block in turns[0].blocks)
+    return bool(turns) and any(block.role == "model" for _, block in turns[0].blocks)
 
 
 def _calibration(before: "Compiled") -> float:
@@ -235,27 +295,45 @@ def watch(
     branch: str,
     scope: str,
     now: float,
+    known: int | None = None,
+    tokens: Tokens | None = None,
 ) -> Miss | None:
     """Hold an answer's usage against the prediction, and keep its request for the next one.
 
     Where nearly all of the request before was read again, there is nothing to find out. Else
     that request is at hand, or is rebuilt from the log, which costs what the session holds.
+    `known` is how much of it all a model that runs here will know again, `tokens` how it reads.
     """
     key = ("sent", compiled.prompt.agent, branch, scope)
     held = log.memo.get(key)
     before = held if isinstance(held, type(compiled)) else None
-    spent = before.usage if before is not None else _last_usage(compiled, log, branch, scope)
+    spent = _Spent(before.usage, before.known) if before is not None else None
+    spent = spent or _last_spent(compiled, log, branch, scope)
     miss: Miss | None = None
-    if spent is not None and _may_miss(compiled, spent, usage):
+    if _may_miss(compiled, spent, usage):
         if before is not None:
             compiled.follows(before)
-        miss = held_against(predict(compiled), usage)
-    compiled.settle(usage, now)
+        miss = held_against(predict(compiled, tokens), usage)
+    compiled.settle(usage, now, known)
     log.memo[key] = compiled
     return miss
 
 
-def _last_usage(compiled: "Compiled", log: Strand[Event], branch: str, scope: str) -> Usage | None:
+def known_by(metadata: JsonObject | None) -> int | None:
+    """How many tokens its model will know again of a request and the answer with this metadata."""
+    held = (metadata or {}).get("weft")
+    known = held.get("known") if isinstance(held, dict) else None
+    return known if isinstance(known, int) else None
+
+
+class _Spent(NamedTuple):
+    """What an answer cost, and how much of it all its model will know again."""
+
+    usage: Usage | None = None
+    known: int | None = None
+
+
+def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: str) -> _Spent:
     """What the agent's last answer in the log cost."""
     for index in range(len(log) - 1, -1, -1):
         event = log[index]
@@ -265,17 +343,19 @@ def _last_usage(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope
         ):
-            return event.usage
-    return None
+            return _Spent(event.usage, known_by(event.custom_metadata))
+    return _Spent()
 
 
-def _may_miss(compiled: "Compiled", spent: Usage, usage: Usage) -> bool:
+def _may_miss(compiled: "Compiled", spent: _Spent, usage: Usage) -> bool:
     """Whether fewer tokens were reused than the request before and its answer may have left."""
-    read = usage.cached_content_token_count
-    if read is None:
+    read, before = usage.cached_content_token_count, spent.usage
+    if read is None or before is None:
         return False
     cache = compiled.plan.target.facts.cache
-    left = spent.prompt_token_count or 0
+    left = before.prompt_token_count or 0
+    if cache.exact and spent.known is not None:
+        return read < spent.known
     if cache.exact:
-        return read < left + max(0, (spent.candidates_token_count or 0) - 1)
+        return read < left + max(0, (before.candidates_token_count or 0) - 1)
     return left >= cache.minimum and read < left * (1 - SLACK)

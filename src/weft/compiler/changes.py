@@ -4,6 +4,9 @@ Providers reuse a request up to its first changed byte, and the system text is n
 beginning. So an agent's instruction is sent in the words of its first request in the session,
 and where its variables or its provider say something else by now, the lines that differ are
 said behind the conversation. Both follow from the declaration and the log alone.
+
+A request that is too short to be reused loses nothing by another beginning: as long as none was
+longer, the system text is simply written anew.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.thread import facts_of
+from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
@@ -37,7 +41,7 @@ class Delivered(NamedTuple):
 
 
 class _First(NamedTuple):
-    """The instructions of an agent's first request, and the wording they were made of."""
+    """The instructions of an agent's first long request, and the wording they were made of."""
 
     wording: Wording
     instructions: Instructions
@@ -80,16 +84,18 @@ def first_instructions(
     state: Mapping[str, Json],
     artifacts: Mapping[str, str],
     on_missing: str,
+    least: int,
 ) -> Instructions | None:
-    """The instructions of the agent's first request, kept with the log; None before it answered.
+    """The instructions of the agent's first request that so many letters were said before.
 
-    What a provider said then is in the log with the answer. Where it is not, nobody knows.
+    They are kept with the log. What a provider said then is in the log with the answer. Where it
+    is not, nobody knows.
     """
     log = session.events
-    index = _first_answer(log, agent, branch)
+    index = _first_answer(log, agent, branch, least)
     if index is None:
         return None
-    key = ("first instructions", agent, branch)
+    key = ("first instructions", agent, branch, least)
     held = log.memo.get(key)
     if isinstance(held, _First) and held.wording is wording:
         return held.instructions
@@ -117,18 +123,49 @@ def recorded_by(event: Event) -> dict[str, str]:
     return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
 
 
-def _first_answer(log: Strand[Event], agent: str, branch: str) -> int | None:
-    """Where in the log the agent first answers; remembered, as events never change."""
-    key = ("first answer", agent, branch)
+def is_long(log: Strand[Event], least: int) -> bool:
+    """Whether so many letters were said."""
+    return not least or _letters(log, len(log)) >= least
+
+
+class _Letters:
+    """How many letters a log has before each of its events, and after the last."""
+
+    __slots__ = ("sums",)
+
+    def __init__(self) -> None:
+        self.sums = [0]
+
+
+def _letters(log: Strand[Event], upto: int) -> int:
+    """The letters of a log up to there; events never change, so each is looked at once."""
+    held = log.memo.setdefault("letters", _Letters())
+    assert isinstance(held, _Letters)
+    sums = held.sums
+    for index in range(len(sums) - 1, upto):
+        content = log[index].content
+        size = len(encode(content, where="event")) if content is not None else 0
+        sums.append(sums[-1] + size)
+    return sums[upto]
+
+
+def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
+    """Where in the log the agent first answers a request so long; remembered, as events stay."""
+    key = ("first answer", agent, branch, least)
     held = log.memo.get(key)
-    if isinstance(held, int):
-        return held if held < len(log) else None
-    for index, event in enumerate(log):
+    start, found = held if isinstance(held, tuple) else (0, None)
+    if found is not None:
+        return found if found < len(log) else None
+    for index in range(start, len(log)):
+        event = log[index]
         if event.author != agent or event.content is None or event.content.role == "user":
             continue
-        if (event.branch or "") == branch and not event.partial:
-            log.memo[key] = index
+        if (event.branch or "") != branch or event.partial:
+            continue
+        if not least or _letters(log, index) >= least:
+            log.memo[key] = (index, index)
             return index
+    log.memo[key] = (len(log), None)
     return None
 
 

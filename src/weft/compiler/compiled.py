@@ -4,18 +4,17 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from weft.compiler.caching import Prediction, predict
+from weft.compiler.caching import Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import Prefix, PrefixBreak, Shared, compare
-from weft.compiler.refused import refused
 from weft.compiler.sourcemap import SourceMap
 from weft.compiler.thread import Thread, Woven
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Lowered, Track, dialect_named
 from weft.errors import BudgetExceeded
-from weft.ir import Prompt, Stability
+from weft.ir import Prompt, Stability, TextBlock
 from weft.passes import Step
 from weft.session import Usage
 from weft.values import JsonObject, canonical
@@ -34,6 +33,12 @@ class Compiled:
     usage: Usage | None = None
     """What its answer cost, for a request that was answered."""
     answered = 0.0
+    known: int | None = None
+    """How many tokens of it and its answer a model that runs here will know again."""
+    reads: Tokens | None = None
+    """How its model reads a request, where the model runs here."""
+    instructions: tuple[TextBlock, ...] | None = None
+    """The instruction as it holds now, where a part of it is said behind the conversation."""
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Compiled:
         provided: Mapping[str, str],
         thread: Thread,
         previous: "Callable[[], Compiled | None]",
+        others: "Callable[[], tuple[Compiled, ...]]",
     ) -> None:
         self.prompt = prompt
         self.plan = plan
@@ -56,12 +62,16 @@ class Compiled:
         self._strict = config.strict
         self._thread = thread
         self._find_previous = previous
+        self._find_others = others
         self._lowered: dict[str, Lowered] = {}
 
     @property
     def system(self) -> str:
-        """The system instruction, one string."""
-        return self.prompt.system_text
+        """The system instruction as it holds now, one string, however it is delivered."""
+        if self.instructions is None:
+            return self.prompt.system_text
+        ordered = sorted(self.instructions, key=lambda block: block.stability)
+        return "\n\n".join(block.text for block in ordered)
 
     @property
     def tools(self) -> list[str]:
@@ -94,6 +104,8 @@ class Compiled:
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What the compiler has to say, without what the agent allows."""
+        from weft.compiler.refused import refused
+
         lowered = self.lowered()
         predicted = refused(lowered, self.prompt.model)
         found = (*self.prompt.diagnostics, *lowered.diagnostics, *predicted)
@@ -186,17 +198,24 @@ class Compiled:
     @cached_property
     def cached(self) -> Prediction:
         """How many of its tokens the provider has read before, as far as that can be told."""
-        return predict(self)
+        model = self.plan.model
+        reads = model.tokens if isinstance(model, Reader) else None
+        return predict(self, self.reads or reads)
+
+    @cached_property
+    def others(self) -> "tuple[Compiled, ...]":
+        """The last request of each other agent that answered in the session."""
+        return self._find_others()
 
     def follows(self, before: "Compiled") -> None:
         """Take this as the request before, which need not be rebuilt then."""
         self.__dict__["previous"] = before
 
-    def settle(self, usage: Usage, answered: float) -> None:
-        """Note what its answer cost and when it came, and let go of the request before."""
-        self.usage, self.answered = usage, answered
-        self._find_previous = _no_previous
-        for name in ("previous", "shared", "cached"):
+    def settle(self, usage: Usage, answered: float, known: int | None = None) -> None:
+        """Note what its answer cost and when it came, and let go of the requests before."""
+        self.usage, self.answered, self.known = usage, answered, known
+        self._find_previous, self._find_others = _no_previous, _no_others
+        for name in ("previous", "others", "shared", "cached"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -228,3 +247,7 @@ class Compiled:
 
 def _no_previous() -> Compiled | None:
     return None
+
+
+def _no_others() -> tuple[Compiled, ...]:
+    return ()

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from weft.compiler.thread import Thread
 from weft.dialects import Entry, Lowered, Track, dialect_named
 from weft.dialects.measure import HeadCost, Mark, meter_for
+from weft.dialects.track import Head
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import Sizes
 from weft.values import Strand
@@ -22,6 +23,13 @@ class Bound(NamedTuple):
     tokens: int
     thoughts: int
     asks: bool
+
+
+class _Opening(NamedTuple):
+    """What a head takes, and what the turns before the conversation take."""
+
+    cost: HeadCost
+    lead: int
 
 
 class _Marks:
@@ -59,16 +67,26 @@ class Scale:
 
     def fixed(self, lowered: Lowered) -> int:
         """Everything but the conversation."""
-        return self.head(lowered).total + self.lead(lowered)
+        opening = self._opening(lowered.head)
+        return opening.cost.total + opening.lead
 
     def head(self, lowered: Lowered) -> HeadCost:
         """Everything but the turns."""
-        return self.meter.head(self.meter.reader.head(lowered.wire))
+        return self._opening(lowered.head).cost
 
     def lead(self, lowered: Lowered) -> int:
         """The turns before the conversation, such as a system text that is one."""
-        loads = [self.meter.turn(entry.wire) for entry in lowered.lead]
-        return self.meter.follow(Mark(), loads).total
+        return self._opening(lowered.head).lead
+
+    def _opening(self, head: Head) -> _Opening:
+        """What stands before the conversation, counted once for all requests that have it."""
+        held = head.memo.get(self.model)
+        if not isinstance(held, _Opening):
+            cost = self.meter.head(self.meter.reader.head(head.wire))
+            loads = [self.meter.turn(entry.wire) for entry in head.lead]
+            lead = self.meter.follow(Mark(), loads).total
+            held = head.memo[self.model] = _Opening(cost, lead)
+        return held
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""

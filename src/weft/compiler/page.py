@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from weft.compiler.report import Report, SentRow, Source
-from weft.compiler.text import cached_lines, counter_words, place_of, prefix_lines, preview, safe
+from weft.compiler.text import cached_line, counter_words, place_of, prefix_lines, preview, safe
 from weft.diagnostics import Origin
 from weft.values import compact
 
@@ -75,7 +75,7 @@ def _body(report: Report) -> Iterator[str]:
         _shown(line.strip())
         for line in (
             *prefix_lines(report.prefix, report.tokens),
-            *cached_lines(report.cached),
+            cached_line(report),
         )
     )
     yield f"<p>{prefix}</p>"

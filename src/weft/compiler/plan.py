@@ -27,6 +27,9 @@ from weft.values import Json, JsonObject, compact
 
 SET_RESPONSE = "set_model_response"
 
+LETTERS = 4
+"""How many letters a token has, roughly."""
+
 MOST_PLANS = 256
 """How many plans a root keeps: a server may give every request options of its own."""
 
@@ -61,7 +64,8 @@ class Plan:
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
     `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
-    conversation; empty where it is rewritten in its place.
+    conversation; empty where it is rewritten in its place. A conversation of fewer than
+    `append_from` letters gives requests too short to be reused.
     """
 
     path: tuple[Agent, ...]
@@ -79,6 +83,7 @@ class Plan:
     origins: dict[str, Origin]
     cache: str
     appends: Literal["", "system", "user"]
+    append_from: int
     wording: Wording
     diagnostics: tuple[Diagnostic, ...]
 
@@ -140,6 +145,7 @@ def _made(root: Agent, name: str | None, config: RunConfig) -> Plan:
     cache, said = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output)
+    tools = _tools(path, output)
     return Plan(
         path=path,
         agent=agent,
@@ -151,11 +157,12 @@ def _made(root: Agent, name: str | None, config: RunConfig) -> Plan:
         target=target,
         output=output,
         transfers=transfer_targets(path),
-        tools=_tools(path, output),
+        tools=tools,
         config=generate,
         origins=origins,
         cache=cache,
         appends=_appends(changes, target, wording),
+        append_from=0 if changes == "append" else _append_from(target, wording, tools),
         wording=wording,
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
     )
@@ -185,11 +192,26 @@ def _written(path: tuple[Agent, ...], config: RunConfig) -> str | ModelLike | No
 
 
 def _default() -> str:
-    return os.environ.get("WEFT_MODEL") or "local"
+    return os.environ.get("WEFT_MODEL", "").strip() or "local"
+
+
+def _require_public(name: str) -> None:
+    """Refuse a name with a login or a query in it: names are shown, and kept in the log."""
+    address, _, model = name.partition("#")
+    scheme, there, rest = address.partition("://")
+    host = rest.partition("/")[0]
+    if there and ("@" in host or "?" in rest):
+        raise CompileError(
+            f"the name of the model `{model}` holds a login or a query in its address",
+            where="model",
+            hint=f'pass weft.models.OpenAI("{model}", base_url="{scheme}://..."),'
+            " or set WEFT_API_KEY",
+        )
 
 
 def _target(model: str | ModelLike) -> Target:
     if isinstance(model, str):
+        _require_public(model)
         facts = facts_for(model)
         return Target(model, facts.dialect, facts)
     facts = facts_for(model.name)
@@ -272,6 +294,22 @@ def _appends(asked: Json, target: Target, wording: Wording) -> Literal["", "syst
     if target.facts.late_system:
         return "system"
     return "user" if asked == "append" else ""
+
+
+def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) -> int:
+    """How many letters must be said until a request is long enough to be reused, roughly."""
+    head = sum(len(tool.description) + len(compact(tool.parameters)) for tool in tools)
+    for source in wording.sources:
+        text = source.block.text if source.block is not None else None
+        if text is None and source.field is not None:
+            written = (
+                source.agent.instruction
+                if source.field == "instruction"
+                else source.agent.global_instruction
+            )
+            text = written if isinstance(written, str) else None
+        head += len(text or "")
+    return max(0, target.facts.cache.minimum * LETTERS - head)
 
 
 def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:

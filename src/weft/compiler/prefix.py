@@ -4,13 +4,14 @@ Providers sell bytes they have seen at a tenth of the price, up to the first one
 differs. Requests are compared in the order providers read them: tools, system, turns.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from weft.compiler.sourcemap import SourceMap
 from weft.diagnostics import Origin
-from weft.dialects import Lowered
+from weft.dialects import Entry, Lowered
 from weft.dialects.caching import bare
-from weft.values import Json, compact
+from weft.dialects.track import Head
+from weft.values import Json, Strand, compact
 
 
 class Prefix(NamedTuple):
@@ -55,7 +56,7 @@ class Shared(NamedTuple):
 def compare(before: Lowered, after: Lowered) -> Shared:
     """How far `after` repeats `before`, and the first place where it does not."""
     size = 0
-    old_head, new_head = _head(before), _head(after)
+    old_head, new_head = _head(before.head), _head(after.head)
     origins = SourceMap(after)
     for (pointer, old), (new_pointer, new) in zip(old_head, new_head, strict=False):
         common = _common(old, new)
@@ -68,21 +69,37 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             what = "the tools changed" if at else "the system text changed"
             return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
     lasting = before.track.entries(before.final).with_tail(before.lasting)
-    old_turns = [entry.wire for entry in lasting]
-    new_turns = [entry.wire for entry in after.entries]
-    for index, old_turn in enumerate(old_turns):
-        if index >= len(new_turns):
+    known = min(before.final, after.final) if before.track is after.track else 0
+    size += _written(after.entries, known)
+    new_turns = after.entries.since(known)
+    for index, entry in enumerate(lasting.since(known), known):
+        old_turn = entry.wire
+        if index >= known + len(new_turns):
             where = f"/{before.turns}/{index + len(before.lead)}"
             origin = SourceMap(before).origin(where)
             return Shared(True, True, index, size, (where, origin, "a turn was taken back", 0))
-        new_turn = new_turns[index]
+        new_turn = new_turns[index - known].wire
         if old_turn is not new_turn and old_turn != new_turn:
             where = f"/{after.turns}/{index + len(after.lead)}"
             size += _common(compact(old_turn), compact(new_turn))
             pointer, origin, what = _blame(old_turn, new_turn, where, origins)
             return Shared(True, True, index, size, (pointer, origin, what, 0))
-        size += len(compact(new_turn).encode(errors="surrogatepass"))
-    return Shared(True, True, len(old_turns), size, None)
+        size += _bytes(new_turn)
+    return Shared(True, True, len(lasting), size, None)
+
+
+def _written(entries: Strand[Entry], length: int) -> int:
+    """The bytes of the first turns, which are final: the sums are kept with them."""
+    with entries.lock:
+        sums = cast("list[int]", entries.memo.setdefault("written", [0]))
+        done = len(sums) - 1
+        for entry in entries.since(done)[: max(0, length - done)]:
+            sums.append(sums[-1] + _bytes(entry.wire))
+        return sums[length]
+
+
+def _bytes(turn: Json) -> int:
+    return len(compact(turn).encode(errors="surrogatepass"))
 
 
 def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, Origin, str]:
@@ -106,13 +123,16 @@ def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, O
     return where, origins.origin(where, 0), "this turn changed"
 
 
-def _head(lowered: Lowered) -> list[tuple[str, str]]:
-    wire = lowered.wire
-    listed = wire.get("tools")
-    tools = compact([bare(tool) for tool in listed]) if isinstance(listed, list) else ""
-    places = [p.source for p in lowered.placed if not isinstance(p.source, Origin)]
-    text = "".join("\n\n".join(block.text for block in blocks) for blocks in places)
-    return [("tools", tools), ("system", text)]
+def _head(head: Head) -> tuple[tuple[str, str], ...]:
+    """The tools and the system text as they are compared, kept with the head."""
+    held = head.memo.get("compared")
+    if held is None:
+        listed = head.wire.get("tools")
+        tools = compact([bare(tool) for tool in listed]) if isinstance(listed, list) else ""
+        places = [p.source for p in head.placed if not isinstance(p.source, Origin)]
+        text = "".join("\n\n".join(block.text for block in blocks) for blocks in places)
+        held = head.memo["compared"] = (("tools", tools), ("system", text))
+    return cast("tuple[tuple[str, str], ...]", held)
 
 
 def _tools_pointer(lowered: Lowered) -> str:

@@ -7,7 +7,7 @@ from typing import assert_never
 
 import msgspec
 
-from weft.compiler.report import CachedRow, LeftOutRow, PassRow, PrefixRow, Report, SentRow
+from weft.compiler.report import LeftOutRow, PassRow, PrefixRow, Report, SentRow
 from weft.diagnostics import Origin
 from weft.ir import (
     Block,
@@ -58,7 +58,7 @@ def header_lines(report: Report) -> list[str]:
         *textwrap.wrap(sources, WIDTH, initial_indent=lead, subsequent_indent=lead),
         f"  hash     {report.hash}",
         *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
-        *(f"  {line}" for line in cached_lines(report.cached)),
+        f"  {cached_line(report)}",
     ]
 
 
@@ -90,15 +90,16 @@ def prefix_lines(prefix: PrefixRow, tokens: int) -> list[str]:
     return lines
 
 
-def cached_lines(cached: CachedRow) -> list[str]:
-    """What the provider is predicted to reuse, and what keeps it from more, in one line."""
+def cached_line(report: Report) -> str:
+    """What the provider is predicted to reuse, and what keeps it from more."""
+    cached = report.cached
     share = round(100 * cached.tokens / cached.total) if cached.total else 0
     sure = "" if cached.exact or not cached.tokens else "about "
     line = f"cached   {sure}{cached.tokens:,} of {cached.total:,} tokens ({share}%) predicted"
-    if cached.blame:
+    if cached.blame and not report.prefix.first:
         by = f" ({place_of(cached.origin)})" if cached.origin is not None else ""
         line += f": {cached.blame}{by}"
-    return [clip(safe(line), 96)]
+    return clip(safe(line), 96)
 
 
 def option_line(name: str, value: object, origin: str) -> str:

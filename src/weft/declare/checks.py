@@ -51,13 +51,14 @@ def check_name(name: object, *, kind: str = "Agent") -> None:
 
 def check_model(agent: str, model: object) -> None:
     """A model is a name, or an object that has a name and speaks a dialect."""
-    if model is not None and not is_model(model):
-        raise wrong(
-            agent,
-            "model",
-            f"{model!r} is not a model",
-            "pass a name, an object with `name` and `dialect`, or None to inherit",
-        )
+    if model is None or is_model(model):
+        return
+    hint = "pass a name, an object with `name` and `dialect`, or None to inherit"
+    if isinstance(model, type):
+        hint = f'pass an object of it: {model.__name__}("NAME")'
+    elif isinstance(model, str) and model.strip().isprintable() and model.strip():
+        hint = f'write model="{model.strip()}"'
+    raise wrong(agent, "model", f"{model!r} is not a model", hint)
 
 
 def check_tools(agent: str, tools: tuple[Tool, ...]) -> None:

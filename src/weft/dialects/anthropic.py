@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.dialects.base import Dialect, Traits, result_text
-from weft.dialects.caching import mark_end, mark_head
+from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.fitted import fitted
 from weft.dialects.media import IMAGES, PDF, address, mime, missing, text_of
@@ -145,9 +145,12 @@ class Anthropic(Dialect):
 
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
         """Marks at the end of what the next request begins with."""
+        least = facts_for(prompt.model).cache.minimum * LETTERS
+        read = sum(letters(entry.wire) for entry in lasting)
+        if not track.has_letters(least - read):
+            return wire
         end = len(track.final) + len(lasting) - 1
-        read = track.read() + sum(letters(entry.wire) for entry in lasting)
-        return mark_end(prompt, wire, self.traits.turns, lasting, end, read)
+        return mark_end(prompt, wire, self.traits.turns, lasting, end)
 
     def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
         """Name, description and the schema of its input."""

@@ -68,8 +68,8 @@ class Dialect:
         traits, items = self.traits, prompt.items
         head = track.head
         if head is None or not head.fits(prompt):
-            wire, placed = self.head(prompt, sink)
-            head = Head(prompt, wire, placed, tuple(self.lead(prompt)), sink.taken())
+            made, placed = self.head(prompt, sink)
+            head = Head(prompt, made, placed, tuple(self.lead(prompt)), sink.taken())
             track.head = head
         settled = items.settled
         if track.items < settled:
@@ -78,22 +78,23 @@ class Dialect:
                 fresh = fresh[: settled - track.items]
             ready, last = self._extend(track.open, fresh, sink)
             track.settle(settled, ready, last, sink.taken())
-        rest, last = self._extend(track.open, items.tail, sink) if items.tail else ([], track.open)
-        if last is not None:
-            rest.append(last)
-        lasting = rest
-        if items.tail and items.tail[-1].kind == "system":
-            lasting, last = self._extend(track.open, items.tail[:-1], sink)
-            if last is not None:
-                lasting.append(last)
+        tail = items.tail
+        once = tail[-1:] if tail and tail[-1].kind == "system" else ()
+        said = tail[: len(tail) - len(once)]
+        rest, last = self._extend(track.open, said, sink) if said else ([], track.open)
+        lasting = [*rest, last] if last is not None else rest
+        if once:
+            more, last = self._extend(last, once, sink)
+            rest += more if last is None else [*more, last]
+        else:
+            rest = lasting
         wire: Wire = {**head.wire, traits.turns: track.turns(head.first, rest)}  # type: ignore[dict-item]
         if prompt.cache and lasting:
             wire = self.keep(prompt, wire, track, lasting)
         return Lowered(
             traits.name,
             wire,
-            head.lead,
-            head.placed,
+            head,
             traits.turns,
             head.said + track.said + sink.taken(),
             track,

@@ -111,18 +111,16 @@ def _split_system(
     placed[at : at + 1] = places
 
 
-def mark_end(
-    prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end: int, read: int
-) -> Wire:
+def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end: int) -> Wire:
     """Mark the end of the conversation: the last turn that the next request will have again.
 
-    `end` is where that turn stands, `read` how many letters there are up to it. What the
-    request before kept is looked for only so many blocks back. Where the last answer and its
-    results have more, the end of that request is marked too, so that it is found there.
+    `end` is where that turn stands. What the request before kept is looked for only so many
+    blocks back. Where the last answer and its results have more, the end of that request is
+    marked too, so that it is found there.
     """
     cache = facts_for(prompt.model).cache
     free = cache.breakpoints - marks_in(wire)
-    if not cache.lookback or free <= 0 or MARK in wire or read < cache.minimum * LETTERS:
+    if not cache.lookback or free <= 0 or MARK in wire:
         return wire
     turns = wire[key]
     assert isinstance(turns, list)

@@ -28,6 +28,8 @@ class Cache(NamedTuple):
     """Reused tokens come in multiples of this."""
     exact: bool = False
     """Whether nothing but the two requests decides how much is reused."""
+    share: float = 0.0
+    """A conversation that has no more than this share of a request in it is not looked for."""
     keyed: bool = False
     """Whether requests can name the prefix they share, so that they meet on one machine."""
     write: float = 1.0
@@ -108,8 +110,8 @@ _CACHES: tuple[tuple[str, Cache], ...] = (
     (r"(gpt-4o|gpt-4\.1|gpt-5|chatgpt-|o\d|codex-|ft:(gpt-|o\d))", _AUTOMATIC),
     (r"gemini-2\.5", _IMPLICIT._replace(minimum=2_048)),
     (r"gemini-4-argon", _IMPLICIT._replace(read=0.05)),
-    (r"gemini-([3-9]|\d\d)", _IMPLICIT),
-    (r"local(:|$)", Cache(exact=True, read=0.0)),
+    (r"gemini-([3-9]|\d\d|[a-z-]+latest)", _IMPLICIT),
+    (r"local(:|$)", Cache(exact=True, share=0.1, read=0.0)),
 )
 
 _WINDOWS: tuple[tuple[str, tuple[int, int]], ...] = (
@@ -118,7 +120,7 @@ _WINDOWS: tuple[tuple[str, tuple[int, int]], ...] = (
     (r"claude-", (200_000, 0)),
     (r"gpt-5\.4-(mini|nano)", (400_000, 128_000)),
     (r"gpt-(5\.([4-9]|\d\d)|6)", (1_050_000, 128_000)),
-    (r"gemini-(2\.5|[3-9])", (1_048_576, 65_536)),
+    (r"gemini-(2\.5|[3-9]|[a-z-]+latest)", (1_048_576, 65_536)),
 )
 """Tokens of a request with its answer, and of the answer; 0 where only the prices know."""
 

@@ -29,8 +29,7 @@ from weft.values import Json
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that another model made."""
 
-
-_CACHED = ("systemInstruction", "tools", "toolConfig")
+CACHED = ("systemInstruction", "tools", "toolConfig")
 """What a cached content holds beside its turns."""
 
 _EFFORTS = ("minimal", "low", "medium", "high")
@@ -125,7 +124,7 @@ class Gemini(Dialect):
 
     def _without_cached(self, wire: Wire, placed: list[Placed], sink: Sink) -> list[Placed]:
         """Leave out what the cached content holds: the provider refuses to be told twice."""
-        held = [key for key in _CACHED if wire.pop(key, None) is not None]
+        held = [key for key in CACHED if wire.pop(key, None) is not None]
         if held:
             sink.said(
                 "WEFT702",

@@ -239,8 +239,9 @@ class OpenAIChat(Dialect):
         """Back to the model whose server gave it a field; no other thought goes back."""
         if self.has_kept(block) and self.own(block, sink):
             return {}
-        self.drop_signature(block, sink)
-        if self.has_kept(block):
+        if block.signature and not self.has_kept(block):
+            self.drop_signature(block, sink)
+        elif not self.own(block, sink):
             self.drop_foreign(block, sink, what="thought")
         return None
 

@@ -222,7 +222,7 @@ class OpenAIResponses(Dialect):
         """Reasoning goes back as the sealed item it came as, not as text."""
         if self._returns(block, sink):
             return reasoning(block)
-        if block.signature or self.has_kept(block):
+        if block.signature or self.has_kept(block) or not self.own(block, sink):
             self._drop_reasoning(block, sink)
         return None
 
@@ -241,7 +241,8 @@ class OpenAIResponses(Dialect):
             sink.said("WEFT704", block.origin, "reasoning cannot go back without its seal")
         else:
             signed = isinstance(block, ThoughtBlock) and block.signature
-            what = "signature" if signed else "thought" if block.kept else "part"
+            thought = isinstance(block, ThoughtBlock)
+            what = "signature" if signed else "thought" if thought or block.kept else "part"
             self.drop_foreign(block, sink, what=what)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:

@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
-    __slots__ = ("first", "lead", "letters", "of", "placed", "said", "wire")
+    __slots__ = ("first", "lead", "letters", "memo", "of", "placed", "said", "wire")
 
     def __init__(
         self,
@@ -54,6 +54,8 @@ class Head:
         self.first = [entry.wire for entry in lead]
         self.said = said
         self.letters = letters(wire) if of.cache else 0
+        self.memo: dict[object, object] = {}
+        """What was derived from this head, for all requests that have it."""
 
     def fits(self, prompt: Prompt) -> bool:
         """Whether this is the head of that prompt too."""
@@ -106,13 +108,18 @@ _ALONE = _count_alone()
 
 def letters(value: Json) -> int:
     """How many letters a value holds, names of fields left out."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(letters, value.values()))
-    if isinstance(value, list):
-        return sum(map(letters, value))
-    return 1
+    found = 0
+    held = [value]
+    for each in held:  # it grows as it is read
+        if isinstance(each, str):
+            found += len(each)
+        elif isinstance(each, dict):
+            held.extend(each.values())
+        elif isinstance(each, list):
+            held.extend(each)
+        else:
+            found += 1
+    return found
 
 
 LONG = 500
@@ -195,12 +202,14 @@ class Track:
         self._handed = [_Handed(lead), *self._handed[-1:]]
         return self._handed[0]
 
-    def read(self) -> int:
-        """How many letters the head and the final turns have, counted on each time."""
-        for wire in self.wires[self._read :]:
-            self.letters += letters(wire)
-        self._read = len(self.wires)
-        return self.letters + (self.head.letters if self.head is not None else 0)
+    def has_letters(self, least: int) -> bool:
+        """Whether the head and the final turns have so many letters, counted only that far."""
+        if self.head is not None:
+            least -= self.head.letters
+        while self.letters < least and self._read < len(self.wires):
+            self.letters += letters(self.wires[self._read])
+            self._read += 1
+        return self.letters >= least
 
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
         """How many turns are final, and a hash over them, continued each time."""
@@ -215,8 +224,7 @@ class Lowered(msgspec.Struct):
 
     dialect: str
     wire: Wire
-    lead: tuple[Entry, ...]
-    placed: tuple[Placed, ...]
+    head: Head
     turns: str
     diagnostics: tuple[Diagnostic, ...]
     track: Track
@@ -225,6 +233,16 @@ class Lowered(msgspec.Struct):
     lasting: list[Entry]
     """The rest without what is said once, at the end: what the next request begins with."""
     made: Strand[Entry] | None = None
+
+    @property
+    def lead(self) -> tuple[Entry, ...]:
+        """The elements that stand before the turns."""
+        return self.head.lead
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        """Where everything but the turns stands."""
+        return self.head.placed
 
     @property
     def entries(self) -> Strand[Entry]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from weft.errors import ModelError
+from weft.errors import DeclarationError, ModelError
 
 COUNTED = frozenset(("overloaded", "connection", "timeout"))
 """Codes that say that the server is not well; all others are answers of one that is."""
@@ -84,6 +84,19 @@ class Circuit:
     def _left(self) -> float:
         assert self._opened is not None
         return self._opened + self._breaker.pause - self._breaker.clock()
+
+
+def breaker_of(given: object, where: str) -> Breaker | None:
+    """The breaker that somebody asked for; None for the usual one."""
+    if given is None:
+        return None
+    if isinstance(given, Breaker) and given.failures >= 1 and given.pause >= 0:
+        return given
+    raise DeclarationError(
+        f"{given!r} is no circuit breaker",
+        where=where,
+        hint="write breaker=weft.models.Breaker(failures=5, pause=30)",
+    )
 
 
 _circuits: dict[tuple[str, str, Breaker], Circuit] = {}

@@ -36,6 +36,8 @@ class _Inner(Protocol):
     """The part of Google's client that sends."""
 
     vertexai: bool | None
+    project: str | None
+    location: str | None
 
     def _build_request(
         self, http_method: str, path: str, request_dict: dict[str, object]
@@ -68,6 +70,17 @@ class _AiohttpResponse(Protocol):
     def close(self) -> None:
         """Close the connection."""
         ...
+
+
+def vertex_place(client: object) -> str:
+    """The project and location that a client asks for; "" for one that has none."""
+    held = vars(client).get("_api_client") if hasattr(client, "__dict__") else None
+    if held is None:
+        return ""
+    inner = cast("_Inner", held)
+    if not inner.vertexai or not inner.project:
+        return ""
+    return f"projects/{inner.project}/locations/{inner.location}"
 
 
 class GoogleCarrier:

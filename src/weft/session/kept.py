@@ -89,6 +89,33 @@ def grow(session: Session, events: Sequence[Event]) -> Growth:
     return Growth(after, added, own, app, user)
 
 
+def taken(session: Session, value: Session) -> Growth:
+    """What a new session comes to that goes on with the log of a value.
+
+    The log is shared as it is, with everything that was derived from it, unless it holds
+    something that is never stored.
+    """
+    log, added = value.events, value.events.since(0)
+    deltas: list[JsonObject] = []
+    for event in added:
+        delta = event.actions.state_delta
+        if event.partial or (delta and stored(event) is not event):
+            return grow(session, added)
+        if delta:
+            deltas.append(delta)
+    own, app, user = scoped(deltas)
+    after = Session.restored(
+        session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        initial=session.initial,
+        state=apply_delta(session.state, {**own, **app, **user}),
+        events=log,
+        last_update_time=max([session.last_update_time, *[e.timestamp for e in added[-1:]]]),
+    )
+    return Growth(after, added, own, app, user)
+
+
 def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonObject]:
     """The deltas one after the other, as a copy: the session's own, the app's and the user's.
 

@@ -19,6 +19,7 @@ from weft.session.kept import (
     part,
     require_key,
     scoped,
+    taken,
     unknown,
 )
 from weft.session.lease import Leases
@@ -80,6 +81,14 @@ class MemoryStore:
                 raise conflict(session, kept.events)
             growth = grow(session, events)
             self._commit(kept, growth)
+            return growth.session
+
+    async def take(self, key: SessionKey, value: Session) -> Session:
+        """A new session that goes on with a session value, and shares its log."""
+        session = await self.create(key, state=value.initial)
+        with self._lock:
+            growth = taken(session, value)
+            self._commit(self._kept[key], growth)
             return growth.session
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:

@@ -6,6 +6,7 @@ import re
 import secrets
 from typing import NamedTuple, cast
 
+from weft.dialects.gemini import CACHED
 from weft.dialects.measure import count_request
 from weft.testing.gemini_errors import Refused, refused_field
 from weft.testing.gemini_models import GeminiModel
@@ -14,7 +15,6 @@ from weft.values import Json, JsonObject, canonical
 
 _HOUR = datetime.timedelta(hours=1)
 _SECONDS = re.compile(r"(\d+(?:\.\d{1,9})?)s")
-_HEAD = ("systemInstruction", "tools", "toolConfig")
 
 
 class ReadBefore:
@@ -28,7 +28,7 @@ class ReadBefore:
 
         The request is remembered, too.
         """
-        link = canonical([model.name, *(body.get(key) for key in _HEAD)])
+        link = canonical([model.name, *(body.get(key) for key in CACHED)])
         longest: tuple[int, int] | None = None
         for turn, content in enumerate(_contents(body)):
             for number, part in enumerate(_listed(content.get("parts"))):
@@ -82,7 +82,7 @@ class KeptContents:
 
     def make(self, body: JsonObject, request: CacheRequest, model: GeminiModel) -> Kept:
         """Keep a beginning, if it is large enough."""
-        beginning = {key: body[key] for key in ("contents", *_HEAD) if key in body}
+        beginning = {key: body[key] for key in ("contents", *CACHED) if key in body}
         tokens = count_request(beginning, dialect="gemini", model=model.name)
         if tokens < model.minimum:
             raise Refused(

@@ -24,6 +24,10 @@ class Stream(Protocol):
         """
         ...
 
+    def ended(self) -> None:
+        """Take note that the server said `[DONE]`: nothing that is missing will come."""
+        ...
+
     def body(self) -> JsonObject:
         """The whole answer; a ModelError with code `cut_stream` where its end never came."""
         ...

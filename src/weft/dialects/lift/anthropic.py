@@ -205,6 +205,10 @@ class AnswerStream:
             raise failure(NAME, None, data)
         return None
 
+    def ended(self) -> None:
+        """The word of a server that imitates the provider, for the event it should have sent."""
+        self._over = True
+
     def body(self) -> JsonObject:
         """The message as it would have come whole."""
         message = self._message

@@ -116,11 +116,12 @@ def _grown(held: JsonObject, more: JsonObject) -> JsonObject:
 class AnswerStream:
     """One streamed answer."""
 
-    __slots__ = ("_candidates", "_fields")
+    __slots__ = ("_candidates", "_fields", "_over")
 
     def __init__(self) -> None:
         self._fields: JsonObject = {}
         self._candidates: dict[int, _Candidate] = {}
+        self._over = False
 
     def feed(self, name: str, data: JsonObject) -> ModelResponse | None:
         """Take one chunk; what its first candidate says is to be shown."""
@@ -138,10 +139,14 @@ class AnswerStream:
                     shown += _shown(chunk.get("content"))
         return ModelResponse(content=Content(shown, "model"), partial=True) if shown else None
 
+    def ended(self) -> None:
+        """The word of a server that imitates the provider, for the reason it should have given."""
+        self._over = True
+
     def body(self) -> JsonObject:
         """The answer as it would have come whole."""
         candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
-        ended = any("finishReason" in candidate for candidate in candidates)
+        ended = any(self._over or "finishReason" in candidate for candidate in candidates)
         if not ended and not object_in(self._fields.get("promptFeedback")).get("blockReason"):
             raise cut_off(NAME)
         whole: list[Json] = [*candidates]

@@ -90,6 +90,10 @@ class AnswerStream:
                 piece = _shown(delta)
         return piece
 
+    def ended(self) -> None:
+        """Some servers end without a reason: their word for the end does as well."""
+        self._first.ended = True
+
     def body(self) -> JsonObject:
         """The answer as it would have come whole."""
         if not self._first.ended:

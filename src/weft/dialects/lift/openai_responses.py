@@ -160,6 +160,9 @@ class AnswerStream:
                 pass
         return None
 
+    def ended(self) -> None:
+        """Nothing: the last event carries the answer, and no word stands for it."""
+
     def body(self) -> JsonObject:
         """The answer as it would have come whole."""
         if self._body is None:

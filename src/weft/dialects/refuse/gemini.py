@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from weft.dialects.gemini import CACHED
 from weft.dialects.refuse.finding import (
     OPTION,
     REQUEST,
@@ -185,7 +186,7 @@ def _abilities(wire: JsonObject, config: JsonObject, model: str) -> Findings:
             pointer = "/generationConfig/responseMimeType"
             yield Finding(OPTION, pointer, f"{model} gives no JSON", "use another model")
     if wire.get("cachedContent"):
-        for key in ("systemInstruction", "tools", "toolConfig"):
+        for key in CACHED:
             if wire.get(key):
                 message = f"`{key}` stands beside a cached prefix, which has its own"
                 yield Finding(REQUEST, f"/{key}", message, "leave it out")
