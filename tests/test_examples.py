@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.cli.run import environment, weft
+from tests.models.local_weights import fetched
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def shown(name: str, folder: Path) -> str:
+def shown(name: str, folder: Path, **variables: str) -> str:
     """What an example prints."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         cwd=folder,
-        env=environment(),
+        env={**environment(), **variables},
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -84,8 +85,8 @@ def test_the_examples_are_targets_of_the_command_line(
     assert done.stdout
 
 
-def test_local_answers_with_the_model_in_the_box(weights: Path, tmp_path: Path) -> None:
-    text = shown("local.py", tmp_path, WEFT_HOME=str(weights.parent.parent))
+def test_local_answers_with_the_model_in_the_box(tmp_path: Path) -> None:
+    text = shown("local.py", tmp_path, WEFT_HOME=str(fetched().parent.parent))
     for promise in (
         "  helper -> get_weather({'city': 'Oslo'})\n",
         "  helper -> convert_currency({'amount': 50, 'from_currency': 'EUR', 'to_currency': 'NOK'})",

@@ -89,8 +89,7 @@ def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
         return Prediction(0, total, 0, blame="it is not known how the model reuses a prefix")
     if before is None:
         why = compiled.previous_problem or "the first request of this agent in the session"
-        found = _beside(compiled, reads, cache) if reads is not None else None
-        return found or Prediction(0, total, 0, blame=why)
+        return Prediction(0, total, 0, blame=why)
     total = round(total * _calibration(before))
     sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
     whole = _whole(before)
@@ -121,31 +120,15 @@ def _exactly(
     before: "Compiled", compiled: "Compiled", read: Sequence[int], now: Sequence[int]
 ) -> Prediction:
     """What two readings have in common, and of the answer after the first what is repeated."""
-    cache, broken = compiled.plan.target.facts.cache, compiled.prefix_break
+    broken, exact = compiled.prefix_break, True
     common, possible = _common(read, now), _left(before, len(read))
-    exact = True
     if common == len(read) and _answer_follows(before, compiled):
         common, exact = possible, before.known is not None
     cached = min(common, len(now) - 1)
     blame, origin = "", None
     if broken is not None and cached < possible:
         blame, origin = _told(broken), broken.origin
-    if cached <= cache.share * len(now):
-        return Prediction(0, len(now), possible, blame=blame, origin=origin)
     return Prediction(cached, len(now), possible, exact, blame, origin)
-
-
-def _beside(compiled: "Compiled", reads: Tokens, cache: Cache) -> Prediction | None:
-    """What an agent's first request has in common with those of others in the session."""
-    now = reads(compiled.lowered().wire)
-    if not now:
-        return None
-    model = compiled.prompt.model
-    others = [each.wire for each in compiled.others if each.prompt.model == model]
-    common = max((_common(reads(wire) or (), now) for wire in others), default=0)
-    if common <= cache.share * len(now):
-        return None
-    return Prediction(min(common, len(now) - 1), len(now), 0, exact=True)
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
@@ -350,9 +333,9 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
 def _may_miss(compiled: "Compiled", spent: _Spent, usage: Usage) -> bool:
     """Whether fewer tokens were reused than the request before and its answer may have left."""
     read, before = usage.cached_content_token_count, spent.usage
-    if read is None or before is None:
-        return False
     cache = compiled.plan.target.facts.cache
+    if read is None or before is None or cache == Cache():
+        return False
     left = before.prompt_token_count or 0
     if cache.exact and spent.known is not None:
         return read < spent.known

@@ -6,7 +6,6 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import cast
 
@@ -24,8 +23,7 @@ from weft.compiler.turn import start_of, user_content
 from weft.content import ContentLike, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
 from weft.declare.template import to_text
-from weft.declare.tree import walk
-from weft.errors import BudgetExceeded, CompileError
+from weft.errors import CompileError
 from weft.ir import Prompt, TextBlock
 from weft.passes import ON_REQUEST, Env, Step, is_ready, run
 from weft.session import Event, Session
@@ -150,10 +148,7 @@ def compile(
     if not is_ready(prompt, env):
         prompt, steps = run(prompt, env, ON_REQUEST)
     previous = partial(_previous, root, asked, session, state, config, branch, artifacts)
-    others = partial(_others, root, asked, session, state, config, artifacts)
-    made = Compiled(
-        prompt, plan, config, woven, steps, instructions.provided, thread, previous, others
-    )
+    made = Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
     if changes:
         made.instructions = instructions.system
     if newest is not None:
@@ -257,69 +252,33 @@ def _previous(
     It was sent, so a variable that has no value in it is no reason to refuse it; what `state`
     adds to the session's now, it had then.
     """
-    for index in range(len(session.events) - 1, -1, -1):
-        event = session.events[index]
-        spoke = event.content is not None and event.content.role != "user"
-        if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
-            return _sent(root, asked, session, index, state, config, artifacts)
-    return None
-
-
-def _others(
-    root: Agent,
-    asked: Agent,
-    session: Session,
-    state: Mapping[str, Json] | None,
-    config: RunConfig,
-    artifacts: Mapping[str, str] | None,
-) -> tuple[Compiled, ...]:
-    """The request that led to the last answer of each other agent, rebuilt from the log.
-
-    One that cannot be rebuilt, because the budget does not allow it, is left out.
-    """
-    nodes = [node for node, _ in walk(root) if isinstance(node, Agent)]
-    left = {agent.name: agent for agent in nodes if agent.name != asked.name}
-    found: list[Compiled] = []
-    for index in range(len(session.events) - 1, -1, -1):
-        event = session.events[index]
-        if event.author in left and event.content is not None and event.content.role != "user":
-            agent = left.pop(event.author)
-            with suppress(BudgetExceeded):
-                found.append(_sent(root, agent, session, index, state, config, artifacts))
-    return tuple(found)
-
-
-def _sent(
-    root: Agent,
-    asked: Agent,
-    session: Session,
-    index: int,
-    state: Mapping[str, Json] | None,
-    config: RunConfig,
-    artifacts: Mapping[str, str] | None,
-) -> Compiled:
-    """The request that led to the event at `index`."""
-    event = session.events[index]
     lenient = msgspec.structs.replace(
         config,
         strict=False,
         on_missing="empty" if (config.on_missing or asked.on_missing) == "empty" else "keep",
         on_provider_error="log",
     )
-    found = compile(
-        root,
-        state={key: held for key, held in (state or {}).items() if key not in session.state},
-        session=session.before(index),
-        agent=asked.name,
-        config=lenient,
-        branch=event.branch,
-        artifacts=artifacts,
-        recorded=recorded_by(event) or _provided(session, asked.name, index),
-        within=_within(event),
-    )
-    found.usage, found.answered = event.usage, event.timestamp
-    found.known = known_by(event.custom_metadata)
-    return found
+    for index in range(len(session.events) - 1, -1, -1):
+        event = session.events[index]
+        spoke = event.content is not None and event.content.role != "user"
+        if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
+            found = compile(
+                root,
+                state={
+                    key: held for key, held in (state or {}).items() if key not in session.state
+                },
+                session=session.before(index),
+                agent=asked.name,
+                config=lenient,
+                branch=branch,
+                artifacts=artifacts,
+                recorded=recorded_by(event) or _provided(session, asked.name, index),
+                within=_within(event),
+            )
+            found.usage, found.answered = event.usage, event.timestamp
+            found.known = known_by(event.custom_metadata)
+            return found
+    return None
 
 
 def _provided(session: Session, asked: str, length: int) -> dict[str, str]:

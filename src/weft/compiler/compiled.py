@@ -50,7 +50,6 @@ class Compiled:
         provided: Mapping[str, str],
         thread: Thread,
         previous: "Callable[[], Compiled | None]",
-        others: "Callable[[], tuple[Compiled, ...]]",
     ) -> None:
         self.prompt = prompt
         self.plan = plan
@@ -62,7 +61,6 @@ class Compiled:
         self._strict = config.strict
         self._thread = thread
         self._find_previous = previous
-        self._find_others = others
         self._lowered: dict[str, Lowered] = {}
 
     @property
@@ -202,20 +200,15 @@ class Compiled:
         reads = model.tokens if isinstance(model, Reader) else None
         return predict(self, self.reads or reads)
 
-    @cached_property
-    def others(self) -> "tuple[Compiled, ...]":
-        """The last request of each other agent that answered in the session."""
-        return self._find_others()
-
     def follows(self, before: "Compiled") -> None:
         """Take this as the request before, which need not be rebuilt then."""
         self.__dict__["previous"] = before
 
     def settle(self, usage: Usage, answered: float, known: int | None = None) -> None:
-        """Note what its answer cost and when it came, and let go of the requests before."""
+        """Note what its answer cost and when it came, and let go of the request before."""
         self.usage, self.answered, self.known = usage, answered, known
-        self._find_previous, self._find_others = _no_previous, _no_others
-        for name in ("previous", "others", "shared", "cached"):
+        self._find_previous = _no_previous
+        for name in ("previous", "shared", "cached"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -247,7 +240,3 @@ class Compiled:
 
 def _no_previous() -> Compiled | None:
     return None
-
-
-def _no_others() -> tuple[Compiled, ...]:
-    return ()

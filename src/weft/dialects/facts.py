@@ -28,8 +28,6 @@ class Cache(NamedTuple):
     """Reused tokens come in multiples of this."""
     exact: bool = False
     """Whether nothing but the two requests decides how much is reused."""
-    share: float = 0.0
-    """A conversation that has no more than this share of a request in it is not looked for."""
     keyed: bool = False
     """Whether requests can name the prefix they share, so that they meet on one machine."""
     write: float = 1.0
@@ -111,7 +109,7 @@ _CACHES: tuple[tuple[str, Cache], ...] = (
     (r"gemini-2\.5", _IMPLICIT._replace(minimum=2_048)),
     (r"gemini-4-argon", _IMPLICIT._replace(read=0.05)),
     (r"gemini-([3-9]|\d\d|[a-z-]+latest)", _IMPLICIT),
-    (r"local(:|$)", Cache(exact=True, share=0.1, read=0.0)),
+    (r"local(:|$)", Cache(exact=True, read=0.0)),
 )
 
 _WINDOWS: tuple[tuple[str, tuple[int, int]], ...] = (

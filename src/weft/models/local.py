@@ -18,6 +18,7 @@ from weft.models.local_chat import objects, request_for
 from weft.models.local_engine import SLOTS, WINDOW, Engine, Setup, engine_for
 from weft.models.local_file import WeightsFile, read_file
 from weft.models.local_reading import Reading
+from weft.models.local_slots import Conversation, conversation_of
 from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
@@ -80,7 +81,7 @@ class LocalModel:
         reading = Reading(engine, request.body)
         answer = stream_of(_DIALECT)
         begun = ""
-        pieces = _pieces(engine, reading)
+        pieces = _pieces(engine, reading, conversation_of(prompt))
         try:
             async for piece in pieces:
                 shown = answer.feed("", piece)
@@ -171,7 +172,9 @@ def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
     return msgspec.structs.replace(response, custom_metadata=metadata)
 
 
-async def _pieces(engine: Engine, reading: Reading) -> AsyncGenerator[JsonObject]:
+async def _pieces(
+    engine: Engine, reading: Reading, asked: Conversation
+) -> AsyncGenerator[JsonObject]:
     """The pieces of an answer as the engine makes them, in another thread."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[JsonObject | None] = asyncio.Queue()
@@ -186,7 +189,7 @@ async def _pieces(engine: Engine, reading: Reading) -> AsyncGenerator[JsonObject
         if gone:
             return
         try:
-            engine.answer(reading.body, tell)
+            engine.answer(reading.body, tell, asked)
         finally:
             if not gone:
                 loop.call_soon_threadsafe(queue.put_nowait, None)

@@ -21,6 +21,7 @@ import msgspec
 
 from weft.dialects.lift.failure import failure
 from weft.errors import ModelError
+from weft.models.local_slots import Conversation, Slots
 from weft.values import Json, JsonObject
 
 SLOTS = 4
@@ -127,6 +128,7 @@ class Engine:
         """Where it runs: its threads do not come along into a fork."""
         self.busy = 0
         """How many requests are being answered."""
+        self._slots = Slots(setup.slots)
         self._readings: dict[bytes, tuple[int, ...]] = {}
 
     @property
@@ -134,18 +136,35 @@ class Engine:
         """Where the engine listens, for clients that only speak HTTP."""
         return self._server.listening_address
 
-    def answer(self, body: JsonObject, tell: Callable[[JsonObject], bool]) -> None:
+    def answer(
+        self,
+        body: JsonObject,
+        tell: Callable[[JsonObject], bool],
+        asked: Conversation | None = None,
+    ) -> None:
         """Answer a chat request: `tell` gets each piece, and stops it by saying True.
 
-        This blocks until the answer is complete, so it belongs in one of the `workers`.
+        Without a conversation, the engine looks for its place among what it holds. This blocks until the answer is complete, so it belongs in one of the `workers`.
         """
+        used: int | None = None
+
+        def told(piece: JsonObject) -> bool:
+            nonlocal used
+            said = piece.pop("__verbose", None)
+            slot = said.get("id_slot") if isinstance(said, dict) else None
+            used = slot if isinstance(slot, int) else used
+            return tell(piece)
+
+        taken = self._slots.take(asked) if asked is not None else None
+        placed: JsonObject = {"verbose": True} if taken is None else {"id_slot": taken}
         self.busy += 1
         try:
-            self._server.handle_chat_completions(body, tell)
+            self._server.handle_chat_completions({**body, **placed}, told)
         except (ValueError, RuntimeError) as error:
             tell({"error": {"code": 400, "type": "invalid_request_error", "message": str(error)}})
         finally:
             self.busy -= 1
+            self._slots.leave(taken if taken is not None else used, asked)
 
 
     def tokens(self, body: JsonObject) -> tuple[int, ...]:

@@ -1,6 +1,8 @@
 """Reading an answer off the line: JSON or server-sent events, and what is neither."""
 
 import json
+import math
+from typing import cast
 
 import msgspec
 
@@ -207,14 +209,33 @@ def _object(body: bytes | str) -> JsonObject | None:
     """The JSON object that this is; some errors come as a list of one."""
     try:
         value: Json = _decode(body)
-    except msgspec.DecodeError:
-        try:
-            value = json.loads(body)  # takes half a character, as models write it at times
-        except (ValueError, RecursionError):
-            return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _forgiven(body)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, dict) else None
+
+
+def _forgiven(body: bytes | str) -> Json:
+    """What is JSON but for what models and servers write at times; None where it is not.
+
+    Half a character stays as it is, bytes that are no character become one that says so, and a
+    number that is none, such as NaN, becomes null.
+    """
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    try:
+        return cast("Json", json.loads(text, parse_constant=_no_number, parse_float=_number))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_number(text: str) -> None:
+    return None
+
+
+def _number(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def _final(error: ModelError) -> Final:

@@ -34,7 +34,7 @@ class Services(NamedTuple):
     on_event: tuple[Callback, ...]
     kits: dict[int, Kit]
     heirs: dict[tuple[int, int], tuple[Node, object, Node]]
-    models: dict[object, Model]
+    models: dict[str, Model]
     limits: dict[str, int]
     """Tokens that requests to a model must stay within, learned from its refusals."""
 

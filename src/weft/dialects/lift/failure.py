@@ -89,6 +89,8 @@ _KEYS = {
 }
 
 _HINTS = {
+    "bad_request": "change what the provider names: a tool, a schema, or generate_config",
+    "model_error": "try again, or give a fallback model",
     "not_found": "check the model's name and the base URL",
     "context_overflow": "set `context_compressor=TokenBudget(...)` to less than its window",
     "rate_limited": "wait, or give a fallback model",
@@ -162,7 +164,7 @@ def _object_in(text: str) -> JsonObject | None:
     """The JSON object in a text, or the first of a list of them; None where there is none."""
     try:
         value: Json = msgspec.json.decode(text.encode("utf-8", "replace"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if isinstance(value, list) and value:
         value = value[0]
