@@ -473,9 +473,11 @@ def test_an_option_that_the_provider_compares_is_blamed() -> None:
 
 def test_the_engine_in_the_box_is_predicted_to_the_token() -> None:
     told = Usage(prompt_token_count=26, candidates_token_count=12)
-    events = (user("Say hello."), says("bot", "Hello!", usage=told), user("And now?", inv="2"))
-    found = weft.compile(Agent("bot", model="local"), session=session(*events)).cached
-    assert (found.cached, found.exact) == (26 + 12 - 1, True)
+    for noted, exact in ({"known": 36}, True), ({}, False):
+        said = says("bot", "Hello!", usage=told, custom_metadata={"weft": noted})
+        events = (user("Say hello."), said, user("And now?", inv="2"))
+        found = weft.compile(Agent("bot", model="local"), session=session(*events)).cached
+        assert (found.cached, found.exact) == (36 if exact else 26 + 12 - 1, exact)
 
 
 def letters_of(wire: object) -> list[int]:
@@ -487,9 +489,10 @@ def letters_of(wire: object) -> list[int]:
 
 def test_two_readings_of_the_model_itself_leave_nothing_to_estimate() -> None:
     first, second, third = ticking(clock("local"), 3)
+    first.known = len(letters_of(first.wire)) + 5
     second.follows(first)
     found = predict(second, letters_of)
-    assert (found.cached, found.exact) == (len(letters_of(first.wire)), True)
+    assert (found.cached, found.exact) == (first.known, True)
     third.follows(second)
     found = predict(third, letters_of)
     kept = letters_of({"messages": cast("Wire", second.wire)["messages"][:-1]})

@@ -229,7 +229,7 @@ def test_a_previous_request_that_cannot_be_rebuilt_is_no_reason_to_fail() -> Non
 
 def test_options_say_who_set_them_and_whether_they_are_sent() -> None:
     config = RunConfig(generate_config={"temperature": 0.1, "top_k": 3})
-    claude = Agent("bot", model="gpt-5", generate_config={"temperature": 0.7, "seed": 1})
+    claude = Agent("bot", model="gpt-4.1", generate_config={"temperature": 0.7, "seed": 1})
     report = compile(claude, message="Hi", config=config).explain()
     rows = {row.name: row for row in report.options}
     assert (rows["temperature"].value, str(rows["temperature"].origin)) == (

@@ -84,6 +84,8 @@ def deeper_than(value: object, limit: int) -> bool:
     """Whether a value nests deeper than that; validators in C and Rust crash on such values."""
     layer: list[object] = [value]
     for _ in range(limit + 1):
+        if not layer:
+            return False
         inner: list[object] = []
         for each in layer:
             if isinstance(each, dict):

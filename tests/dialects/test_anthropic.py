@@ -253,7 +253,7 @@ def test_thinking_and_the_room_it_needs() -> None:
 def test_an_effort_nobody_knows_is_reported() -> None:
     held = Scene("effort", bot_with(thinking={"effort": "minimal"}), message="Hi").compile(NAME)
     assert said(held, NAME) == [
-        "warning[WEFT702] anthropic has no option `thinking.effort=minimal`"
+        "warning[WEFT702] claude-sonnet-4-6 has no effort `minimal`: `low` is asked for"
     ]
 
 

@@ -131,7 +131,8 @@ def test_thinking() -> None:
         "includeThoughts": True,
     }
     lost = compiled("option thinking = {'effort': 'max'}", NAME)
-    assert said(lost, NAME) == ["warning[WEFT702] gemini has no option `thinking.effort=max`"]
+    words = "gemini-3-flash has no effort `max`: `high` is asked for"
+    assert said(lost, NAME) == [f"warning[WEFT702] {words}"]
 
 
 def test_a_tier_it_has_not_is_reported() -> None:

@@ -304,4 +304,22 @@ def test_another_provider_gets_a_legal_request_and_a_word_about_it(
     assert "lookup" in wire
     for secret in ("c2lnbmVk", "c2VhbGVk", "ZW5j", "srvtoolu_1"):
         assert secret not in wire
-    assert sum("WEFT704" in said for said in sent.diagnostics) == 4
+    dropped = [said for said in sent.diagnostics if "WEFT704" in said]
+    assert len(dropped) == 5
+    beside = f"`citations` of {NAME} cannot go to {dialect}"
+    assert sum(beside in said for said in dropped) == 1
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model"), [("gemini", "gemini-3-flash"), ("openai-responses", "gpt-5.4")]
+)
+def test_a_plain_answer_goes_to_another_provider_without_a_word(dialect: str, model: str) -> None:
+    plain = {**CALL, "caller": {"type": "direct"}}
+    sent = sent_back(NAME, MODEL, body(text("So."), plain, stop="tool_use"), to=(dialect, model))
+    assert sent.diagnostics == ()
+
+
+def test_what_was_said_beside_the_words_is_told_once_a_turn() -> None:
+    sent = sent_back(NAME, MODEL, body(CITED, CITED, CITED), to=("gemini", "gemini-3-flash"))
+    assert len(sent.diagnostics) == 1
+    assert "info[WEFT704] `citations` of anthropic cannot go to gemini" in sent.diagnostics[0]

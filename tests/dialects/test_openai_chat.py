@@ -86,7 +86,7 @@ def test_user_media_by_kind() -> None:
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgowMDAw"}},
     ]
-    sounds = body("audio", NAME)["messages"][1]["content"][1:]
+    sounds = body("audio", NAME, model="openai-chat/gpt-audio")["messages"][1]["content"][1:]
     assert [part["input_audio"]["format"] for part in sounds] == ["wav", "mp3"]
     assert body("pdf", NAME)["messages"][1]["content"][1] == {
         "type": "file",
@@ -193,7 +193,6 @@ def test_options() -> None:
         stop_sequences=["END"],
         seed=7,
         logprobs=3,
-        thinking={"effort": "low"},
         tool_choice={"name": "lookup"},
         parallel_tool_calls=False,
         user="u1",
@@ -207,7 +206,6 @@ def test_options() -> None:
         "seed": 7,
         "logprobs": True,
         "top_logprobs": 3,
-        "reasoning_effort": "low",
         "tool_choice": {"type": "function", "function": {"name": "lookup"}},
         "parallel_tool_calls": False,
         "user": "u1",
@@ -222,9 +220,15 @@ def test_options() -> None:
     ],
 )
 def test_an_option_it_has_not_is_reported(name: str, option: str) -> None:
-    assert said(compiled(name, NAME), NAME) == [
-        f"warning[WEFT702] openai-chat has no option `{option}`"
-    ]
+    held = compiled(name, NAME, model="groq/llama-4")
+    assert said(held, NAME) == [f"warning[WEFT702] openai-chat has no option `{option}`"]
+
+
+def test_an_effort_goes_to_those_who_think() -> None:
+    agent = bot_with(thinking={"effort": "low"})
+    wire = Scene("x", agent, message="Hi", models={NAME: "openai-chat/o3"}).compile(NAME)
+    assert wire.lower(NAME)["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in Scene("x", agent, message="Hi").compile(NAME).lower(NAME)
 
 
 def test_turns_are_not_merged() -> None:

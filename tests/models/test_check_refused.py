@@ -59,6 +59,10 @@ ANTHROPIC: list[tuple[str, JsonObject]] = [
     ("/tool_choice", _thinks(tools=[_TOOL], tool_choice={"type": "any"})),
     ("/thinking", _claude("claude-3-5-haiku-latest", thinking={"type": "enabled"})),
     ("/thinking", _claude(thinking={"type": "adaptive"})),
+    ("/thinking", _claude("claude-opus-5-5", thinking={"type": "disabled"})),
+    ("/thinking", _claude("claude-sonnet-5-5", thinking={"type": "disabled"})),
+    ("/output_config/effort", _claude(
+        "claude-opus-5", thinking={"type": "disabled"}, output_config={"effort": "max"})),
     ("/thinking", _claude("claude-opus-5", thinking={"type": "enabled", "budget_tokens": 2000})),
     ("/max_tokens", _claude("claude-3-opus-latest", max_tokens=8000)),
     ("/max_tokens", _claude(max_tokens=100_000)),
@@ -71,7 +75,7 @@ ANTHROPIC: list[tuple[str, JsonObject]] = [
     ("/tools", _claude(tools=[{**_TOOL, "defer_loading": True}])),
     ("/tool_choice", _claude(tool_choice={"type": "auto"})),
     ("/tool_choice/name", _claude(tools=[_TOOL], tool_choice={"type": "tool", "name": "x"})),
-    ("/tool_choice", _claude("claude-sonnet-5-5", tools=[_TOOL], tool_choice={"type": "any"})),
+    ("/tool_choice", _claude("claude-opus-5-5", tools=[_TOOL], tool_choice={"type": "any"})),
     ("/output_config/format", _claude(
         "claude-sonnet-4-0",
         output_config={"format": {"type": "json_schema", "schema": _CLOSED}})),
@@ -221,10 +225,11 @@ OPENAI_CHAT: list[tuple[str, JsonObject]] = [
     ("/reasoning_effort", _chat(reasoning_effort="low")),
     ("/reasoning_effort", _chat("gpt-5", reasoning_effort="none")),
     ("/reasoning_effort", _chat("gpt-5.4", reasoning_effort="low", tools=[_function()])),
+    ("/reasoning_effort", _chat("gpt-5.6-sol", tools=[_function()])),
+    ("/reasoning_effort", _chat("gpt-5.6-sol", reasoning_effort="minimal")),
     ("/verbosity", _chat(verbosity="low")),
     ("/web_search_options", _chat(web_search_options={"search_context_size": "low"})),
     ("/stream_options", _chat(stream_options={"include_usage": True})),
-    ("/prompt_cache_options", _chat(prompt_cache_options={"mode": "explicit"})),
     ("/tool_choice", _chat(tool_choice="auto")),
     ("/tool_choice/function/name", _chat(
         tools=[_function()], tool_choice={"type": "function", "function": {"name": "x"}})),
@@ -354,6 +359,68 @@ def test_what_a_provider_refuses_is_told_with_its_place(
 )
 def test_what_a_provider_takes_raises_no_alarm(dialect: str, name: str) -> None:
     assert check_request(dialect, REQUESTS[dialect][name], "gemini-2.5-flash") == ()
+
+
+_FREE: JsonObject = {"type": "array"}
+_LONG: JsonObject = {**_CLOSED, "properties": {"a": {"type": "string", "minLength": 1}}}
+_SERVED: JsonObject = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+_GROUP: JsonObject = {"type": "namespace", "name": "shop", "tools": []}
+
+LEGAL: list[tuple[str, str, JsonObject]] = [
+    ("anthropic", "", _claude("claude-mythos-preview", thinking={"type": "adaptive"},
+                              output_config={"effort": "max"}, temperature=0.2)),
+    ("anthropic", "", _claude("claude-opus-4-8", thinking={"type": "disabled"},
+                              output_config={"effort": "max"})),
+    ("anthropic", "", _claude("claude-sonnet-5-5", thinking={"type": "between_tools"})),
+    ("anthropic", "", _claude("claude-sonnet-5", tools=[_TOOL], tool_choice={"type": "any"},
+                              thinking={"type": "adaptive"})),
+    ("anthropic", "", _thinks(8000, tools=[_TOOL])),
+    ("anthropic", "", _claude("claude-opus-4-1", max_tokens=32_000, output_config={
+        "format": {"type": "json_schema", "schema": _CLOSED}})),
+    ("anthropic", "", _claude("claude-opus-4-8", messages=[
+        _USER, {"role": "assistant", "content": [_SERVED, _BLOCK]}])),
+    ("gemini", "gemma-4-31b-it", _gemini(tools=[_DECLARED], systemInstruction=_ASKED)),
+    ("gemini", "gemini-3-pro-preview", _config(thinkingConfig={"thinkingLevel": "MEDIUM"})),
+    ("gemini", "gemini-flash-latest", _config(thinkingConfig={"thinkingLevel": "minimal"})),
+    ("gemini", "gemini-2.5-computer-use-preview-10-2025", _gemini(
+        tools=[_DECLARED, {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}])),
+    ("gemini", "gemini-2.5-flash", _gemini(tools=[{"functionDeclarations": [
+        {"name": "a", "parametersJsonSchema": {"$ref": "#/$defs/A", "$defs": {"A": _OPEN}}}]}])),
+    ("gemini", "gemini-2.5-flash", _gemini({"role": "user", "parts": [
+        {"inlineData": {"mimeType": "image/heic", "data": "AA"}}]})),
+    ("openai-chat", "", _chat("gpt-5.2", temperature=0.5)),
+    ("openai-chat", "", _chat("gpt-5.6-sol", temperature=0.5, reasoning_effort="none",
+                              tools=[_function()])),
+    ("openai-chat", "", _chat("gpt-5.2", tools=[_function()])),
+    ("openai-chat", "", _chat("gpt-5-search-api", max_tokens=50)),
+    ("openai-chat", "", _chat("gpt-4.1", tool_choice="none")),
+    ("openai-chat", "", _chat(prompt_cache_options={"mode": "explicit"})),
+    ("openai-chat", "", _chat(tools=[_function(strict=True, parameters=_LONG)])),
+    ("openai-chat", "", _chat(response_format={"type": "json_schema", "json_schema": {
+        "name": "a", "schema": {"type": "object", "properties": {"a": _FREE}}}})),
+    ("openai-chat", "", _chat(messages=_with(
+        {"type": "file", "file": {"file_data": "data:text/plain;base64,AA", "filename": "a"}}))),
+    ("openai-chat", "", _chat("llama-4", temperature=3, stop=list("abcdef"), tools=[
+        _function(name="a b", parameters={"type": "object", "properties": {"a": _FREE}})])),
+    ("openai-responses", "", _new("gpt-5", reasoning={"context": "current_turn"})),
+    ("openai-responses", "", _new("gpt-5.1-chat-latest",
+                                  include=["reasoning.encrypted_content"])),
+    ("openai-responses", "", _new("ft:o4-mini:me", reasoning={"effort": "high"})),
+    ("openai-responses", "", _new("gpt-6-astra", reasoning={"effort": "max"})),
+    ("openai-responses", "", _new("gpt-5.4", tools=[_GROUP], tool_choice={
+        "type": "function", "name": "pay"})),
+    ("openai-responses", "", _new(previous_response_id="resp_1", text={
+        "format": {"type": "json_object"}})),
+    ("openai-responses", "", _new(input=[_USER, {"type": "reasoning", "summary": [],
+                                                 "encrypted_content": "x"}, _USER])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "model", "wire"), LEGAL)
+def test_what_a_provider_may_take_raises_no_alarm(
+    dialect: str, model: str, wire: JsonObject
+) -> None:
+    assert check_request(dialect, wire, model) == ()
 
 
 def test_a_model_that_nobody_knows_gets_the_benefit_of_the_doubt() -> None:

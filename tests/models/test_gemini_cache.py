@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+import time
 
 import httpx2
 import pytest
@@ -25,9 +25,8 @@ TOLD = {"candidates": [{"content": {"parts": [{"text": "Yes."}]}, "finishReason"
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.models.gemini.HEADS", Heads())
-    yield
 
 
 def look(city: str) -> dict[str, str]:
@@ -148,15 +147,18 @@ async def test_a_name_that_is_gone_costs_one_full_request_and_is_made_anew() -> 
     assert len(server.refusals) == 1
 
 
-async def test_a_head_is_kept_anew_before_it_expires() -> None:
+async def test_a_head_is_kept_anew_before_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     with GeminiServer(lambda request: "Yes.") as server:
-        agent = bot(gemini(server, ttl="1s"))
+        agent = bot(gemini(server))
         await weft.run(agent, "Hi")
-        await asyncio.sleep(0.85)
-        await weft.run(agent, "Still there?")
+        real = time.monotonic
+        for later in (3_500, 3_570):
+            monkeypatch.setattr("weft.models.gemini_cache.now", lambda later=later: real() + later)
+            await weft.run(agent, "Still there?")
         assert server.refusals == []
     assert len(made(server)) == 2
-    assert len({str(body["cachedContent"]) for body in bodies(server)}) == 2
+    first, second, third = (body["cachedContent"] for body in bodies(server))
+    assert first == second != third
 
 
 async def test_a_head_that_is_refused_is_sent_in_full_and_said_once(

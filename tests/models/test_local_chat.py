@@ -3,7 +3,7 @@
 import json
 
 from weft.models.local_chat import objects, request_for
-from weft.models.local_schema import bounded, call_schema, spans_of
+from weft.models.local_schema import bounded, call_schema
 from weft.models.local_words import grounded
 from weft.values import JsonObject
 
@@ -125,28 +125,13 @@ def test_every_text_has_an_end() -> None:
     assert properties["kind"] == {"type": "string", "enum": ["a", "b"]}
 
 
-def test_one_mention_fills_one_argument() -> None:
-    money: JsonObject = {"type": "string", "enum": ["EUR", "NOK", "USD"]}
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {"amount": {"type": "number"}, "source": money, "target": money},
-    }
-    held = json.dumps(call_schema("change", schema, "How many NOK for 50 EUR?", {}))
-    assert '"enum": [50]' in held
-    assert "USD" not in held
-    assert held.count('"const": "NOK"') == 2  # once as the source, once as the target
-    assert held.count("anyOf") == 1
-
-
-def test_spans_end_where_a_phrase_ends() -> None:
-    assert spans_of("Is it sunny, Ann?") == [
-        "Is", "it", "sunny", "Ann", "Is it", "it sunny", "Is it sunny",
-    ]  # fmt: skip
-
-
-def test_earlier_arguments_can_be_meant_again() -> None:
-    schema: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}}
-    assert '"Oslo"' in json.dumps(call_schema("w", schema, "And tomorrow?", {"city": ["Oslo"]}))
+def test_a_call_is_held_to_what_was_said() -> None:
+    held = call_schema(WEATHER, "Rain in Oslo?", {})
+    assert isinstance(held, dict)
+    spelled = json.dumps(held)
+    assert '"const": "get_weather"' in spelled
+    assert '"Oslo"' in spelled
+    assert "Rain in" not in spelled
 
 
 def test_a_sentence_has_no_words_of_its_own() -> None:

@@ -1,8 +1,8 @@
 """Another provider, or another model, in the middle of a session: what is sent is still legal."""
 
 import json
-from dataclasses import replace
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -54,7 +54,9 @@ class Checked:
     ) -> AsyncIterator[ModelResponse]:
         """Check, then ask."""
         self._checker.check(prompt, wire)
-        assert [each for each in MISFITS[self.dialect](wire) if "reasoning_content" not in each] == []
+        assert [
+            each for each in MISFITS[self.dialect](wire) if "reasoning_content" not in each
+        ] == []
         async for response in self.model.generate(prompt, wire, stream=stream):
             yield response
 
@@ -88,7 +90,9 @@ async def test_the_next_question_can_go_to_another_provider(first: str, second: 
         again = await weft.run(back, "Once more.", session=went_on.session)
         assert again.error is None
         mine = one.received[-1].body.decode()
-        assert [seal in mine for seal in SEALS] == [seal in json.dumps(rich(first)) for seal in SEALS]
+        assert [seal in mine for seal in SEALS] == [
+            seal in json.dumps(rich(first)) for seal in SEALS
+        ]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
@@ -106,3 +110,28 @@ async def test_another_model_can_finish_what_the_first_began(first: str, second:
         assert not [seal for seal in SEALS if seal in sent]
         assert "value of b" in sent
         assert "WEFT704" in diagnosed(result.events[-1])
+
+
+OTHER = {
+    "openai-chat": "gpt-5-mini",
+    "openai-responses": "gpt-5-mini",
+    "anthropic": "claude-opus-4-5",
+    "gemini": "gemini-2.5-flash",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_another_model_of_the_same_provider_gets_a_legal_request(dialect: str) -> None:
+    with Server(says(rich(dialect)), says(whole(dialect))) as server:
+        first = Checked(served(dialect, server))
+        agent = Agent("bot", model=first, tools=[lookup], instruction="Be kind.")
+        begun = await weft.run(agent, "Look a and b up.")
+        second = replace(agent, model=Checked(served(dialect, server, OTHER[dialect])))
+        went_on = await weft.run(second, "And again.", session=begun.session)
+        assert went_on.text == "Hello there"
+        sent = server.received[-1].body.decode()
+        assert "value of b" in sent
+        compiled = weft.compile(second, session=begun.session, message="And again.")
+        left_out = [each for each in compiled.diagnostics if each.code == "WEFT704"]
+        sealed = [seal for seal in SEALS if seal in json.dumps(rich(dialect)) and seal not in sent]
+        assert bool(left_out) or not sealed

@@ -33,6 +33,7 @@ def explain_command(
 ) -> int:
     """Compile one request and say where every token of it came from."""
     from weft.cli.inputs import Inputs, exit_code, request
+    from weft.cli.reading import read_as_its_model_does
     from weft.cli.render import print_json, print_report
 
     if as_json and html is not None:
@@ -54,6 +55,7 @@ def explain_command(
             step=step,
         )
     )
+    read_as_its_model_does(compiled)
     report = compiled.explain()
     if html is not None:
         html.write_text(report.to_html(), "utf-8", errors="backslashreplace")

@@ -121,17 +121,17 @@ def _exactly(
 ) -> Prediction:
     """What two readings have in common, and of the answer after the first what is repeated."""
     broken, exact = compiled.prefix_break, True
-    common, possible = _common(read, now), _left(before, len(read))
-    if common == len(read) and _answer_follows(before, compiled):
-        common, exact = possible, before.known is not None
-    cached = min(common, len(now) - 1)
+    cached, possible = common(read, now), _left(before, len(read))
+    if cached == len(read) and _answer_follows(before, compiled):
+        cached, exact = possible, before.known is not None
+    cached = min(cached, len(now) - 1)
     blame, origin = "", None
     if broken is not None and cached < possible:
         blame, origin = _told(broken), broken.origin
     return Prediction(cached, len(now), possible, exact, blame, origin)
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def common(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two readings begin with in common."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
@@ -318,11 +318,10 @@ class _Spent(NamedTuple):
 
 def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: str) -> _Spent:
     """What the agent's last answer in the log cost."""
-    for index in range(len(log) - 1, -1, -1):
-        event = log[index]
+    for event in reversed(log.since(0)):
         if (
-            event.author == compiled.prompt.agent
-            and event.usage is not None
+            event.usage is not None
+            and event.author == compiled.prompt.agent
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope
         ):

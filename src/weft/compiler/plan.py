@@ -198,14 +198,14 @@ def _default() -> str:
 def _require_public(name: str) -> None:
     """Refuse a name with a login or a query in it: names are shown, and kept in the log."""
     address, _, model = name.partition("#")
-    scheme, there, rest = address.partition("://")
+    _, there, rest = address.partition("://")
     host = rest.partition("/")[0]
     if there and ("@" in host or "?" in rest):
         raise CompileError(
             f"the name of the model `{model}` holds a login or a query in its address",
             where="model",
-            hint=f'pass weft.models.OpenAI("{model}", base_url="{scheme}://..."),'
-            " or set WEFT_API_KEY",
+            hint="pass a model object of weft.models with base_url= and api_key=, or set"
+            " WEFT_API_KEY",
         )
 
 

@@ -1,9 +1,11 @@
 """Anthropic Messages: content blocks in alternating turns, results first in the user's."""
 
+import math
 import re
 from collections.abc import Sequence
 from typing import ClassVar
 
+from weft.dialects.abilities import is_forced
 from weft.dialects.base import Dialect, Traits, result_text
 from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
@@ -65,12 +67,27 @@ def _adaptive_thinking(wire: Wire, value: Json) -> list[str]:
     return missed
 
 
+def _between_tools(wire: Wire, value: Json) -> list[str]:
+    """For models that can be kept from thinking ahead, and no more."""
+    missed = _adaptive_thinking(wire, value)
+    thinking = wire.get("thinking")
+    if isinstance(thinking, dict) and thinking["type"] == "disabled":
+        thinking["type"] = "between_tools"
+    return missed
+
+
 def _tool_choice(wire: Wire, value: Json) -> None:
     if isinstance(value, dict):
         wire["tool_choice"] = {"type": "tool", "name": value.get("name")}
     else:
         names = {"any": "any", "required": "any", "none": "none"}
         wire["tool_choice"] = {"type": names.get(str(value), "auto")}
+
+
+def _unforced(wire: Wire, value: Json) -> list[str]:
+    """For requests that give a budget for thinking: no call can be forced beside it."""
+    wire["tool_choice"] = {"type": "auto"}
+    return ["tool_choice that forces a call while thinking"]
 
 
 def _parallel(wire: Wire, value: Json) -> None:
@@ -103,19 +120,23 @@ class Anthropic(Dialect):
 
     def option(self, name: str, prompt: Prompt) -> "Option | None":
         """The newer models refuse sampling options and thinking budgets."""
-        if not facts_for(prompt.model).sampling:
+        facts = facts_for(prompt.model)
+        if not facts.sampling:
             if name in _SAMPLING:
                 return None
             if name == "thinking":
-                return _adaptive_thinking
+                return _between_tools if facts.rests == "between_tools" else _adaptive_thinking
+        elif name == "tool_choice" and facts.thinks and _has_budget(prompt):
+            return _unforced if is_forced(prompt.config[name]) else _tool_choice
         return super().option(name, prompt)
 
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
         """Options, then what the provider hashes in its order: tools, system, turns."""
-        wire: Wire = {"model": wire_name(prompt.model), "max_tokens": MAX_TOKENS}
+        most = facts_for(prompt.model).output_limit or math.inf
+        wire: Wire = {"model": wire_name(prompt.model), "max_tokens": min(MAX_TOKENS, most)}
         placed: list[Placed] = []
         self.place_options(prompt, wire, placed, sink)
-        _settle(wire, given="max_output_tokens" in prompt.config)
+        _settle(wire, None if "max_output_tokens" in prompt.config else most)
         system = prompt.system
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
@@ -252,8 +273,16 @@ def _document(source: Wire, name: str) -> Wire:
     return {**wire, "title": name} if name else wire
 
 
-def _settle(wire: Wire, *, given: bool) -> None:
-    """What options ask of one another: a choice has a type, an answer outlasts its thinking."""
+def _has_budget(prompt: Prompt) -> bool:
+    thinking = prompt.config.get("thinking")
+    return isinstance(thinking, dict) and bool(thinking.get("budget"))
+
+
+def _settle(wire: Wire, most: float | None) -> None:
+    """What options ask of one another: a choice has a type, an answer outlasts its thinking.
+
+    `most` is how long an answer may be, None where the author said how long.
+    """
     choice = wire.get("tool_choice")
     if isinstance(choice, dict):
         choice.setdefault("type", "auto")
@@ -261,8 +290,8 @@ def _settle(wire: Wire, *, given: bool) -> None:
             choice.pop("disable_parallel_tool_use", None)
     thinking = wire.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-    if isinstance(budget, int) and not given:
-        wire["max_tokens"] = MAX_TOKENS + budget
+    if isinstance(budget, int) and most is not None:
+        wire["max_tokens"] = min(MAX_TOKENS + budget, most)
 
 
 def legal_id(call_id: str) -> str:

@@ -10,8 +10,10 @@ from copy import deepcopy
 from typing import ClassVar, NamedTuple, assert_never
 
 from weft.diagnostics import Origin, Severity
+from weft.dialects.abilities import fit_option
 from weft.dialects.facts import same_model
 from weft.dialects.fitted import fitted
+from weft.dialects.kept import drop_kept
 from weft.dialects.options import Option, deep_update, escape, leaves, put
 from weft.dialects.sink import Sink
 from weft.dialects.track import Entry, Head, Lowered, Placed, Track, Wire
@@ -33,6 +35,7 @@ from weft.ir import (
 from weft.values import Json, JsonObject, compact
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
+_OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
 
 
 class Traits(NamedTuple):
@@ -175,6 +178,7 @@ class Dialect:
 
     def _item(self, blocks: tuple[Block, ...], sink: Sink) -> list[Entry]:
         """The elements for an item: one turn for each stretch of one role."""
+        drop_kept(blocks, sink)
         entries: list[Entry] = []
         start = 0
         for index in range(1, len(blocks) + 1):
@@ -287,6 +291,11 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
+            value, lost = fit_option(name, value, prompt.model)
+            for message in lost:
+                sink.lost("WEFT702", origin, message, _OWN_WORD)
+            if value is None:
+                continue
             option = self.option(name, prompt)
             if option is None:
                 self._refuse(name, origin, sink)
@@ -309,7 +318,7 @@ class Dialect:
             "WEFT702",
             origin,
             f"{sink.dialect} has no option `{name}`",
-            "drop it for this model, or set the provider's own under `extra`",
+            _OWN_WORD,
         )
 
     def drop_signature(self, block: TextBlock | ThoughtBlock | CallBlock, sink: Sink) -> None:
@@ -377,10 +386,3 @@ def result_text(block: ResultBlock) -> str:
 def system_placed(prompt: Prompt, pointer: str) -> Placed:
     """The system text's place."""
     return Placed(pointer, prompt.system)
-
-
-def forced_tool(prompt: Prompt) -> ToolDecl | None:
-    """The tool that stands for the output schema, when it is asked for that way."""
-    if prompt.output is None or prompt.output.how != "tool":
-        return None
-    return prompt.tools[-1]

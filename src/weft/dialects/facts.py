@@ -52,10 +52,14 @@ class Facts(NamedTuple):
     """Whether it can choose among tools itself; for one that cannot, a pass does."""
     late_system: bool = False
     """Whether a system text may stand behind the conversation, not only before it."""
-    efforts: tuple[str, ...] = ()
-    """How hard it can be told to think; empty where that is not known, or not possible."""
-    media: tuple[str, ...] = ()
-    """What it takes beside text; empty where that is not known."""
+    thinks: bool = True
+    """Whether it thinks before it answers; true also where that is not known."""
+    rests: str = "disabled"
+    """What kind of thinking it is told where it is not to think; empty if it always does."""
+    efforts: tuple[str, ...] | None = None
+    """How hard it can be told to think; empty if that cannot be told, None if it is not known."""
+    media: tuple[str, ...] | None = None
+    """What it takes beside text; None where that is not known."""
     window: int = 0
     """How many tokens a request with its answer may have; 0 where this table does not say."""
     output_limit: int = 0
@@ -68,11 +72,11 @@ _CHAT = "openai-chat"
 _MODELS: tuple[tuple[str, Facts], ...] = (
     (r"gemini-(1|2)(\.|-|$)", Facts(_GEMINI, schema_with_tools=False)),
     (r"gemini-", Facts(_GEMINI)),
-    (r"gemma", Facts(_GEMINI, native_schema=False, tools=False)),
+    (r"gemma-?[123](\D|$)", Facts(_GEMINI, native_schema=False, tools=False)),
+    (r"gemma", Facts(_GEMINI, native_schema=False)),
     (r"claude-(instant|2|3)", Facts(_CLAUDE, native_schema=False)),
-    (r"claude-(opus|sonnet)-4(-0|-1)?(-2025\d+)?$", Facts(_CLAUDE, native_schema=False)),
-    (r"claude-(opus|sonnet|haiku)-4(-|$)(?![7-9](-|$))", Facts(_CLAUDE)),
-    (r"claude-(opus|sonnet|haiku|fable|mythos)-", Facts(_CLAUDE, sampling=False)),
+    (r"claude-(opus|sonnet)-4(-0)?(-2025\d+)?$", Facts(_CLAUDE, native_schema=False)),
+    (r"claude-[a-z]+-(4-[7-9]|[5-9])(\D|$)", Facts(_CLAUDE, sampling=False)),
     (r"claude-", Facts(_CLAUDE)),
     (r"gpt-(3|4$|4-)", Facts(_CHAT, native_schema=False)),
     (r"(gpt-|chatgpt-|o\d|codex-|ft:gpt-)", Facts(_GPT)),
@@ -114,38 +118,57 @@ _CACHES: tuple[tuple[str, Cache], ...] = (
 
 _WINDOWS: tuple[tuple[str, tuple[int, int]], ...] = (
     (r"claude-((opus|sonnet)-4-[6-9]|[a-z]+-[5-9])", (1_000_000, 128_000)),
-    (r"claude-(haiku|sonnet|opus)-4-5", (200_000, 64_000)),
+    (r"claude-opus-4(-0|-1)?(-2025\d+)?$", (200_000, 32_000)),
+    (r"claude-(sonnet-4|haiku-4-5|opus-4-5)", (200_000, 64_000)),
+    (r"claude-3-(opus|sonnet|haiku)", (200_000, 4_096)),
+    (r"claude-3-5", (200_000, 8_192)),
     (r"claude-", (200_000, 0)),
     (r"gpt-5\.4-(mini|nano)", (400_000, 128_000)),
     (r"gpt-(5\.([4-9]|\d\d)|6)", (1_050_000, 128_000)),
+    (r"gemini-2\.0", (1_048_576, 8_192)),
+    (r"gemini-1", (0, 8_192)),
     (r"gemini-(2\.5|[3-9]|[a-z-]+latest)", (1_048_576, 65_536)),
 )
 """Tokens of a request with its answer, and of the answer; 0 where only the prices know."""
 
+_UNTHINKING = (
+    r"claude-(instant|2|3-(opus|sonnet|haiku|5))|gemini-(1|2\.0)|gpt-(3|4|5-chat)|chatgpt-"
+)
+_RESTS: tuple[tuple[str, str], ...] = (
+    (r"claude-(opus-5-5|fable-5|mythos-5-[12])", ""),
+    (r"claude-sonnet-5-5", "between_tools"),
+)
+
 _TRIES = ("low", "medium", "high")
-_EFFORTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+_EFFORTS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
+    (r"claude-(instant|2|3|(sonnet|haiku)-4-5|(opus|sonnet)-4(-[01])?(-2025\d+)?$)", ()),
     (r"claude-opus-4-5", _TRIES),
     (r"claude-(opus|sonnet)-4-6", (*_TRIES, "max")),
-    (r"claude-(opus|sonnet)-4-[789]|claude-[a-z]+-[5-9]", (*_TRIES, "xhigh", "max")),
-    (r"gpt-5\.([6-9]|\d\d)|gpt-[6-9]", ("none", "minimal", *_TRIES, "xhigh", "max")),
+    (r"claude-(opus-4-[78]|(opus|sonnet|fable|mythos)-5)", (*_TRIES, "xhigh", "max")),
+    (r"(gpt|o\d|codex).*(codex|pro|chat|research|search|audio|realtime|oss|computer)", None),
+    (r"gpt-(3|4)|chatgpt-|o1-(mini|preview)", ()),
+    (r"gpt-5\.6", ("none", *_TRIES, "xhigh", "max")),
     (r"gpt-5\.[2-5]", ("none", *_TRIES, "xhigh")),
     (r"gpt-5\.1", ("none", *_TRIES)),
-    (r"gpt-5", ("minimal", *_TRIES)),
+    (r"gpt-5(-|$)", ("minimal", *_TRIES)),
     (r"o\d", _TRIES),
-    (r"gemini-[3-9]", ("minimal", *_TRIES)),
+    (r"gemini-(1|2)(\.|-|$)", ()),
+    (r"gemini-3(\.\d)?-pro", _TRIES),
+    (r"gemini-3", ("minimal", *_TRIES)),
 )
 
 _MEDIA: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"gemini-", ("image", "pdf", "audio", "video")),
     (r"claude-", ("image", "pdf")),
-    (r"gpt-(4o|4\.1)-audio|gpt-audio", ("image", "pdf", "audio")),
+    (r"gpt-.*(audio|realtime)", ("image", "pdf", "audio")),
+    (r"o1-(mini|preview)|o3-mini|gpt-3|gpt-4(-\d{4}(-preview)?|-32k.*)?$", ()),
     (r"(gpt-(?!oss)|chatgpt-|o\d)", ("image", "pdf")),
 )
 
 _LATE = r"claude-opus-(4-[89]|[5-9])|gpt-(?!oss)|chatgpt-|o\d|codex-|ft:(gpt-|o\d)|local(:|$)"
 """Who reads a system text in mid-conversation; others refuse it, or read over it."""
 
-_UNFORCED = r"claude-[a-z]+-5-5"
+_UNFORCED = r"claude-(opus-5-5|(fable|mythos)-5-[12])"
 """Who cannot be made to call a tool."""
 
 _PROVIDERS: dict[str, str] = {
@@ -195,7 +218,9 @@ def facts_for(model: str) -> Facts:
         return Facts(_CHAT, known=False)
     facts = _in_full(found, bare) if found is not None else Facts(dialect)
     if first not in _OWN:
-        facts = facts._replace(late_system=False, cache=Cache())
+        facts = facts._replace(
+            late_system=False, cache=Cache(), thinks=True, rests="disabled", efforts=None
+        )
     return facts._replace(dialect=dialect)
 
 
@@ -205,8 +230,10 @@ def _in_full(facts: Facts, model: str) -> Facts:
     return facts._replace(
         forced_choice=re.match(_UNFORCED, model) is None,
         late_system=re.match(_LATE, model) is not None,
-        efforts=_first(_EFFORTS, model, ()),
-        media=_first(_MEDIA, model, ()),
+        thinks=re.match(_UNTHINKING, model) is None,
+        rests=_first(_RESTS, model, "disabled"),
+        efforts=_first(_EFFORTS, model, None),
+        media=_first(_MEDIA, model, None),
         window=window,
         output_limit=output_limit,
         cache=_first(_CACHES, model, Cache()),

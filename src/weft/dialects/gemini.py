@@ -1,5 +1,6 @@
 """Gemini generateContent: parts in contents, roles user and model, JSON Schema fields."""
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -7,6 +8,7 @@ from weft.diagnostics import Origin, Severity
 from weft.dialects.base import Dialect, Traits, system_placed
 from weft.dialects.facts import same_model
 from weft.dialects.fitted import fitted
+from weft.dialects.media import mime, missing
 from weft.dialects.options import deep_update, one_of, put
 from weft.dialects.sink import Sink
 from weft.dialects.track import Entry, Placed, Wire
@@ -28,6 +30,11 @@ from weft.values import Json
 
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that another model made."""
+
+UNREAD = re.compile(
+    r"application/(vnd|msword|zip|octet-stream|gzip|x-tar|epub)|image/(gif|svg)|font/"
+)
+"""Types of media that the provider refuses, among those that are likely to come."""
 
 CACHED = ("systemInstruction", "tools", "toolConfig")
 """What a cached content holds beside its turns."""
@@ -218,6 +225,8 @@ class Gemini(Dialect):
 
     def media(self, block: MediaBlock, sink: Sink) -> Wire:
         """Inline data, or an address."""
+        if UNREAD.match(mime(block)):
+            return {"text": missing(block, sink)}
         held: Wire = {"mimeType": block.mime_type}
         if block.uri is not None:
             held["fileUri"] = block.uri

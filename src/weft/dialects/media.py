@@ -7,6 +7,7 @@ that the model can say so instead of guessing.
 import base64
 import binascii
 
+from weft.dialects.facts import facts_for
 from weft.dialects.sink import Sink
 from weft.ir import MediaBlock
 
@@ -25,6 +26,13 @@ def mime(block: MediaBlock) -> str:
     """The type in lower case, without parameters."""
     plain = block.mime_type.partition(";")[0].strip().lower()
     return "image/jpeg" if plain == "image/jpg" else plain
+
+
+def takes(kind: str, model: str) -> bool:
+    """Whether a model reads media of this type, as far as is known of it."""
+    media = facts_for(model).media
+    family = "pdf" if kind == PDF else kind.partition("/")[0]
+    return media is None or family not in ("image", "pdf", "audio", "video") or family in media
 
 
 def address(block: MediaBlock) -> str:

@@ -7,16 +7,28 @@ from collections.abc import Sequence
 import msgspec
 
 from weft.diagnostics import Origin
+from weft.dialects.abilities import fit_option
 from weft.dialects.base import result_text
 from weft.dialects.facts import wire_name
 from weft.dialects.fitted import fitted
 from weft.dialects.sink import Sink
 from weft.dialects.track import Wire
 from weft.errors import SessionError
-from weft.ir import Block, CallBlock, Output, ResultBlock, Span, TextBlock
+from weft.ir import Block, CallBlock, Output, Prompt, ResultBlock, Span, TextBlock
 from weft.values import Json, JsonObject, compact, require_json
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+SAMPLING: dict[str, Json] = {
+    "temperature": 1,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logprobs": False,
+}
+"""Options that thinking shuts out, with the one value that is taken nevertheless."""
+
+_SILENT_AT_FIRST = r"gpt-5\.[1-4]($|-)"
+"""Models that think and, unless they are told how hard, do not."""
+_UNSTOPPED = r"o3($|-(?!mini))|o4|gpt-[5-9]"
 
 GAP = "\n\n"
 _BLANK = Origin("dialect", "blank line")
@@ -30,8 +42,31 @@ def is_openai(model: str) -> bool:
 
 def reasons(model: str) -> bool:
     """Whether the model thinks before it answers, and so gives reasoning to take along."""
-    name = wire_name(model)
-    return re.match(r"(o\d|codex-|gpt-([5-9]|\d\d))", name) is not None and "chat" not in name
+    name = wire_name(model).removeprefix("ft:")
+    return re.match(r"o\d|codex-|gpt-([5-9]|\d\d)(?!-chat)", name) is not None
+
+
+def shuts_out_sampling(model: str, effort: Json) -> bool:
+    """Whether the model thinks, told to or not, and so takes no temperature and its kin."""
+    if not is_openai(model) or not reasons(model) or effort == "none":
+        return False
+    return effort is not None or re.match(_SILENT_AT_FIRST, wire_name(model)) is None
+
+
+def takes_stops(model: str, effort: Json) -> bool:
+    """Whether the model can be told where to stop."""
+    silent = not shuts_out_sampling(model, effort)
+    return silent or re.match(_UNSTOPPED, wire_name(model)) is None
+
+
+def is_shut_out(name: str, prompt: Prompt) -> bool:
+    """Whether an option has no place beside the thinking that is asked for."""
+    value, model = prompt.config.get(name), prompt.model
+    thinking = fit_option("thinking", prompt.config.get("thinking"), model).value
+    effort = thinking.get("effort") if isinstance(thinking, dict) else None
+    if name == "stop_sequences":
+        return not takes_stops(model, effort)
+    return name in SAMPLING and value != SAMPLING[name] and shuts_out_sampling(model, effort)
 
 
 def choice(value: Json) -> str:

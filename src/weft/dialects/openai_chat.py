@@ -7,16 +7,17 @@ from typing import ClassVar
 import msgspec
 
 from weft.diagnostics import Severity
+from weft.dialects.abilities import EFFORTS
 from weft.dialects.base import Dialect, Traits, system_placed
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
-from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
+from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, takes, text_of
 from weft.dialects.openai import (
-    EFFORTS,
     GAP,
     arguments,
     choice,
     is_openai,
+    is_shut_out,
     joined,
     output_format,
     output_text,
@@ -98,6 +99,8 @@ class OpenAIChat(Dialect):
 
     def option(self, name: str, prompt: Prompt) -> "Option | None":
         """OpenAI renamed the limit; the servers that speak its format did not."""
+        if is_shut_out(name, prompt):
+            return None
         if name == "max_output_tokens" and is_openai(prompt.model):
             return "max_completion_tokens"
         return super().option(name, prompt)
@@ -298,9 +301,10 @@ class OpenAIChat(Dialect):
         kind, url = mime(block), address(block)
         if (text := text_of(block)) is not None:
             return {"type": "text", "text": text}
-        if block.role == "user" and kind.startswith("image/") and url:
+        readable = block.role == "user" and takes(kind, sink.model)
+        if readable and kind.startswith("image/") and url:
             return {"type": "image_url", "image_url": {"url": url}}
-        if block.role == "user" and block.data:
+        if readable and block.data:
             if kind in IMAGES:
                 return {"type": "image_url", "image_url": {"url": data_url(block)}}
             if kind in _AUDIO:

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from weft.dialects.abilities import EFFORTS
 from weft.dialects.base import Dialect, Traits, system_placed
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
-from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, text_of
+from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, takes, text_of
 from weft.dialects.openai import (
-    EFFORTS,
     arguments,
     choice,
+    is_shut_out,
     output_format,
     output_text,
     reasons,
@@ -25,7 +26,7 @@ from weft.dialects.openai_items import (
     message,
     reasoning,
 )
-from weft.dialects.options import put
+from weft.dialects.options import Option, put
 from weft.dialects.sink import Sink
 from weft.dialects.track import Entry, Placed, Track, Wire
 from weft.ir import (
@@ -99,6 +100,10 @@ class OpenAIResponses(Dialect):
         "user": "user",
     }
 
+    def option(self, name: str, prompt: Prompt) -> "Option | None":
+        """Models that think take no temperature and its kin."""
+        return None if is_shut_out(name, prompt) else super().option(name, prompt)
+
     def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
         """Model, options, answer format, tools and instructions."""
         wire: Wire = {"model": wire_name(prompt.model), "store": False}
@@ -106,7 +111,8 @@ class OpenAIResponses(Dialect):
         self.place_options(prompt, wire, placed, sink)
         wanted: list[Json] = []
         kept_nowhere = wire.get("store") is False
-        if kept_nowhere and ("thinking" in prompt.config or reasons(prompt.model)):
+        told = "thinking" in prompt.config and facts_for(prompt.model).thinks
+        if kept_nowhere and (told or reasons(prompt.model)):
             wanted.append("reasoning.encrypted_content")
         if prompt.config.get("logprobs"):
             wanted.append("message.output_text.logprobs")
@@ -277,7 +283,7 @@ class OpenAIResponses(Dialect):
         kind, url = mime(block), address(block)
         if (text := text_of(block)) is not None:
             return {"type": "input_text", "text": text}
-        if block.role == "user":
+        if block.role == "user" and takes(kind, sink.model):
             if kind in IMAGES and block.data:
                 return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}
             if kind.startswith("image/") and url:

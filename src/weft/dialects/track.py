@@ -111,12 +111,12 @@ def letters(value: Json) -> int:
     found = 0
     held = [value]
     for each in held:  # it grows as it is read
-        if isinstance(each, str):
+        if type(each) is str:
             found += len(each)
-        elif isinstance(each, dict):
-            held.extend(each.values())
-        elif isinstance(each, list):
-            held.extend(each)
+        elif type(each) is dict:
+            held += each.values()
+        elif type(each) is list:
+            held += each
         else:
             found += 1
     return found

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import math
 import re
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from threading import Lock
+from time import monotonic as now
 from typing import NamedTuple
 
 from weft.dialects import facts_for
@@ -117,10 +117,9 @@ class Heads:
         loop = asyncio.get_running_loop()
         with self._lock:
             kept, worth = self._known(head)
-            now = time.monotonic()
-            if kept.name and now < kept.until:
+            if kept.name and now() < kept.until:
                 return kept.name
-            if not worth or now < kept.rests:
+            if not worth or now() < kept.rests:
                 return ""
             making = kept.making
             if making is None or making.done() or making.get_loop().is_closed():
@@ -142,7 +141,7 @@ class Heads:
             if kept is not None and kept.name == name:
                 kept.name = ""
                 if not kept.used:  # it never was of use: the next may not be either
-                    kept.rests = time.monotonic() + _PAUSE
+                    kept.rests = now() + _PAUSE
 
     def _known(self, head: Head) -> tuple[_Kept, bool]:
         """What is known of a head, and whether it is worth keeping."""
@@ -162,7 +161,7 @@ class Heads:
         return kept, kept.large and (again or (head.static and first == head.mark))
 
     async def _made(self, head: Head, kept: _Kept, seconds: int, make: Make) -> str:
-        began = time.monotonic()
+        began = now()
         try:
             answer = await make({**head.fields, "ttl": f"{seconds}s"})
             name = answer.get("name")
@@ -170,7 +169,7 @@ class Heads:
                 raise ModelError("the answer has no `name`", code="bad_response")
         except ModelError as error:
             passing = error.code in PASSING
-            kept.rests = time.monotonic() + (_PAUSE if passing else math.inf)
+            kept.rests = now() + (_PAUSE if passing else math.inf)
             self._warn(head, error)
             return ""
         finally:

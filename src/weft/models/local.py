@@ -75,7 +75,7 @@ class LocalModel:
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
     ) -> AsyncIterator[ModelResponse]:
         """Answer the request; whoever stops listening stops the engine."""
-        held = self._ready
+        held = self._running()
         file, engine = held if held is not None else await asyncio.to_thread(self.start)
         request = request_for(wire, takes_tools=file.takes_tools, limit=self._limit)
         reading = Reading(engine, request.body)
@@ -99,9 +99,10 @@ class LocalModel:
 
     def tokens(self, wire: JsonObject) -> tuple[int, ...] | None:
         """A request as the model reads it, in tokens; None while the engine does not run."""
-        if self._ready is None or self._ready[1].process != os.getpid():
+        held = self._running()
+        if held is None:
             return None
-        file, engine = self._ready
+        file, engine = held
         return engine.tokens(request_for(wire, takes_tools=file.takes_tools, limit=1).body)
 
     def _known(self, wire: JsonObject, body: JsonObject, reading: Reading) -> int | None:
@@ -115,9 +116,15 @@ class LocalModel:
         except ModelError:
             return None  # its template refuses such turns, so no request can have them
 
+    def _running(self) -> tuple[WeightsFile, Engine] | None:
+        """The weights and their engine, if it was started, and in this process."""
+        held = self._ready
+        return held if held is not None and held[1].process == os.getpid() else None
+
     def start(self) -> tuple[WeightsFile, Engine]:
         """Find the weights and start the engine; it blocks, and does nothing the second time."""
-        if self._ready is None or self._ready[1].process != os.getpid():
+        held = self._running()
+        if held is None:
             file = read_file(self._path if self._path is not None else self._fetched())
             window = self._window or min(WINDOW, file.window or WINDOW)
             if file.window and window > file.window:
@@ -127,8 +134,8 @@ class LocalModel:
                     hint=f"write window={file.window} or less",
                 )
             setup = Setup(file.path.resolve(), window, self._slots, self._threads)
-            self._ready = file, engine_for(setup)
-        return self._ready
+            held = self._ready = file, engine_for(setup)
+        return held
 
     def _fetched(self) -> Path:
         """Where the named weights lie, fetched now if that is wanted."""

@@ -9,6 +9,7 @@ import http.client
 import importlib.util
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -73,6 +74,7 @@ class _Params(Protocol):
     n_parallel: int
     n_batch: int
     cache_ram_mib: int
+    cache_idle_slots: bool
     verbosity: int
     warmup: bool
     ui: bool
@@ -107,6 +109,7 @@ class Engine:
         params.n_parallel = setup.slots
         params.n_batch = _BATCH
         params.cache_ram_mib = _KEPT
+        params.cache_idle_slots = False
         params.verbosity = -1
         params.warmup = False
         params.ui = False
@@ -144,7 +147,8 @@ class Engine:
     ) -> None:
         """Answer a chat request: `tell` gets each piece, and stops it by saying True.
 
-        Without a conversation, the engine looks for its place among what it holds. This blocks until the answer is complete, so it belongs in one of the `workers`.
+        Without a conversation, the engine itself looks where it belongs. This blocks until the
+        answer is complete, so it belongs in one of the `workers`.
         """
         used: int | None = None
 
@@ -165,7 +169,6 @@ class Engine:
         finally:
             self.busy -= 1
             self._slots.leave(taken if taken is not None else used, asked)
-
 
     def tokens(self, body: JsonObject) -> tuple[int, ...]:
         """A request as the model reads it: its template filled in, and cut into tokens."""
@@ -204,10 +207,32 @@ class Engine:
 
 _engines: dict[Setup, Engine] = {}
 _starting = threading.Lock()
+_left_behind = False
+
+
+def _leave_behind() -> None:
+    """In a fork, note that the engines' threads did not come along, and that none can start.
+
+    The engines stay where they are: to end one is to wait for its threads.
+    """
+    global _starting, _left_behind
+    _left_behind = _left_behind or bool(_engines)
+    _starting = threading.Lock()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_leave_behind)
 
 
 def engine_for(setup: Setup) -> Engine:
     """The engine of this process with that setup; it is started where there is none yet."""
+    if _left_behind:
+        raise ModelError(
+            "this process was forked from one in which local models already ran",
+            code="bad_request",
+            where="local",
+            hint='start it anew: multiprocessing.get_context("spawn"), or fork before the first',
+        )
     with _starting:
         held = _engines.get(setup)
         if held is None:

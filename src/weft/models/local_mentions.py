@@ -14,7 +14,16 @@ import msgspec
 
 from weft.values import Json
 
-_FUNCTION = frozenset(
+
+def _list(words: str) -> list[str]:
+    return words.split()
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(_list(words))
+
+
+_FUNCTION = _set(
     "a about above according after again against all along already also am among an and any are"
     " around as at be because been before being below beneath beside between beyond but by can"
     " cannot could currently did do does done during each either else every everything for from"
@@ -25,16 +34,18 @@ _FUNCTION = frozenset(
     " something soon still such tell than thank thanks that the their theirs them then there these"
     " they this those through till to today too toward towards under until upon us using via want"
     " was we were what when where whether which while who whom whose why will with within without"
-    " would yes yet you your yours".split()
+    " would yes yet you your yours"
 )
-_ARTICLES = frozenset("a an the my your our his her their this that".split())
-_PARTICLES = frozenset("away back down off out up".split())
-_SUBJECTS = frozenset("i you we they".split())
-_UNITS = (
+_ARTICLES = _set("a an the my your our his her their")
+_PARTICLES = _set("away back down off out up")
+_LEADING = _set("number no nr id code name named called titled entitled labelled labeled")
+"""Words that say that a value follows."""
+_SUBJECTS = _set("i you we they")
+_UNITS = _list(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
     " sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+)
+_TENS = _list("twenty thirty forty fifty sixty seventy eighty ninety")
 _COUNTS = {
     **{word: number for number, word in enumerate(_UNITS)},
     **{word: 20 + 10 * number for number, word in enumerate(_TENS)},
@@ -44,22 +55,43 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 
 _DAY = (
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|(?:jan|febr)uary|march|april|june|july|august"
-    r"|(?:septem|octo|novem|decem)ber|may(?=\s+\d)|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?(?=\s+\d)"
+    r"|(?:septem|octo|novem|decem)ber|may(?=\s+\d)"
+    r"|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?(?=\s+\d)"
 )
-_CLOCK = r"\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]\.?m\b\.?)?|\d{1,2}\s?[ap]\.?m\b\.?|\d{1,2}\s?o'clock|noon|midnight"
+_CLOCK = (
+    r"\d{1,2}:\d\d(?::\d\d)?(?:\s?(?:[ap]m\b|[ap]\.m\.))?|\d{1,2}\s?(?:[ap]m\b|[ap]\.m\.)"
+    r"|\d{1,2}\s?o'clock|noon|midnight"
+)
 _SPAN = r"(?:second|minute|hour|day|week|weekend|month|quarter|year)s?"
+_PART = r"morning|afternoon|evening|night"
+_NTH = r"\d{1,2}(?:st|nd|rd|th)?"
 _MOMENT = (
-    rf"(?:next|this|last|coming)\s+(?:{_DAY}|{_SPAN}|morning|afternoon|evening|night)"
-    rf"|the\s+day\s+after\s+tomorrow|tomorrow|today|tonight|yesterday"
-    rf"|(?:\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?)?(?:{_DAY})(?:\s+\d{{1,2}}(?:st|nd|rd|th)?\b)?(?:,?\s+\d{{4}}\b)?"
-    rf"|\d{{4}}-\d\d-\d\d|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{2,4}}"
+    rf"(?:next|this|last|coming)\s+(?:{_DAY}|{_SPAN}|{_PART})"
+    r"|the\s+day\s+after\s+tomorrow|tomorrow|today|tonight|yesterday"
+    rf"|(?:{_NTH}\s+(?:of\s+)?)?(?:{_DAY})(?:\s+{_NTH}\b)?(?:,?\s+\d{{4}}\b)?"
+    r"|\d{4}-\d\d-\d\d|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}"
     rf"|in\s+(?:\d+|an?|{'|'.join(_UNITS[1:])})\s+{_SPAN}"
     rf"|{_CLOCK}"
 )
-_TIME = rf"(?<!\w)(?:{_MOMENT})(?:\s+(?:at\s+|around\s+|in\s+the\s+)?(?:{_MOMENT}|morning|afternoon|evening|night))*(?!\w)"
-_SUM = r"(?<!\w)[-(]*\d[\d.,]*\)*(?:\s*(?:[-+*/^%×÷]|\*\*)\s*[-(]*\d[\d.]*\)*)+(?!\w)"
+_TIME = (
+    rf"(?<!\w)(?:{_MOMENT})"
+    rf"(?:\s+(?:at\s+|around\s+|in\s+the\s+)?(?:{_MOMENT}|{_PART}))*(?!\w)"
+)
+_SIGNS = {
+    "plus": "+",
+    "minus": "-",
+    "times": "*",
+    "multiplied by": "*",
+    "divided by": "/",
+    "x": "*",
+}
+_SUM = (
+    r"(?<!\w)[-(]*\d[\d.,]*\)*"
+    rf"(?:\s*(?:[-+*/^%\u00d7÷]|\*\*|(?<=\s)(?:{'|'.join(_SIGNS)})(?=\s))\s*[-(]*\d[\d.]*\)*)+(?!\w)"
+)
 _QUOTE = (
-    r"\"[^\"\n]+\"|“[^”\n]+”|«[^»\n]+»|`[^`\n]+`|(?<!\w)['‘][^'’\n]+(?:['’]\w[^'’\n]*)*['’](?!\w)"
+    r"\"[^\"\n]+\"|\u201c[^\u201d\n]+\u201d|\u00ab[^\u00bb\n]+\u00bb|`[^`\n]+`"
+    r"|(?<!\w)['\u2018][^'\u2019\n]+(?:['\u2019]\w[^'\u2019\n]*)*['\u2019](?!\w)"
 )
 _PIECE = re.compile(
     rf"(?P<quote>{_QUOTE})|(?P<time>{_TIME})|(?P<sum>{_SUM})|(?P<word>\S+)", re.IGNORECASE
@@ -67,6 +99,7 @@ _PIECE = re.compile(
 _NUMBER = re.compile(r"[$€£¥]?(-?\d+(?:,\d{3})*(?:\.\d+)?)[%€£¥°]?(?:-\w+)?")
 _ODD = re.compile(r"(?=.*\d)(?=.*[^\W\d])|.+[@/\\_=].*|/.+|.*\w\.\w+|#.+|https?:.*")
 _AND = re.compile(r"\s*(?:,|&|,?\s+(?:and|or))\s*")
+_SELF = re.compile(r"I(?:['\u2019]|$)")
 _OPENING, _CLOSING = "([{<", ".,;:!?)]}>"
 
 
@@ -135,14 +168,23 @@ def _pieces(said: str) -> Iterator[_Word]:
             begins = len(text) - len(text.lstrip(_OPENING + "\"'"))
             phrase += bool(begins)
             inner = text[begins : len(text) - ends]
-            tail = re.search(r"(?:['’]s|['’\"]+)$", inner)
+            tail = re.search(r"(?:['\u2019]s|['\u2019\"]+)$", inner)
             held = inner[: tail.start()] if tail is not None else inner
             if held:
                 kind = "odd" if _ODD.match(held) and not _NUMBER.fullmatch(held) else "word"
                 yield _Word(start + begins, start + begins + len(held), kind, held, phrase)
-            phrase += bool(ends) or held in ("", "-", "–", "—")
+            phrase += bool(ends) or held in ("", "-", "\u2013", "\u2014")
+        elif kind == "sum":
+            yield _Word(start, end, kind, _with_signs(text), phrase)
         else:
             yield _Word(start, end, kind, text, phrase)
+
+
+def _with_signs(text: str) -> str:
+    """A sum with signs where it has words."""
+    for word, sign in _SIGNS.items():
+        text = re.sub(rf"\b{word}\b", sign, text, flags=re.IGNORECASE)
+    return text.rstrip(".,")
 
 
 def numbers(said: str) -> list[Number]:
@@ -200,6 +242,7 @@ def mentions(said: str, framing: frozenset[str], taken: list[tuple[int, int]]) -
     run: list[_Word] = []
     before: _Word | None = None
     begun = -1
+    first: Mention | None = None
     words = list(_pieces(said))
 
     def end() -> None:
@@ -208,7 +251,8 @@ def mentions(said: str, framing: frozenset[str], taken: list[tuple[int, int]]) -
         if run:
             start, stop = run[0].start, run[-1].end
             kind = run[0].kind if len(run) == 1 and run[0].kind != "word" else "words"
-            found.append(Mention(start, stop, kind, said[start:stop]))
+            text = run[0].text if kind == "sum" else said[start:stop]
+            found.append(Mention(start, stop, kind, text))
         run.clear()
 
     for at, word in enumerate(words):
@@ -231,7 +275,7 @@ def mentions(said: str, framing: frozenset[str], taken: list[tuple[int, int]]) -
             end()
         elif before is not None and before.text.lower() in _SUBJECTS and not _is_proper(word):
             end()  # the verb of `do you sell`
-        elif stem(lower) in framing and (not _is_proper(word) or new):
+        elif (stem(lower) in framing or lower in _LEADING) and (not _is_proper(word) or new):
             is_next = bool(run) and before is run[-1] and run[-1].kind == "word"
             end()
             if is_next:
@@ -239,19 +283,24 @@ def mentions(said: str, framing: frozenset[str], taken: list[tuple[int, int]]) -
                 found.append(held._replace(longer=said[held.start : word.end]))
         elif at == 0 and len(words) > 1 and not _is_proper(words[1]) and not words[1].phrase:
             end()  # the verb of `show me`
+            first = Mention(word.start, word.end, "words", word.text)
         else:
             run.append(word)
         before = word
     end()
+    if first is not None and all(each.kind == "time" for each in found):
+        found.insert(0, first)  # `shoes below 50` has no verb
     return found
 
 
 def _is_function(word: str) -> bool:
-    return word in _FUNCTION or "'" in word or "’" in word
+    return word in _FUNCTION or "'" in word or "\u2019" in word
 
 
 def _is_proper(word: _Word) -> bool:
-    return word.kind in ("word", "odd") and word.text[:1].isupper() and word.text != "I"
+    return (
+        word.kind in ("word", "odd") and word.text[:1].isupper() and _SELF.match(word.text) is None
+    )
 
 
 def spelled(value: int | float) -> Json:

@@ -5,6 +5,7 @@ What it said can be cut into tokens differently when it is read: a grammar makes
 unusual ones, and a call or a reply in JSON stands in the history as something else.
 """
 
+from weft.compiler.caching import common
 from weft.models.local_engine import Engine
 from weft.values import Json, JsonObject
 
@@ -60,12 +61,6 @@ class Reading:
             return None
         held = (*self._engine.tokens(self.body), *self._said[: max(0, kept)])
         return common(held, self._engine.tokens(repeated))
-
-
-def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many tokens two readings begin with in common."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _listed(held: Json) -> list[JsonObject]:

@@ -3,7 +3,7 @@
 Left to itself, the engine puts a request where most of its beginning stands already, and cuts
 off what follows there. A new session of an agent would so end the last one, as both begin with
 the same instruction. So a new conversation gets the slot that nobody used for longest, and an
-old one the slot where it was. Where its beginning is gone, the engine looks for it.
+old one the slot where it was. Where it is no longer there, the engine looks for it.
 """
 
 import threading
@@ -13,37 +13,41 @@ from weft.ir import Prompt
 
 
 class Conversation(NamedTuple):
-    """Whose conversation it is, by its first event, and whether nothing was answered in it yet."""
+    """Whose conversation it is, what happened in it, and whether nothing was answered yet."""
 
     agent: str
-    first: str
+    events: tuple[str, ...]
     is_new: bool
+
+    def follows(self, held: "Conversation | None") -> bool:
+        """Whether it goes on from what a slot holds, even where its beginning was left out."""
+        if held is None or held.agent != self.agent or not self.events:
+            return False
+        return self.events[0] in held.events
 
 
 def conversation_of(prompt: Prompt) -> Conversation:
     """The conversation that a request belongs to."""
-    for item in prompt.items:
-        new = item.position == 0 and not any(
-            block.role == "model" for each in prompt.items for block in each.blocks
-        )
-        return Conversation(prompt.agent, item.event, new)
-    return Conversation(prompt.agent, "", is_new=False)
+    items = list(prompt.items)
+    whole = bool(items) and items[0].position == 0
+    answered = any(block.role == "model" for item in items for block in item.blocks)
+    events = tuple(item.event for item in items)
+    return Conversation(prompt.agent, events, whole and not answered)
 
 
 class Slots:
     """The slots by number, the one that was used longest ago first."""
 
     def __init__(self, count: int) -> None:
-        self._held: dict[int, tuple[str, str] | None] = dict.fromkeys(reversed(range(count)))
+        self._held: dict[int, Conversation | None] = dict.fromkeys(reversed(range(count)))
         self._taken: set[int] = set()
         self._lock = threading.Lock()
 
     def take(self, asked: Conversation) -> int | None:
         """The slot for a request; None where the engine may choose."""
-        key = (asked.agent, asked.first)
         with self._lock:
             free = [slot for slot in self._held if slot not in self._taken]
-            found = next((slot for slot in free if self._held[slot] == key), None)
+            found = next((slot for slot in free if asked.follows(self._held[slot])), None)
             if found is None and asked.is_new and free:
                 found = free[0]
             if found is not None:
@@ -57,4 +61,4 @@ class Slots:
         with self._lock:
             self._taken.discard(slot)
             self._held.pop(slot, None)
-            self._held[slot] = (asked.agent, asked.first) if asked is not None else None
+            self._held[slot] = asked

@@ -11,12 +11,15 @@ from weft.dialects.lift.failure import failure
 from weft.dialects.lift.sse import Events
 from weft.errors import ModelError
 from weft.ir import ModelResponse
+from weft.jsonschema import deeper_than
 from weft.models.address import address_of
 from weft.models.http import Reply
 from weft.models.retry import Final, asked_to_wait
 from weft.values import Json, JsonObject
 
 _SHOWN = 200
+_DEEPEST = 150
+"""How deep an answer may nest: a log takes little more."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -33,7 +36,7 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
     body = await reply.read()
     text = body.decode("utf-8", "replace")
     if 300 <= status < 400:
-        there = address_of(reply.headers.get("location", "elsewhere")).base
+        there = address_of(reply.headers.get("location", "elsewhere")).base or "/"
         raise ModelError(
             f"{url} sends on to {there} instead of answering",
             code="bad_response",
@@ -213,7 +216,14 @@ def _object(body: bytes | str) -> JsonObject | None:
         value = _forgiven(body)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    opens = body.count(b"[") + body.count(b"{") if isinstance(body, bytes) else _opens(body)
+    return None if opens > _DEEPEST and deeper_than(value, _DEEPEST) else value
+
+
+def _opens(text: str) -> int:
+    return text.count("[") + text.count("{")
 
 
 def _forgiven(body: bytes | str) -> Json:

@@ -4,7 +4,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,47 +12,31 @@ import msgspec
 from weft.diagnostics import Origin
 from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.passes.env import Env
+from weft.passes.meaning import is_installed, likeness
 from weft.values import Json, JsonObject
 
 _SATURATION = 1.2
 _LENGTH = 0.75
 """The usual constants of BM25: how soon a repeated word counts less, and a long text."""
 _NEAR = 0.5
-"""What a word counts that only begins like one of the query's, or is about the same."""
+"""What a word counts that only begins like one of the query's."""
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ers", "er", "ed", "es", "s", "y", "e")
 _COMMON = (
-    "a about an and any are as at be been but by can could did do does for from get give got had"
-    " has have he her him his how i if in into is it its just like make may me more much many my"
-    " need no not now of on one or our out please s she should so some such t tell than that the"
-    " their them then there these they this to up us use used using want was we were what when"
-    " where which who why will with would write you your"
+    "a about am an and any are as at be been but by bye can could d did do does evening for"
+    " from get give good goodbye got great had has have he hello her hey hi him his how i if"
+    " in into is it its just later like ll m make many may me more morning much my need nice"
+    " night no not now of ok okay on one or our out please re s see she should so some such t"
+    " tell than thank thanks that the their them then there these they this to up us use used"
+    " using ve want was we well were what when where which who why will with would write yes"
+    " you your"
 )
-"""Words that say nothing about what is wanted."""
-_TOPICS = (
-    "weather forecast temperature rain snow sun sunny cloud cloudy wind windy storm humid hot cold"
-    " warm umbrella coat jacket degrees celsius fahrenheit climate outside",
-    "money currency exchange convert rate price cost dollar euro pound yen krona krone franc rupee"
-    " usd eur gbp jpy cash worth",
-    "bill invoice payment pay refund charge purchase buy transfer bank account balance",
-    "order package parcel delivery deliver ship shipment shipping track arrive item product",
-    "ticket support issue problem complaint complain broken damaged late missing wrong defect help",
-    "calendar meeting appointment event schedule book reservation reserve remind reminder invite",
-    "time clock hour minute date day today tomorrow timezone alarm timer",
-    "mail email message send inbox reply letter text sms notify",
-    "flight fly plane airport train bus travel trip hotel room seat journey",
-    "route map direction distance drive walk navigate nearest address location",
-    "calculate compute sum add subtract multiply divide plus minus times percent math number",
-    "search find look web internet lookup google query",
-    "news headline article press story",
-    "translate translation language english french german spanish say",
-    "file folder document read save open delete directory",
-    "music song play album artist playlist sing",
-    "stock share market ticker invest",
-    "recipe cook food meal ingredient dish eat restaurant dinner lunch",
-)
-"""Words for one thing: people say `umbrella` where a tool says `weather`."""
+"""Words that say nothing about what is wanted, greetings among them."""
+_SHARED = 0.1
+"""What the words in common count beside the likeness in meaning, which is at most 1."""
+_LEAST = 0.09
+"""The likeness from which on a tool has something to do with what was said."""
 
 
 class Ranked(NamedTuple):
@@ -99,9 +83,28 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
 
 
 def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
-    """The tools by how much they have in common with the query (BM25), the best first."""
+    """The tools by how well they fit the query, the best first.
+
+    That is how near they are to it in meaning, where there are vectors to tell, and what words
+    they have in common with it.
+    """
+    scores = _shared(query, tools)
+    if is_installed() and _words(query):
+        short = likeness(query, [_spoken(tool) for tool in tools])
+        whole = likeness(query, [_described(tool) for tool in tools])
+        fits = [
+            (one + other) / 2 + _SHARED * shared
+            for one, other, shared in zip(short, whole, scores, strict=True)
+        ]
+        scores = [fit if fit > _LEAST else 0.0 for fit in fits]
+    ranked = [Ranked(tool, score) for tool, score in zip(tools, scores, strict=True)]
+    return sorted(ranked, key=lambda one: -one.score)
+
+
+def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
+    """What each tool has in common with the query, word by word (BM25)."""
     asked = dict.fromkeys(_words(query))
-    texts = [Counter(_about(tool)) for tool in tools]
+    texts = [Counter(_words(_described(tool)) + _words(tool.name)) for tool in tools]
     usual = sum(text.total() for text in texts) / max(1, len(texts)) or 1.0
     scores = [0.0] * len(tools)
     for word in asked:
@@ -112,30 +115,14 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
             if times:
                 size = 1 - _LENGTH + _LENGTH * texts[index].total() / usual
                 scores[index] += rarity * times * (1 + _SATURATION) / (times + _SATURATION * size)
-    ranked = [Ranked(tool, score) for tool, score in zip(tools, scores, strict=True)]
-    return sorted(ranked, key=lambda one: -one.score)
+    return scores
 
 
 def _times(word: str, text: Counter[str]) -> float:
-    """How often a text has the word; less often where it only has one that is near it."""
+    """How often a text has the word; less often where it only has one that begins like it."""
     if word in text:
         return text[word]
-    topics = _topics().get(word, frozenset())
-    return _NEAR * sum(
-        count
-        for other, count in text.items()
-        if _alike(word, other) or topics & _topics().get(other, frozenset())
-    )
-
-
-@functools.cache
-def _topics() -> dict[str, frozenset[int]]:
-    """The topics that each word, without its ending, belongs to."""
-    found: dict[str, frozenset[int]] = {}
-    for number, words in enumerate(_TOPICS):
-        for word in map(_stem, words.split()):
-            found[word] = found.get(word, frozenset()) | {number}
-    return found
+    return _NEAR * sum(count for other, count in text.items() if _alike(word, other))
 
 
 def _alike(one: str, other: str) -> bool:
@@ -143,22 +130,26 @@ def _alike(one: str, other: str) -> bool:
     return len(short) >= 3 and len(long) - len(short) <= 3 and long.startswith(short)
 
 
-def _about(tool: ToolDecl) -> list[str]:
-    """The words of a tool: its name twice, its description, and what its parameters say."""
-    return [*_words(tool.name) * 2, *_words(tool.description), *_parameters(tool.parameters)]
+def _spoken(tool: ToolDecl) -> str:
+    """A tool's name in words, and its description."""
+    return f"{_HUMP.sub(' ', tool.name).replace('_', ' ')}: {tool.description}"
 
 
-def _parameters(schema: JsonObject) -> list[str]:
-    words: list[str] = []
+def _described(tool: ToolDecl) -> str:
+    """A tool's name and description, and what its parameters say."""
+    return " ".join((_spoken(tool), *_parameters(tool.parameters)))
+
+
+def _parameters(schema: JsonObject) -> Iterator[str]:
     properties = schema.get("properties")
     for name, held in properties.items() if isinstance(properties, dict) else ():
-        words += _words(name)
+        yield _HUMP.sub(" ", name).replace("_", " ")
         if isinstance(held, dict):
             choices = held.get("enum")
             for text in (held.get("description"), *(choices if isinstance(choices, list) else ())):
-                words += _words(text) if isinstance(text, str) else ()
-            words += _parameters(held)
-    return words
+                if isinstance(text, str):
+                    yield text
+            yield from _parameters(held)
 
 
 def _words(text: str) -> list[str]:

@@ -173,6 +173,7 @@ class Asking:
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
         run, place, model = self._run, self._run.place, _model(self._run)
+        exact = run.plan.target.facts.cache.exact
         miss = watch(
             self._compiled,
             usage,
@@ -181,7 +182,7 @@ class Asking:
             scope=place.scope or "",
             now=time.time(),
             known=known_by(response.custom_metadata),
-            tokens=model.tokens if isinstance(model, Reader) else None,
+            tokens=model.tokens if exact and isinstance(model, Reader) else None,
         )
         told = (response.custom_metadata or {}).get("weft")
         named = isinstance(told, dict) and "cachedContent" in told
@@ -255,7 +256,9 @@ def _reply(
             calls = calls or part.function_call is not None
         if calls:
             log, taken = run.invocation.session.events, run.invocation.call_ids
-            content = Content(parts=identified(content.parts, log, taken), role="model")
+            content = Content(
+                parts=identified(content.parts, log, taken, run.kit.tools), role="model"
+            )
         elif content.role != "model":
             content = msgspec.structs.replace(content, role="model")
     metadata = response.custom_metadata

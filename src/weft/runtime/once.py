@@ -82,10 +82,17 @@ def run_sync(
 
 
 def _waited(work: Coroutine[object, object, Result]) -> Result:
+    kept: list[Result] = []
+
+    async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
+        kept.append(await work)
+
     if not _is_looping():
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        asyncio.run(wait())
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, wait()).result()
+    return kept[0]
 
 
 def _is_looping() -> bool:

@@ -126,12 +126,12 @@ def _error(
 
 def _usage(usage: JsonObject) -> Usage:
     """The counts, with what was cached among the prompt's, and thoughts apart from the rest."""
-    read = count_in(usage.get("cache_read_input_tokens"))
-    written = count_in(usage.get("cache_creation_input_tokens"))
-    asked = count_in(usage.get("input_tokens")) + read + written
-    output = count_in(usage.get("output_tokens"))
+    read = count_in(usage.get("cache_read_input_tokens")) or 0
+    written = count_in(usage.get("cache_creation_input_tokens")) or 0
+    asked = (count_in(usage.get("input_tokens")) or 0) + read + written
+    output = count_in(usage.get("output_tokens")) or 0
     details = object_in(usage.get("output_tokens_details"))
-    thoughts = min(count_in(details.get("thinking_tokens")), output)
+    thoughts = min(count_in(details.get("thinking_tokens")) or 0, output)
     return Usage(
         prompt_token_count=asked,
         candidates_token_count=output - thoughts,

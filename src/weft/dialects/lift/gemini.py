@@ -19,12 +19,12 @@ from weft.content import (
     Part,
     opaque_part,
 )
+from weft.dialects.difference import difference
 from weft.dialects.lift.failure import failure, tells_error, unreadable
 from weft.dialects.lift.gemini_stream import AnswerStream
 from weft.dialects.lift.shapes import (
     call_of,
     kept_in,
-    lacking,
     object_in,
     objects_in,
     text_in,
@@ -142,7 +142,7 @@ def _kept(part: Part, made: JsonObject, given: JsonObject) -> Part:
     signature = _signature(given)
     if signature:
         made = {**made, "thoughtSignature": signature}
-    metadata = kept_in(NAME, lacking(made, given) or None)
+    metadata = kept_in(NAME, difference(made, given) or None)
     if signature is None and metadata is None:
         return part
     return replace(part, thought_signature=signature, part_metadata=metadata)
@@ -153,7 +153,7 @@ def _thought(given: JsonObject, text: str, signature: str | None) -> Part:
     made: JsonObject = {"text": text, "thought": True} if text else {"text": ""}
     if signature:
         made["thoughtSignature"] = signature
-    kept = lacking(made, given)
+    kept = difference(made, given)
     return Part(
         text if "text" in given else None,
         thought=True if given.get("thought") else None,
@@ -175,7 +175,7 @@ def _call(given: JsonObject, call: JsonObject) -> Part | None:
     signature = _signature(given)
     if signature:
         whole["thoughtSignature"] = signature
-    kept = lacking(whole, given)
+    kept = difference(whole, given)
     return call_of(NAME, FunctionCall(name=name, id=call_id), arguments, kept or None, signature)
 
 

@@ -1,7 +1,7 @@
 """What answers in OpenAI's two formats share: calls, counts, pieces to show."""
 
 from weft.content import FunctionCall, Part
-from weft.dialects.lift.shapes import call_of, kept_in, object_in, text_in, without
+from weft.dialects.lift.shapes import call_of, count_in, kept_in, object_in, text_in, without
 from weft.dialects.openai import read_arguments
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact
@@ -42,11 +42,11 @@ class Counted:
             object_in(held.get(f"{given}_details")),
             object_in(held.get(f"{made}_details")),
         )
-        prompt, output, total = (_count(held.get(name)) for name in (given, made, "total_tokens"))
-        cached = _count(inside.get("cached_tokens"))
+        prompt, output, total = (count_in(held.get(name)) for name in (given, made, "total_tokens"))
+        cached = count_in(inside.get("cached_tokens"))
         if cached is None:
-            cached = _count(held.get("prompt_cache_hit_tokens"))
-        thinking = _count(outside.get("reasoning_tokens"))
+            cached = count_in(held.get("prompt_cache_hit_tokens"))
+        thinking = count_in(outside.get("reasoning_tokens"))
         answer = output
         if output is not None and thinking:
             apart = total is not None and (prompt or 0) + output + thinking == total
@@ -60,7 +60,7 @@ class Counted:
             cached_content_token_count=cached,
             thoughts_token_count=thinking,
         )
-        self.written = _count(inside.get("cache_write_tokens")) or 0
+        self.written = count_in(inside.get("cache_write_tokens")) or 0
         rest = without(held, given, made, "total_tokens", f"{given}_details", f"{made}_details")
         if inside := without(inside, "cached_tokens", "cache_write_tokens"):
             rest[f"{given}_details"] = inside
@@ -91,9 +91,3 @@ def trouble(parts: list[Part], finish: str | None, refusal: str) -> tuple[str | 
     if finish == "MAX_TOKENS" and all(part.thought for part in parts):
         return "max_tokens", "the model said nothing before it ran out of tokens"
     return None, None
-
-
-def _count(value: Json) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return int(value)

@@ -2,6 +2,7 @@
 
 from weft.content import Content, FunctionCall, Part
 from weft.ir import ModelResponse
+from weft.jsonschema import MAX_DEPTH, deeper_than
 from weft.values import Json, JsonObject, compact
 
 
@@ -20,27 +21,16 @@ def objects_in(value: Json) -> list[JsonObject]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def count_in(value: Json) -> int:
-    """The count, or 0 where it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def count_in(value: Json) -> int | None:
+    """The count, or None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value)
 
 
 def without(held: JsonObject, *names: str) -> JsonObject:
     """The fields but these, and but nulls."""
     return {key: value for key, value in held.items() if value is not None and key not in names}
-
-
-def lacking(made: JsonObject, given: JsonObject) -> JsonObject:
-    """The fields that make `made` into `given`; null for one that must go."""
-    found: JsonObject = {}
-    for key, value in given.items():
-        held = made.get(key)
-        if isinstance(held, dict) and isinstance(value, dict):
-            if inner := lacking(held, value):
-                found[key] = inner
-        elif held != value or key not in made:
-            found[key] = value
-    return {**found, **{key: None for key in made if key not in given}}
 
 
 def kept_in(dialect: str, kept: JsonObject | None) -> JsonObject | None:
@@ -58,7 +48,8 @@ def call_of(
     """A call with its arguments; one whose arguments are no object says what came instead."""
     metadata: JsonObject | None = kept_in(dialect, kept)
     args = arguments if isinstance(arguments, dict) else None
-    if args is None:
+    if args is None or deeper_than(args, MAX_DEPTH):
+        args = None
         text = arguments if isinstance(arguments, str) else compact(arguments)
         held = object_in((metadata or {}).get("weft"))
         metadata = {"weft": {**held, "malformed": text}}

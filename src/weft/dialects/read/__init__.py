@@ -4,8 +4,8 @@ It is the way back from lowering. A reader knows what the words mean; what it do
 stays beside the part it stands in, and goes back to the same provider unchanged.
 """
 
+from weft.dialects.difference import alike, difference
 from weft.dialects.read import anthropic, gemini, openai_chat, openai_responses
-from weft.dialects.read.difference import alike, difference
 from weft.dialects.read.pieces import Given, GivenOutput, GivenTool, Reading, Turn
 from weft.values import JsonObject
 

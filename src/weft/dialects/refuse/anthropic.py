@@ -10,6 +10,7 @@ from weft.dialects.refuse.finding import (
     Finding,
     Findings,
     inner,
+    no_effort,
     number,
     objects,
     out_of_range,
@@ -24,16 +25,11 @@ _SAMPLING = {"temperature": 1, "top_p": 1, "top_k": None}
 _NAME = r"[a-zA-Z0-9_-]{1,128}"
 _LEAST_BUDGET, _MOST_STRICT = 1024, 20
 
-_UNTHINKING = r"claude-(instant|2|3-(opus|sonnet|haiku|5))"
-_ADAPTING = r"claude-((opus|sonnet|haiku)-4-[6-9]|[a-z]+-[5-9])"
+_BUDGETED = r"claude-(3-7|(opus|sonnet)-4(-[01])?(-2025\d+)?$|(opus|sonnet|haiku)-4-5)"
+"""Models that think for as long as they are told, and not as long as they like."""
 _ONE_OF_TWO = r"claude-(opus-4-1|[a-z]+-4-5)"
-_UNSTRUCTURED = r"claude-(instant|2|3|(opus|sonnet)-4(-0)?(-2025\d+)?$)"
-_LIMITS = (
-    (r"claude-3-(opus|sonnet|haiku)", 4_096),
-    (r"claude-3-5", 8_192),
-    (r"claude-opus-4(-0|-1)?(-2025\d+)?$", 32_000),
-    (r"claude-(sonnet-4|haiku-4-5|opus-4-5)", 64_000),
-)
+_RESTS_AT_HIGH = r"claude-opus-5($|-20)"
+"""Models that do not try harder than `high` unless they think."""
 
 
 def refused(wire: JsonObject, model: str) -> Findings:
@@ -62,27 +58,30 @@ def _sampling(wire: JsonObject, model: str) -> Findings:
 
 
 def _thinking(wire: JsonObject, model: str) -> Findings:
-    thinking = inner(wire, "thinking")
+    thinking, facts = inner(wire, "thinking"), facts_for(model)
     kind, budget = thinking.get("type"), number(thinking.get("budget_tokens"))
+    if kind == "disabled" and kind != facts.rests:
+        hint = f'set its type to "{facts.rests}"' if facts.rests else "leave it out"
+        yield Finding(OPTION, "/thinking", f"{model} cannot be kept from thinking", hint)
     if kind not in ("enabled", "adaptive"):
         return
-    known = model.startswith("claude-")
-    if re.match(_UNTHINKING, model):
+    if not facts.thinks:
         yield Finding(OPTION, "/thinking", f"{model} does not think", "leave out `thinking`")
         return
     if kind == "adaptive":
-        if known and not re.match(_ADAPTING, model):
+        if re.match(_BUDGETED, model):
             hint = 'give it a budget: {"thinking": {"budget": 1024}}'
             yield Finding(OPTION, "/thinking", f"{model} sets no budget by itself", hint)
         return
-    if known and not facts_for(model).sampling:
+    if not facts.sampling:
         hint = 'say how hard to try instead: {"thinking": {"effort": "high"}}'
         yield Finding(OPTION, "/thinking", f"{model} sets its own budget for thinking", hint)
     limit = number(wire.get("max_tokens"))
     if budget is not None and budget < _LEAST_BUDGET:
         message = f"a budget of {budget:g} is below {_LEAST_BUDGET}"
         yield Finding(OPTION, "/thinking/budget_tokens", message, f"give {_LEAST_BUDGET} or more")
-    if budget is not None and limit is not None and budget >= limit:
+    interleaved = bool(wire.get("tools"))  # then a budget may be one for several answers
+    if budget is not None and limit is not None and budget >= limit and not interleaved:
         message = f"the budget of {budget:g} is not below max_tokens, {limit:g}"
         hint = "raise max_output_tokens above it"
         yield Finding(OPTION, "/thinking/budget_tokens", message, hint)
@@ -97,17 +96,16 @@ def _thinking(wire: JsonObject, model: str) -> Findings:
 
 def _effort(wire: JsonObject, model: str) -> Findings:
     effort = inner(wire, "output_config").get("effort")
-    known = facts_for(model).efforts
-    if effort is None or effort in known or not model.startswith("claude-"):
-        return
-    hint = f"use one of {', '.join(known)}" if known else "leave it out"
-    yield Finding(OPTION, "/output_config/effort", f"{model} has no effort `{effort}`", hint)
+    yield from no_effort(effort, "/output_config/effort", model)
+    idle = inner(wire, "thinking").get("type") == "disabled"
+    if idle and effort in ("xhigh", "max") and re.match(_RESTS_AT_HIGH, model):
+        message = f"{model} has no effort `{effort}` without thinking"
+        yield Finding(OPTION, "/output_config/effort", message, 'use "high", or let it think')
 
 
 def _limit(wire: JsonObject, model: str) -> Findings:
     limit = number(wire.get("max_tokens"))
-    found = (most for pattern, most in _LIMITS if re.match(pattern, model))
-    most = next(found, facts_for(model).output_limit)
+    most = facts_for(model).output_limit
     if limit is not None and most and limit > most:
         message = f"an answer of {limit:g} tokens is more than {model} gives"
         yield Finding(OPTION, "/max_tokens", message, f"give {most} or less")
@@ -153,7 +151,7 @@ def _format(wire: JsonObject, model: str) -> Findings:
     form = inner(wire, "output_config", "format")
     if not form:
         return
-    if re.match(_UNSTRUCTURED, model):
+    if not facts_for(model).native_schema:
         message = f"{model} cannot be held to a schema"
         yield Finding(OPTION, "/output_config/format", message, "ask for the answer by a tool")
     yield from closed_and_plain(form.get("schema"), "/output_config/format/schema")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from weft.dialects.media import IMAGES, PDF
 from weft.dialects.refuse.finding import MEDIA, OPTION, REQUEST, Finding, Findings, inner, objects
 from weft.dialects.refuse.media import mistaken, unread
+from weft.dialects.refuse.tools import answered, unanswered
 from weft.values import JsonObject
 
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -16,6 +17,7 @@ _FOREIGN = frozenset(
 _MOST_MARKS = 4
 _UNFILLED = r"claude-((opus|sonnet|haiku)-4-[6-9]|[a-z]+-[5-9])"
 _NO_LATE_SYSTEM = r"claude-(instant|2|3|(opus|sonnet|haiku)-4(-[0-7])?(-2025\d+)?$)"
+_ANSWERED = frozenset(("text", "thinking", "redacted_thinking"))
 _PAIR = "answer every call in the very next turn, and nothing else"
 
 
@@ -93,7 +95,7 @@ def _pairs(messages: list[tuple[str, JsonObject]]) -> Findings:
             continue
         if role == "assistant":
             if waiting:
-                yield from _unanswered(waiting)
+                yield from unanswered(waiting, _PAIR)
             for where, block in blocks:
                 if block.get("type") == "tool_use":
                     call = str(block.get("id"))
@@ -107,19 +109,11 @@ def _pairs(messages: list[tuple[str, JsonObject]]) -> Findings:
         for where, block in blocks:
             if block.get("type") == "tool_result":
                 call = str(block.get("tool_use_id"))
-                if waiting.pop(call, None) is None:
-                    text = f"the result of {call} answers no call of the turn before"
-                    yield Finding(REQUEST, where, text, _PAIR)
+                yield from answered(waiting, call, where, _PAIR)
         if waiting and not any(block.get("type") == "tool_result" for _, block in blocks):
-            yield from _unanswered(waiting)
+            yield from unanswered(waiting, _PAIR)
     if waiting and messages[-1][1].get("role") != "assistant":
-        yield from _unanswered(waiting)
-
-
-def _unanswered(waiting: dict[str, str]) -> Findings:
-    for call, where in waiting.items():
-        yield Finding(REQUEST, where, f"the call {call} has no result in the next turn", _PAIR)
-    waiting.clear()
+        yield from unanswered(waiting, _PAIR)
 
 
 def _last_word(wire: JsonObject, messages: list[tuple[str, JsonObject]], model: str) -> Findings:
@@ -130,7 +124,8 @@ def _last_word(wire: JsonObject, messages: list[tuple[str, JsonObject]], model: 
     content = message.get("content")
     blocks = objects(content, f"{at}/content")
     begun = isinstance(content, str) or (bool(blocks) and blocks[-1][1].get("type") == "text")
-    if not begun:
+    kinds = {str(block.get("type")) for _, block in blocks}
+    if not begun or kinds - _ANSWERED:  # an answer of its own that it was to go on with
         return
     if re.match(_UNFILLED, model):
         hint = "end with a turn of the user"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
+from weft.dialects.facts import facts_for
 from weft.values import Json, JsonObject
 
 OPTION, MEDIA, SCHEMA, REQUEST = "WEFT702", "WEFT703", "WEFT701", "WEFT707"
@@ -62,3 +63,12 @@ def unsupported(held: JsonObject, above: str, names: Mapping[str, Json], who: st
             yield Finding(
                 OPTION, f"{above}/{name}", f"{who} does not take `{name}`", f"leave out `{name}`"
             )
+
+
+def no_effort(effort: Json, pointer: str, model: str) -> Findings:
+    """An effort that the model does not have; some write it in capitals."""
+    known = facts_for(model).efforts
+    if not isinstance(effort, str) or known is None or effort.lower() in known:
+        return
+    hint = f"use one of {', '.join(known)}" if known else "leave it out"
+    yield Finding(OPTION, pointer, f"{model} has no effort `{effort}`", hint)

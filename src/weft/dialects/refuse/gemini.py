@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from weft.dialects.facts import facts_for
 from weft.dialects.gemini import CACHED
 from weft.dialects.refuse.finding import (
     OPTION,
@@ -11,6 +12,7 @@ from weft.dialects.refuse.finding import (
     Finding,
     Findings,
     inner,
+    no_effort,
     number,
     objects,
     out_of_range,
@@ -28,6 +30,7 @@ _RANGES = {
 }
 _NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
 _OLD = r"gemini-(1|2)(\.|-)"
+_BESIDE = ("functionDeclarations", "computerUse")
 _MAKES = {"IMAGE": "image|flash-exp", "AUDIO": "tts|audio|live"}
 
 
@@ -41,11 +44,6 @@ _BUDGETS = (
     (r"gemini-2\.5-pro", _Budget(128, 32_768, off=False)),
     (r"gemini-2\.5-flash-lite", _Budget(512, 24_576, off=True)),
     (r"gemini-2\.5-flash", _Budget(1, 24_576, off=True)),
-)
-_LEVELS = (
-    (r"gemini-3-pro", ("low", "high")),
-    (r"gemini-3\.\d-pro", ("low", "medium", "high")),
-    (r"gemini-([3-9])", ("minimal", "low", "medium", "high")),
 )
 
 
@@ -63,9 +61,9 @@ def refused(wire: JsonObject, model: str) -> Findings:
 
 
 def _limits(config: JsonObject, model: str) -> Findings:
-    most = 8_192 if re.match(r"gemini-(1|2\.0)", model) else 65_536
+    most = facts_for(model).output_limit
     limit = number(config.get("maxOutputTokens"))
-    if limit is not None and model.startswith("gemini-") and not 1 <= limit <= most:
+    if limit is not None and most and not 1 <= limit <= most:
         message = f"an answer of {limit:g} tokens is not between 1 and {most}"
         pointer = "/generationConfig/maxOutputTokens"
         yield Finding(OPTION, pointer, message, f"give {most} or less")
@@ -81,20 +79,15 @@ def _thinking(thinking: JsonObject, model: str) -> Findings:
     if budget is not None and level is not None:
         message = "a budget and a level of thinking stand together"
         yield Finding(OPTION, above, message, "leave out one of them")
-    if re.match(r"gemini-(1|2\.0)", model) and (budget or level is not None):
+    if not facts_for(model).thinks and (budget or level is not None):
         yield Finding(OPTION, above, f"{model} does not think", "leave out `thinking`")
         return
     if level is not None and re.match(_OLD, model):
         hint = 'give a budget: {"thinking": {"budget": 1024}}'
         message = f"{model} takes a budget for thinking, and no level"
         yield Finding(OPTION, f"{above}/thinkingLevel", message, hint)
-    elif isinstance(level, str):
-        levels = next((known for name, known in _LEVELS if re.match(name, model)), ())
-        if levels and level.lower() not in levels:
-            message = f"{model} has no level `{level}`"
-            yield Finding(
-                OPTION, f"{above}/thinkingLevel", message, f"use one of {', '.join(levels)}"
-            )
+    else:
+        yield from no_effort(level, f"{above}/thinkingLevel", model)
     limits = next((known for name, known in _BUDGETS if re.match(name, model)), None)
     if budget is None or limits is None or budget == -1:
         return
@@ -114,7 +107,8 @@ def _tools(wire: JsonObject, model: str) -> Findings:
                 message = "`parameters` and `parametersJsonSchema` stand together"
                 yield Finding(SCHEMA, where, message, "leave out one of them")
             name = str(function.get("name", ""))
-            functions.append(Declared(where, name, schema or typed, where))
+            shown = schema if isinstance(schema, dict) and "type" in schema else typed
+            functions.append(Declared(where, name, shown, where))
         if "googleSearchRetrieval" in tool and not model.startswith("gemini-1"):
             message = f"{model} searches by `googleSearch`"
             yield Finding(REQUEST, at, message, "use googleSearch")
@@ -136,7 +130,7 @@ def _combined(wire: JsonObject, config: JsonObject, model: str) -> Findings:
     """Functions, the provider's own tools, and answers in JSON do not go together everywhere."""
     tools = [tool for _, tool in objects(wire.get("tools"), "/tools")]
     functions = any(tool.get("functionDeclarations") for tool in tools)
-    own = sorted({key for tool in tools for key in tool if key != "functionDeclarations"})
+    own = sorted({key for tool in tools for key in tool if key not in _BESIDE})
     old = re.match(_OLD, model) is not None
     served = inner(wire, "toolConfig").get("includeServerSideToolInvocations") is True
     if functions and own:
@@ -175,7 +169,7 @@ def _abilities(wire: JsonObject, config: JsonObject, model: str) -> Findings:
         if maker and model.startswith("gemini-") and not re.search(maker, model):
             message = f"{model} answers with no {str(mode).lower()}"
             yield Finding(OPTION, "/generationConfig/responseModalities", message, "ask for text")
-    if model.startswith("gemma"):
+    if not facts_for(model).tools:
         for key in ("systemInstruction", "tools"):
             if wire.get(key):
                 yield Finding(REQUEST, f"/{key}", f"{model} takes no {key}", "leave it out")

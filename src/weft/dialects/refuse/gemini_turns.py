@@ -2,13 +2,11 @@
 
 import re
 
+from weft.dialects.gemini import UNREAD
 from weft.dialects.refuse.finding import MEDIA, REQUEST, Finding, Findings, inner, objects
 from weft.dialects.refuse.media import unread
 from weft.values import JsonObject
 
-_UNREAD = re.compile(
-    r"application/(vnd|msword|zip|octet-stream|gzip|x-tar|epub)|image/(gif|svg|bmp|tiff|x-)|font/"
-)
 _SHOWN = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
 """What a function may show beside its result."""
 _PAIR = "answer every call in the very next turn"
@@ -47,7 +45,7 @@ def _part(part: JsonObject, where: str, model: str) -> Findings:
         yield Finding(REQUEST, where, "this part is empty", "leave it out")
     for key in ("inlineData", "fileData"):
         kind = str(inner(part, key).get("mimeType", "")).lower()
-        if key in part and _UNREAD.match(kind):
+        if key in part and UNREAD.match(kind):
             yield unread(kind, f"{where}/{key}/mimeType", "gemini")
     place = f"{where}/functionResponse/parts"
     shown = objects(inner(part, "functionResponse").get("parts"), place)

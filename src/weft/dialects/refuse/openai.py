@@ -3,15 +3,17 @@
 import re
 
 from weft.dialects.facts import facts_for
-from weft.dialects.media import IMAGES
-from weft.dialects.openai import is_openai, reasons
+from weft.dialects.media import IMAGES, takes
+from weft.dialects.openai import SAMPLING, is_openai, shuts_out_sampling, takes_stops
 from weft.dialects.refuse.finding import (
     MEDIA,
     OPTION,
     REQUEST,
     Finding,
     Findings,
+    no_effort,
     number,
+    out_of_range,
     unsupported,
 )
 from weft.dialects.refuse.media import guessed, in_url, unread
@@ -19,7 +21,7 @@ from weft.dialects.refuse.strict import closed_and_required, untyped_arrays
 from weft.dialects.refuse.tools import Declared, bad_tools
 from weft.values import Json, JsonObject
 
-RANGES = {
+_RANGES = {
     "temperature": (0.0, 2.0),
     "top_p": (0.0, 1.0),
     "presence_penalty": (-2.0, 2.0),
@@ -27,45 +29,21 @@ RANGES = {
     "top_logprobs": (0.0, 20.0),
     "n": (1.0, 128.0),
 }
-_SAMPLING: dict[str, Json] = {
-    "temperature": 1,
-    "top_p": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "logprobs": None,
-    "top_logprobs": 0,
-    "logit_bias": {},
-}
-_UNSTOPPED = r"o3($|-(?!mini))|o4|gpt-[5-9]"
+_SAMPLING: dict[str, Json] = {**SAMPLING, "top_logprobs": 0, "logit_bias": {}}
 _NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
-_SPECIAL = r".*(codex|pro|chat|deep-research|search|audio|realtime|oss|computer)"
-_SILENT_AT_FIRST = r"gpt-5\.[1-4]($|-)"
-"""Models that think and, unless they are told how hard, do not."""
 _LATER = r"gpt-(5\.([4-9]|\d\d)|[6-9]|\d\d)"
 _HEARD = re.compile(r"(audio|video|font)/")
 
 
-def bad_sampling(wire: JsonObject, model: str, effort: Json) -> Findings:
-    """Sampling options beside thinking, which shuts them out."""
-    if not is_openai(model) or not reasons(model) or effort == "none":
-        return
-    if effort is None and re.match(_SILENT_AT_FIRST, model):
-        return
-    yield from unsupported(wire, "", _SAMPLING, f"{model}, which thinks,")
-    if re.match(_UNSTOPPED, model):
+def bad_options(wire: JsonObject, effort: Json, pointer: str, model: str) -> Findings:
+    """Numbers out of range, an effort the model lacks, and what thinking shuts out."""
+    yield from out_of_range(wire, "", _RANGES)
+    if shuts_out_sampling(model, effort):
+        yield from unsupported(wire, "", _SAMPLING, f"{model}, which thinks,")
+    if not takes_stops(model, effort):
         yield from unsupported(wire, "", {"stop": None}, model)
-
-
-def bad_effort(effort: Json, pointer: str, model: str) -> Findings:
-    """An effort the model does not have, or one for a model that does not think."""
-    if effort is None or not is_openai(model) or re.match(_SPECIAL, model):
-        return
-    known = facts_for(model).efforts
-    if not reasons(model):
-        yield Finding(OPTION, pointer, f"{model} does not think", "leave it out")
-    elif known and effort not in known:
-        hint = f"use one of {', '.join(known)}"
-        yield Finding(OPTION, pointer, f"{model} has no effort `{effort}`", hint)
+    if is_openai(model):
+        yield from no_effort(effort, pointer, model)
 
 
 def bad_functions(tools: list[tuple[Declared, bool]]) -> Findings:
@@ -88,8 +66,8 @@ def bad_format(form: JsonObject, pointer: str, model: str) -> Findings:
     if not facts_for(model).native_schema:
         message = f"{model} cannot be held to a schema"
         yield Finding(OPTION, pointer, message, "ask for the answer by a tool")
-    yield from untyped_arrays(form.get("schema"), f"{pointer}/schema")
     if form.get("strict") is True:
+        yield from untyped_arrays(form.get("schema"), f"{pointer}/schema")
         yield from closed_and_required(form.get("schema"), f"{pointer}/schema")
 
 
@@ -100,10 +78,10 @@ def bad_image(url: Json, pointer: str) -> Findings:
         yield unread(kind, pointer, "openai")
 
 
-def bad_file(part: JsonObject, pointer: str, takes: frozenset[str] = frozenset()) -> Findings:
-    """A file of a type that is not read: sounds and films, or all but `takes`."""
+def bad_file(part: JsonObject, pointer: str) -> Findings:
+    """A file of a type that is not read: a sound or a film."""
     kind = in_url(part.get("file_data"))
-    if kind and (_HEARD.match(kind) or (takes and kind not in takes)):
+    if _HEARD.match(kind):
         yield unread(kind, f"{pointer}/file_data", "openai")
     linked = guessed(part.get("file_url"))
     if _HEARD.match(linked):
@@ -112,17 +90,10 @@ def bad_file(part: JsonObject, pointer: str, takes: frozenset[str] = frozenset()
 
 def unheard(pointer: str, model: str) -> Findings:
     """Sound for a model that has no ears."""
-    heard = facts_for(model).media
-    if is_openai(model) and heard and "audio" not in heard and "audio" not in model:
+    if is_openai(model) and not takes("audio/wav", model):
         message = f"{model} takes no audio"
         hint = "use a model that hears, such as gpt-audio, or send a transcript"
         yield Finding(MEDIA, pointer, message, hint)
-
-
-def bad_caching(wire: JsonObject, model: str) -> Findings:
-    """Marks for the cache that only later models read."""
-    if is_openai(model) and not facts_for(model).cache.breakpoints:
-        yield from unsupported(wire, "", {"prompt_cache_options": None}, model)
 
 
 def loads_later(model: str) -> bool:

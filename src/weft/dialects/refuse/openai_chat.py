@@ -2,7 +2,6 @@
 
 import re
 
-from weft.dialects.media import PDF
 from weft.dialects.openai import is_openai, reasons
 from weft.dialects.refuse.finding import (
     OPTION,
@@ -11,26 +10,22 @@ from weft.dialects.refuse.finding import (
     Findings,
     inner,
     objects,
-    out_of_range,
     unsupported,
 )
 from weft.dialects.refuse.media import unread
 from weft.dialects.refuse.openai import (
-    RANGES,
-    bad_caching,
-    bad_effort,
     bad_file,
     bad_format,
     bad_functions,
     bad_image,
-    bad_sampling,
+    bad_options,
     loads_later,
     too_short,
     unheard,
     wants_json,
 )
-from weft.dialects.refuse.tools import Declared, undeclared
-from weft.values import JsonObject
+from weft.dialects.refuse.tools import Declared, answered, unanswered, undeclared
+from weft.values import Json, JsonObject
 
 _PARTS = {
     "user": {"text", "image_url", "input_audio", "file"},
@@ -41,32 +36,37 @@ _PARTS = {
 }
 _PAIR = "answer every call right after the turn it stands in"
 _MOST_STOPS = 4
+_THINKS_UNASKED = r"gpt-5\.6"
+"""Models that think unless they are told not to, and call no functions here while they do."""
 
 
 def refused(wire: JsonObject, model: str) -> Findings:
-    """Everything in a request that the provider would answer with a 400."""
-    yield from out_of_range(wire, "", RANGES)
+    """Everything in a request that the provider would answer with a 400.
+
+    Many servers speak the format, and each has its own idea of what it takes: what is said here
+    is about OpenAI's own models.
+    """
+    messages = objects(wire.get("messages"), "/messages")
+    if not messages:
+        yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+    if not is_openai(model):
+        return
     yield from _options(wire, model)
     yield from _tools(wire, model)
     form = inner(wire, "response_format")
     yield from bad_format(inner(form, "json_schema"), "/response_format/json_schema", model)
     if form.get("type") == "json_object":
         yield from wants_json(wire.get("messages"), "/response_format")
-    messages = objects(wire.get("messages"), "/messages")
-    if not messages:
-        yield Finding(REQUEST, "/messages", "there are no turns", "say something")
     for at, message in messages:
         yield from _message(message, at, model)
     yield from _pairs(messages)
 
 
 def _options(wire: JsonObject, model: str) -> Findings:
-    effort = wire.get("reasoning_effort")
-    yield from bad_sampling(wire, model, effort)
-    yield from bad_effort(effort, "/reasoning_effort", model)
-    yield from bad_caching(wire, model)
+    yield from bad_options(wire, wire.get("reasoning_effort"), "/reasoning_effort", model)
     yield from too_short(wire, "max_completion_tokens", 1)
-    if is_openai(model) and reasons(model) and wire.get("max_tokens") is not None:
+    renamed = reasons(model) and "search" not in model
+    if renamed and wire.get("max_tokens") is not None:
         message = f"{model} calls `max_tokens` max_completion_tokens"
         yield Finding(OPTION, "/max_tokens", message, "write max_output_tokens")
     if wire.get("top_logprobs") is not None and not wire.get("logprobs"):
@@ -79,9 +79,9 @@ def _options(wire: JsonObject, model: str) -> Findings:
     if isinstance(stops, list) and len(stops) > _MOST_STOPS:
         message = f"there are {len(stops)} stop sequences, and {_MOST_STOPS} may be"
         yield Finding(OPTION, "/stop", message, "leave some out")
-    if wire.get("verbosity") not in (None, "medium") and is_openai(model) and not reasons(model):
+    if not reasons(model):
         yield from unsupported(wire, "", {"verbosity": "medium"}, model)
-    if is_openai(model) and "search" not in model:
+    if "search" not in model:
         yield from unsupported(wire, "", {"web_search_options": None}, model)
 
 
@@ -96,13 +96,14 @@ def _tools(wire: JsonObject, model: str) -> Findings:
             functions.append((declared, function.get("strict") is True))
     yield from bad_functions(functions)
     if not listed:
-        names = ("tool_choice", "parallel_tool_calls")
-        yield from unsupported(wire, "", dict.fromkeys(names), "a request without tools")
+        alone: dict[str, Json] = {"tool_choice": "none", "parallel_tool_calls": None}
+        yield from unsupported(wire, "", alone, "a request without tools")
     choice = inner(wire, "tool_choice", "function")
     known = {tool.name for tool, _ in functions}
     yield from undeclared([choice.get("name")], known, "/tool_choice/function/name")
     effort = wire.get("reasoning_effort")
-    if functions and effort not in (None, "none") and is_openai(model) and loads_later(model):
+    asked = effort not in (None, "none") or (effort is None and re.match(_THINKS_UNASKED, model))
+    if functions and asked and loads_later(model):
         message = f"{model} takes no functions together with an effort here"
         hint = "ask it through the Responses format: openai-responses/NAME"
         yield Finding(OPTION, "/reasoning_effort", message, hint)
@@ -132,26 +133,17 @@ def _message(message: JsonObject, at: str, model: str) -> Findings:
         elif kind == "image_url":
             url = inner(part, "image_url").get("url")
             yield from bad_image(url, f"{where}/image_url/url")
-        elif kind == "file" and is_openai(model):
-            yield from bad_file(inner(part, "file"), f"{where}/file", frozenset((PDF,)))
+        elif kind == "file":
+            yield from bad_file(inner(part, "file"), f"{where}/file")
 
 
 def _pairs(messages: list[tuple[str, JsonObject]]) -> Findings:
     waiting: dict[str, str] = {}
     for at, message in messages:
         if message.get("role") == "tool":
-            call = str(message.get("tool_call_id"))
-            if waiting.pop(call, None) is None:
-                text = f"the result of {call} answers no call of the turn before"
-                yield Finding(REQUEST, at, text, _PAIR)
+            yield from answered(waiting, str(message.get("tool_call_id")), at, _PAIR)
             continue
-        yield from _unanswered(waiting)
+        yield from unanswered(waiting, _PAIR)
         for where, call_ in objects(message.get("tool_calls"), f"{at}/tool_calls"):
             waiting[str(call_.get("id"))] = where
-    yield from _unanswered(waiting)
-
-
-def _unanswered(waiting: dict[str, str]) -> Findings:
-    for call, where in waiting.items():
-        yield Finding(REQUEST, where, f"the call {call} has no result after it", _PAIR)
-    waiting.clear()
+    yield from unanswered(waiting, _PAIR)

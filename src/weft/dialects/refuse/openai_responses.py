@@ -8,25 +8,21 @@ from weft.dialects.refuse.finding import (
     Findings,
     inner,
     objects,
-    out_of_range,
 )
 from weft.dialects.refuse.media import unread
 from weft.dialects.refuse.openai import (
-    RANGES,
-    bad_caching,
-    bad_effort,
     bad_file,
     bad_format,
     bad_functions,
     bad_image,
-    bad_sampling,
+    bad_options,
     loads_later,
     too_short,
     unheard,
     wants_json,
 )
 from weft.dialects.refuse.tools import Declared, undeclared
-from weft.values import Json, JsonObject
+from weft.values import JsonObject
 
 _ROLES = ("user", "assistant", "system", "developer")
 _SAID = {"input_text", "input_image", "input_file", "input_audio", "refusal", "output_text"}
@@ -38,25 +34,21 @@ _PAIR = "answer every call, and send a call with its result"
 
 def refused(wire: JsonObject, model: str) -> Findings:
     """Everything in a request that the provider would answer with a 400."""
-    yield from out_of_range(wire, "", RANGES)
     yield from _options(wire, model)
     yield from _tools(wire, model)
     form = inner(wire, "text", "format")
     if form.get("type") == "json_schema":
         yield from bad_format(form, "/text/format", model)
-    elif form.get("type") == "json_object":
+    elif form.get("type") == "json_object" and not _goes_on(wire):
         yield from wants_json(wire.get("input"), "/text/format")
     yield from _items(wire, model)
 
 
 def _options(wire: JsonObject, model: str) -> Findings:
     reasoning = inner(wire, "reasoning")
-    effort = reasoning.get("effort")
-    yield from bad_sampling(wire, model, effort)
-    yield from bad_effort(effort, "/reasoning/effort", model)
-    yield from bad_caching(wire, model)
+    yield from bad_options(wire, reasoning.get("effort"), "/reasoning/effort", model)
     yield from too_short(wire, "max_output_tokens", _LEAST_TOKENS)
-    if reasoning.get("context") is not None and not loads_later(model):
+    if reasoning.get("context") == "all_turns" and not loads_later(model):
         message = f"{model} cannot be told how much reasoning to keep"
         yield Finding(OPTION, "/reasoning/context", message, "leave it out")
     plain = is_openai(model) and not reasons(model)
@@ -102,7 +94,8 @@ def _tools(wire: JsonObject, model: str) -> Findings:
             yield Finding(OPTION, "/truncation", message, hint)
     choice = inner(wire, "tool_choice")
     known = {str(tool.get("name")) for _, tool in listed}
-    if choice.get("type") == "function":
+    grouped = any(tool.get("type") in ("namespace", "tool_search") for _, tool in listed)
+    if choice.get("type") == "function" and not grouped and not _adds_tools(wire):
         yield from undeclared([choice.get("name")], known, "/tool_choice/name")
     if wire.get("tool_choice") == "required" and not listed and not _adds_tools(wire):
         message = "a tool must be called, and there are none"
@@ -114,9 +107,14 @@ def _adds_tools(wire: JsonObject) -> bool:
     return any(item.get("type") == "additional_tools" for _, item in items)
 
 
+def _goes_on(wire: JsonObject) -> bool:
+    """Whether the provider holds a part of what is said."""
+    return any(wire.get(key) for key in ("previous_response_id", "conversation", "prompt"))
+
+
 def _items(wire: JsonObject, model: str) -> Findings:
     said = wire.get("input")
-    goes_on = any(wire.get(key) for key in ("previous_response_id", "conversation", "prompt"))
+    goes_on = _goes_on(wire)
     if not said and not goes_on:
         yield Finding(REQUEST, "/input", "there is nothing to answer", "say something")
     items = objects(said, "/input")
@@ -134,7 +132,8 @@ def _items(wire: JsonObject, model: str) -> Findings:
                 yield Finding(REQUEST, f"{at}/id", f"two items have the id {held}", hint)
             ids.add(held)
     yield from _pairs(items, goes_on=goes_on)
-    yield from _followers(items)
+    if is_openai(model):
+        yield from _followers(items)
 
 
 def _message(item: JsonObject, at: str, model: str) -> Findings:
@@ -164,7 +163,7 @@ def _part(part: JsonObject, where: str, model: str) -> Findings:
             return
 
 
-def _pairs(items: list[tuple[str, JsonObject]], *, goes_on: Json) -> Findings:
+def _pairs(items: list[tuple[str, JsonObject]], *, goes_on: bool) -> Findings:
     """Calls and results belong together; the other half may be held by the provider."""
     calls = _ids(items, "_call")
     results = _ids(items, "_call_output")
@@ -186,6 +185,6 @@ def _followers(items: list[tuple[str, JsonObject]]) -> Findings:
     for index, (at, item) in enumerate(items):
         follower = items[index + 1][1] if index + 1 < len(items) else {}
         users = follower.get("role") == "user" or str(follower.get("type")).endswith("_output")
-        if item.get("type") == "reasoning" and (not follower or users):
+        if item.get("type") == "reasoning" and item.get("id") and (not follower or users):
             message = "reasoning stands here without what it led to"
             yield Finding(REQUEST, at, message, "send the item that followed it, or neither")

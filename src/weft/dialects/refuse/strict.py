@@ -11,7 +11,7 @@ _NEVER = (
     "oneOf", "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
     "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties",
     "maxProperties", "unevaluatedItems", "uniqueItems", "contains", "minContains", "maxContains",
-    "minLength", "maxLength", "default",
+    "default",
 )  # fmt: skip
 _MOST_OPTIONAL, _MOST_UNIONS = 24, 16
 _UNTOLD = {

@@ -47,3 +47,18 @@ def undeclared(names: Sequence[Json], known: set[str], pointer: str) -> Findings
         if isinstance(name, str) and name not in known:
             message = f"the tool `{name}` must be called, and is not declared"
             yield Finding(REQUEST, pointer, message, "declare it, or name one that is")
+
+
+def answered(waiting: dict[str, str], call: str, pointer: str, hint: str) -> Findings:
+    """Take a call that has its result off those that wait; a result of none is one too many."""
+    if waiting.pop(call, None) is None:
+        message = f"the result of {call} answers no call of the turn before"
+        yield Finding(REQUEST, pointer, message, hint)
+
+
+def unanswered(waiting: dict[str, str], hint: str) -> Findings:
+    """Calls that still wait for a result where none can come any more."""
+    for call, pointer in waiting.items():
+        message = f"the call {call} has no result in the next turn"
+        yield Finding(REQUEST, pointer, message, hint)
+    waiting.clear()
