@@ -16,7 +16,7 @@ from calls_clients import CALLERS, MODELS
 from table import Table, installed
 
 HERE = Path(__file__).parent
-VISITS = 6
+VISITS = 16
 KINDS = ("whole", "begin", "stream")
 TITLES = {"sdk": "", "model": "weft's model alone", "runner": "a Runner", "run": "weft.run"}
 OURS = ("runner", "run")

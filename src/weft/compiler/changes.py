@@ -138,15 +138,19 @@ class _Letters:
 
 
 def _letters(log: Strand[Event], upto: int) -> int:
-    """The letters of a log up to there; events never change, so each is looked at once."""
+    """The letters of a log up to there; events that stay are looked at once."""
     held = log.memo.setdefault("letters", _Letters())
     assert isinstance(held, _Letters)
-    sums = held.sums
-    for index in range(len(sums) - 1, upto):
-        content = log[index].content
-        size = len(encode(content, where="event")) if content is not None else 0
-        sums.append(sums[-1] + size)
-    return sums[upto]
+    sums, stays = held.sums, min(upto, log.settled)
+    if len(sums) <= stays:
+        with log.lock:
+            for index in range(len(sums) - 1, stays):
+                sums.append(sums[-1] + _size(log[index]))
+    return sums[stays] + sum(_size(log[index]) for index in range(stays, upto))
+
+
+def _size(event: Event) -> int:
+    return len(encode(event.content, where="event")) if event.content is not None else 0
 
 
 def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
@@ -163,9 +167,10 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
         if (event.branch or "") != branch or event.partial:
             continue
         if not least or _letters(log, index) >= least:
-            log.memo[key] = (index, index)
+            if index < log.settled:
+                log.memo[key] = (index, index)
             return index
-    log.memo[key] = (len(log), None)
+    log.memo[key] = (max(start, log.settled), None)
     return None
 
 
