@@ -29,6 +29,8 @@ OTHER = 512
 SMALL = 256
 """A window that is soon full."""
 LONG = "Words fill the page. " * 26
+GREEDY = {"temperature": 0}
+"""The newest client of one vendor has no argument for it."""
 SHORT = {"max_output_tokens": 3, "temperature": 0}
 
 
@@ -333,7 +335,7 @@ async def test_anthropic_takes_tools_in_the_history(claude: anthropic.AsyncAnthr
     told = await claude.messages.create(
         model="local",
         max_tokens=4,
-        temperature=0,
+        extra_body=GREEDY,
         messages=[
             {"role": "user", "content": "Rain in Oslo?"},
             {
@@ -366,8 +368,8 @@ async def test_anthropic_streams_and_counts_what_was_kept_apart(
         async with claude.messages.stream(
             model="local",
             max_tokens=3,
-            temperature=0,
-            messages=[{"role": "user", "content": "Say hello to me."}],
+            extra_body=GREEDY,
+            messages=[{"role": "user", "content": "Count to ten."}],
         ) as stream:
             assert "".join([text async for text in stream.text_stream])
             told.append(await stream.get_final_message())
@@ -435,7 +437,7 @@ async def test_four_clients_are_answered_side_by_side(
         told = await claude.messages.create(
             model="local",
             max_tokens=3,
-            temperature=0,
+            extra_body=GREEDY,
             messages=[{"role": "user", "content": f"Greet {name}."}],
         )
         return cast("anthropic.types.TextBlock", told.content[0]).text

@@ -97,10 +97,12 @@ def part_of(block: Json) -> Part:
                 thought_signature=signature,
                 part_metadata=kept_in(NAME, kept if kept or signature is None else None),
             )
-        case {"type": "tool_use", "name": str(name), "input": arguments}:
-            call = FunctionCall(name=name, id=text_in(block.get("id")) or None)
+        case {"type": "tool_use"}:
+            # a call without a name is still a call: whoever answers it says what is wrong
+            name, call_id = text_in(block.get("name")), text_in(block.get("id")) or None
             kept = _but(block, "type", "id", "name", "input")
-            return call_of(NAME, call, arguments, kept or None)
+            call = FunctionCall(name=name, id=call_id)
+            return call_of(NAME, call, block.get("input"), kept or None)
         case _:
             return opaque_part(NAME, block)
 

@@ -163,9 +163,7 @@ def _thought(given: JsonObject, text: str, signature: str | None) -> Part:
 
 
 def _call(given: JsonObject, call: JsonObject) -> Part | None:
-    name = call.get("name")
-    if not isinstance(name, str):
-        return None
+    name = text_in(call.get("name"))
     arguments = call.get("args", {})
     call_id = text_in(call.get("id")) or None
     made: JsonObject = {"name": name, "args": arguments}
@@ -175,7 +173,7 @@ def _call(given: JsonObject, call: JsonObject) -> Part | None:
     signature = _signature(given)
     if signature:
         whole["thoughtSignature"] = signature
-    kept = difference(whole, given)
+    kept = difference(whole, given) if name else None
     return call_of(NAME, FunctionCall(name=name, id=call_id), arguments, kept or None, signature)
 
 

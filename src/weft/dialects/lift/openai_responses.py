@@ -70,7 +70,8 @@ def item_parts(item: JsonObject) -> list[Part]:
             raise unreadable(NAME, f"the answer has the role {role!r} instead of 'assistant'")
         case {"type": "reasoning"}:
             return [_thought(item)]
-        case {"type": "function_call", "name": str(name)}:
+        case {"type": "function_call"}:
+            name = text_in(item.get("name"))
             call_id, arguments = text_in(item.get("call_id")), item.get("arguments")
             held = _but(item, "type", "call_id", "name", "arguments")
             return [called(NAME, call_id, name, arguments, held)]
