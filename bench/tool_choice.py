@@ -134,7 +134,7 @@ async def native(question: str) -> Call | None:
 async def listed(question: str) -> Call | None:
     """Tools in the system text, JSON asked for, any of the three allowed by a schema.
 
-    Of four usual wordings this is the one the model does best with.
+    Of four usual wordings this is one of the two with the most exact calls.
     """
     wire = uncompiled(question)
     tools = [tool["function"] for tool in wire.pop("tools")]  # type: ignore[index, union-attr, call-overload]

@@ -89,7 +89,7 @@ def test_local_answers_with_the_model_in_the_box(tmp_path: Path) -> None:
     text = shown("local.py", tmp_path, WEFT_HOME=str(fetched().parent.parent))
     for promise in (
         "  helper -> get_weather({'city': 'Oslo'})\n",
-        "  helper -> convert_currency({'amount': 50, 'from_currency': 'EUR', 'to_currency': 'NOK'})",
+        "  helper -> convert_currency({'amount': 50, 'from_currency': 'EUR', 'to_currency': 'NOK'",
         "  helper -> track_order({'order_id': 'A1007'})\n",
         " of them cached, ",
         "  system    Tools:\n",

@@ -399,4 +399,3 @@ async def test_a_call_without_a_name_is_answered_and_the_session_goes_on(dialect
     assert result.error is None
     assert "Sorry." in result.text
     assert len(server.received) == 2
-

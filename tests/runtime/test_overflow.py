@@ -5,7 +5,7 @@ import logging
 import pytest
 
 import weft
-from weft import Agent, Runner, RunConfig
+from weft import Agent, RunConfig, Runner
 from weft.errors import ModelError
 from weft.runtime.overflow import tighter
 from weft.testing import ScriptedModel

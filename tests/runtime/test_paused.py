@@ -7,9 +7,7 @@ from weft.testing import ScriptedModel
 
 
 def _paused(*parts: Part) -> ModelResponse:
-    return ModelResponse(
-        content=Content(parts=parts, role="model"), finish_reason="CONTINUATION"
-    )
+    return ModelResponse(content=Content(parts=parts, role="model"), finish_reason="CONTINUATION")
 
 
 async def test_a_paused_turn_is_sent_back_and_the_answer_is_what_follows() -> None:

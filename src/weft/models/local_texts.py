@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from itertools import permutations, product
 
+from weft.meaning import is_installed, likeness
 from weft.models.local_mentions import Mention, joined, listed, mentions, stems, variants
 from weft.models.local_property import Property, Read, Way, given, kinds_of
-from weft.passes.meaning import is_installed, likeness
 from weft.values import Json
 
 _WORSE = 0.12

@@ -11,8 +11,8 @@ import msgspec
 
 from weft.diagnostics import Origin
 from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
+from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
-from weft.passes.meaning import is_installed, likeness
 from weft.values import Json, JsonObject
 
 _SATURATION = 1.2

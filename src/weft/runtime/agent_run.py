@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.compiler.build import PAUSED
 from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, CallbackContext, tree
@@ -12,7 +13,7 @@ from weft.runtime.calls import Batch, run_calls
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import CONFIRMATION, PAUSED, QUESTION, UNKNOWN_OUTCOME, Progress
+from weft.runtime.progress import CONFIRMATION, QUESTION, UNKNOWN_OUTCOME, Progress
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from weft.passes.meaning import is_installed, likeness
+from weft.meaning import is_installed, likeness
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="wordllama is not installed")
 
@@ -26,7 +26,7 @@ def test_nothing_is_like_nothing() -> None:
 
 def test_no_client_for_http_comes_along() -> None:
     code = (
-        "import sys; from weft.passes.meaning import likeness; likeness('a', ['b']);"
+        "import sys; from weft.meaning import likeness; likeness('a', ['b']);"
         " sys.exit('requests' in sys.modules or 'wordllama' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
