@@ -153,14 +153,21 @@ def _size(event: Event) -> int:
     return len(encode(event.content, where="event")) if event.content is not None else 0
 
 
+class _Looked(NamedTuple):
+    """How far a log was looked through, and where the answer was found."""
+
+    upto: int
+    found: int | None = None
+
+
 def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
     """Where in the log the agent first answers a request so long; remembered, as events stay."""
     key = ("first answer", agent, branch, least)
     held = log.memo.get(key)
-    start, found = held if isinstance(held, tuple) else (0, None)
-    if found is not None:
-        return found if found < len(log) else None
-    for index in range(start, len(log)):
+    looked = held if isinstance(held, _Looked) else _Looked(0)
+    if looked.found is not None:
+        return looked.found if looked.found < len(log) else None
+    for index in range(looked.upto, len(log)):
         event = log[index]
         if event.author != agent or event.content is None or event.content.role == "user":
             continue
@@ -168,9 +175,9 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
             continue
         if not least or _letters(log, index) >= least:
             if index < log.settled:
-                log.memo[key] = (index, index)
+                log.memo[key] = _Looked(index, index)
             return index
-    log.memo[key] = (max(start, log.settled), None)
+    log.memo[key] = _Looked(max(looked.upto, log.settled))
     return None
 
 
