@@ -190,7 +190,7 @@ def test_a_stream_is_cut_until_it_says_how_it_ended() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        _event("content_block_start", 0, content_block=text("")),
+        ("content_block_start", {"type": "content_block_start", "index": 0}),
         _event("content_block_delta", 0, delta={"type": "text_delta", "text": "x"}),
         ("message_delta", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
     ],
@@ -199,6 +199,11 @@ def test_events_out_of_order_are_refused(told: Told) -> None:
     with pytest.raises(ModelError) as caught:
         stream_of(NAME).feed(*told)
     assert caught.value.code == "bad_response"
+
+
+def test_a_server_may_leave_out_the_start_of_its_message() -> None:
+    events = [each for each in streamed(text("Hello")) if each[0] != "message_start"]
+    assert read(NAME, [stream(events)]).response.text == "Hello"
 
 
 def test_a_streamed_answer_goes_back_as_it_came() -> None:

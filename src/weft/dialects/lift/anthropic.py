@@ -223,8 +223,10 @@ class AnswerStream:
 
     def _start(self, data: JsonObject) -> ModelResponse | None:
         index, block = data.get("index"), data.get("content_block")
-        if self._message is None or not isinstance(index, int) or not isinstance(block, dict):
-            raise _out_of_order("content_block_start")
+        if not isinstance(index, int) or not isinstance(block, dict):
+            raise unreadable(NAME, "the stream has a content_block_start without a block")
+        if self._message is None:  # some servers that imitate the provider leave its start out
+            self._message = {"type": "message", "role": "assistant"}
         self._blocks[index] = _Growing(block)
         if block.get("type") == "text" and (text := text_in(block.get("text"))):
             return shown(text)
