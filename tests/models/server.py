@@ -155,7 +155,9 @@ class Server:
         answering = asyncio.ensure_future(self._told(turn, writer))
         try:
             await asyncio.wait({watch, answering}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
+            # who hangs up early is seen when the next piece is written
+            broken = answering.done() and isinstance(answering.exception(), ConnectionError)
+            if broken or not answering.done():
                 answering.cancel()
                 self.hung_up.append(time.monotonic() - self.started)
                 return False
