@@ -2,7 +2,8 @@
 #
 #   make demo                      run an agent with tools on the model in the box, and see what
 #                                  the model saw; fetches 93 MB of weights the first time
-#   make test                      everything in `check`, then the tests with branch coverage
+#   make test                      everything in `check`, then the tests
+#   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
 #   make bench                     measurements against json.dumps and other agent libraries
 #   make PYTHON=python3.12 test    use another Python
@@ -19,7 +20,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
 $(foreach venv,.venv $(BENCH),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test coverage check bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +30,9 @@ demo: .venv/.made-local
 	$(BIN)/python examples/local.py
 
 test: check
+	$(BIN)/python -m pytest -n $(JOBS)
+
+coverage: .venv/.made-dev
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
 
 check: .venv/.made-dev
