@@ -1,5 +1,6 @@
 """The commands in odd environments and against odd servers: one line, a hint, no traceback."""
 
+import json
 import os
 from pathlib import Path
 
@@ -90,3 +91,21 @@ def test_a_name_that_is_none_is_refused_in_words(folder: Path, name: str) -> Non
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_one_model_is_told_in_full(tmp_path: Path) -> None:
+    done = weft(tmp_path, "models", "claude-opus-5")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "claude-opus-5 is spoken to in anthropic"
+    assert "  window   1,000,000 tokens, answers of up to 128,000" in lines
+    assert any(line.startswith("  caching  from 512 tokens on") for line in lines)
+    assert any(line.startswith("  price    $") for line in lines)
+
+
+def test_what_is_not_known_of_a_model_is_said_to_be_so(tmp_path: Path) -> None:
+    done = weft(tmp_path, "models", "no-such-model", "--json")
+    told = json.loads(done.stdout)
+    assert told["known"] is False
+    assert told["price"] is None
+    assert told["window"] is None

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -55,18 +55,6 @@ def model() -> LocalModel:
 def server(model: LocalModel) -> Iterator[LocalServer]:
     with serve(model) as running:
         yield running
-
-
-@pytest.fixture
-async def client(server: LocalServer) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=server.base_url, api_key=server.api_key) as held:
-        yield held
-
-
-@pytest.fixture
-async def claude(server: LocalServer) -> AsyncIterator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=server.url, api_key=server.api_key) as held:
-        yield held
 
 
 async def test_it_answers_and_says_what_that_took(model: LocalModel) -> None:

@@ -5,7 +5,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -44,18 +44,6 @@ def local(window: int = WINDOW, slots: int = 4) -> LocalModel:
 def server() -> Iterator[LocalServer]:
     with serve(local()) as running:
         yield running
-
-
-@pytest.fixture
-async def client(server: LocalServer) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=server.base_url, api_key=server.api_key) as held:
-        yield held
-
-
-@pytest.fixture
-async def claude(server: LocalServer) -> AsyncIterator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=server.url, api_key=server.api_key) as held:
-        yield held
 
 
 def get_weather(city: str) -> dict[str, object]:

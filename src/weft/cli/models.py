@@ -24,9 +24,14 @@ class Place(NamedTuple):
 
 
 def models_command(
+    name: Annotated[
+        str | None, typer.Argument(help="One model: its limits, abilities, caching and price.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False,
 ) -> int:
-    """Show which models are set up, what is missing, and how to get it."""
+    """Show which models are set up, what is missing, and how to get it; or all about one."""
+    if name is not None:
+        return _one(name, as_json=as_json)
     places = [*_local(), *_services()]
     default = _default()
     if as_json:
@@ -44,6 +49,16 @@ def models_command(
         print(f"  {mark}  {place.name:<12} {place.model:<24} {place.found}".rstrip())
         if place.fix:
             print(f"           {'':<12} {'':<24} {place.fix}")
+    return 0
+
+
+def _one(name: str, *, as_json: bool) -> int:
+    from weft.cli.facts import facts_json, facts_lines
+    from weft.values import compact
+
+    lines = [compact(facts_json(name))] if as_json else facts_lines(name)
+    for line in lines:
+        print(line)
     return 0
 
 

@@ -10,12 +10,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from weft.dialects.facts import facts_for, seller_of, wire_name
-from weft.session import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
-
-_PER = 1_000_000
 
 
 class Price(NamedTuple):
@@ -51,18 +48,6 @@ def price_of(model: str) -> Price | None:
         amount if amount is not None else fresh * shares[name] for name, amount in amounts.items()
     )
     return Price(fresh, _amount(prices, "output_mtok") or 0.0, read, write, longer)
-
-
-def cost_of(model: str, usage: Usage, *, written: int = 0) -> float | None:
-    """What an answer cost in US dollars, `written` of its input tokens kept for later."""
-    price = price_of(model)
-    if price is None:
-        return None
-    read = usage.cached_content_token_count or 0
-    fresh = max(0, (usage.prompt_token_count or 0) - read - written)
-    made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    spent = fresh * price.input + read * price.cache_read + written * price.cache_write
-    return (spent + made * price.output) / _PER
 
 
 def window_of(model: str) -> int:

@@ -131,6 +131,7 @@ class Engine:
         """Where it runs: its threads do not come along into a fork."""
         self.busy = 0
         """How many requests are being answered."""
+        self._counting = threading.Lock()
         self._slots = Slots(setup.slots)
         self._readings: dict[bytes, tuple[int, ...]] = {}
 
@@ -161,13 +162,15 @@ class Engine:
 
         taken = self._slots.take(asked) if asked is not None else None
         placed: JsonObject = {"verbose": True} if taken is None else {"id_slot": taken}
-        self.busy += 1
+        with self._counting:
+            self.busy += 1
         try:
             self._server.handle_chat_completions({**body, **placed}, told)
         except (ValueError, RuntimeError) as error:
             tell({"error": {"code": 400, "type": "invalid_request_error", "message": str(error)}})
         finally:
-            self.busy -= 1
+            with self._counting:
+                self.busy -= 1
             self._slots.leave(taken if taken is not None else used, asked)
 
     def tokens(self, body: JsonObject) -> tuple[int, ...]:
