@@ -6,6 +6,7 @@ model(planner)@fan.left: text        another author, in a branch
 model[wrote=intent, inv=2]: text     item attributes
 model call c1: name({"a": 1})        a call; `user result c1: name -> {...}` its result
 model thought: text                  a thought
+user media: image/png 400 base64     media with so many characters of base64
 hidden(it is partial): text          a hidden item and why
 + model call c2: ...                 one more block of the same item
 tool pay(amount, to): text           a tool; `choice: ...` what was chosen among them
@@ -22,6 +23,7 @@ from weft.ir import (
     CallBlock,
     Feature,
     Item,
+    MediaBlock,
     Prompt,
     ResultBlock,
     Stability,
@@ -30,21 +32,40 @@ from weft.ir import (
     ToolDecl,
 )
 from weft.ir.show import show_block
-from weft.passes import Env, Sizes
+from weft.passes import (
+    ON_FRESH,
+    ON_REQUEST,
+    Env,
+    Pass,
+    Sizes,
+    Views,
+    name_of,
+    passes_of,
+)  # fmt: skip
+from weft.passes.pair_results import pair_results
 from weft.values import JsonObject, Strand, compact
 
 _LINE = re.compile(
     r"(?P<more>\+ )?(?P<role>system|user|model|hidden)(?:\((?P<author>[^)]*)\))?"
     r"(?:@(?P<branch>[\w.]+))?(?:\[(?P<attributes>[^\]]*)\])?"
-    r"(?: (?P<kind>call|result|thought) ?(?P<id>[\w.]*))?: ?(?P<rest>.*)"
+    r"(?: (?P<kind>call|result|thought|media) ?(?P<id>[\w.]*))?: ?(?P<rest>.*)"
 )
 _TOOL = re.compile(r"tool (?P<name>\w+)\((?P<names>[^)]*)\): (?P<about>.*)")
 _CALL = re.compile(r"(?P<name>\w+)\((?P<args>.*)\)$")
 _RESULT = re.compile(r"(?P<name>\w+) -> (?P<response>.*)$")
 
 
-def parse_prompt(text: str, agent: str = "bot") -> Prompt:
-    """The prompt a fixture describes."""
+def pass_named(name: str, policy: Policy) -> Pass:
+    """The pass of this name, with its options where the policy gives them."""
+    found = [*ON_FRESH, *ON_REQUEST]
+    for one in (*passes_of(policy).fresh, *passes_of(policy).request):
+        inner = one.branches if isinstance(one, Views) else ((one,),)
+        found += [each for branch in inner for each in branch]
+    return next(one for one in found if name_of(one) == name)
+
+
+def parse_prompt(text: str, agent: str = "bot", *, paired: bool = False) -> Prompt:
+    """The prompt a fixture describes, with calls and results paired if asked for."""
     system: list[TextBlock] = []
     items: list[Item] = []
     tools: list[ToolDecl] = []
@@ -71,10 +92,13 @@ def parse_prompt(text: str, agent: str = "bot") -> Prompt:
             )
         else:
             items.append(_item(match, block, position, agent))
-    return Prompt(
+    prompt = Prompt(
         model="m", agent=agent, system=tuple(system), items=Strand(items), features=Feature.ALL,
         tools=tuple(tools),
     )  # fmt: skip
+    if not paired:
+        return prompt
+    return msgspec.structs.replace(pair_results(prompt, Env(agent=agent)), notes=())
 
 
 def _tool(match: re.Match[str]) -> ToolDecl:
@@ -88,6 +112,8 @@ def _item(match: re.Match[str], block: Block, position: int, agent: str) -> Item
     attributes = dict(
         pair.strip().split("=") for pair in (match["attributes"] or "").split(",") if "=" in pair
     )
+    if "tier" in attributes:
+        block = msgspec.structs.replace(block, priority=int(attributes["tier"]))
     hidden = match["role"] == "hidden"
     author = "user" if match["role"] == "user" and not match["author"] else match["author"] or agent
     kinds = {"result": "results", "call": "calls"}
@@ -104,6 +130,7 @@ def _item(match: re.Match[str], block: Block, position: int, agent: str) -> Item
         wrote=tuple(filter(None, [attributes.get("wrote")])),
         open="open" in attributes,
         why=match["author"] or "" if hidden else "",
+        data="data" in attributes,
     )
 
 
@@ -134,6 +161,9 @@ def _block(match: re.Match[str], position: int) -> Block:
             name=result["name"],
             response=response,
         )
+    if match["kind"] == "media":
+        mime_type, size = rest.split()[:2]
+        return MediaBlock(role=role, origin=origin, mime_type=mime_type, data="A" * int(size))  # type: ignore[arg-type]
     if match["kind"] == "thought":
         return ThoughtBlock(role="model", origin=origin, text=rest)
     return TextBlock(role=role, origin=origin, text=rest)  # type: ignore[arg-type]
@@ -145,7 +175,8 @@ def parse_env(text: str) -> Env:
     for line in text.strip().splitlines():
         key, _, value = line.partition("=")
         values[key.strip()] = msgspec.json.decode(value.strip())
-    policy: Policy = getattr(C, str(values.pop("policy", "default")))()
+    written = str(values.pop("policy", "C.default()"))
+    policy: Policy = eval(written if "C." in written else f"C.{written}()", {"C": C})
     if values.pop("keep_duplicates", False):
         policy = policy.keep_duplicates()
     size = values.pop("item_tokens", 0)
@@ -158,10 +189,19 @@ def parse_env(text: str) -> Env:
         policy=policy,
         invocation=str(values.pop("invocation", "1")),
         budget=msgspec.convert(budget, TokenBudget) if budget is not None else None,
-        measure=lambda p: Sizes(size * len(p.items), lambda: (0, [size] * len(p.items))),
+        measure=lambda p: _sizes(p, size),
         changes=tuple(TextBlock(role="system", origin=told, text=text) for text in changes),
         **values,  # type: ignore[arg-type]
     )
+
+
+def _sizes(prompt: Prompt, size: int) -> Sizes:
+    """So many tokens for each item; one for each word where none is said."""
+
+    def one(item: Item) -> int:
+        return size or sum(len(show_block(block).split()) for block in item.blocks)
+
+    return Sizes(sum(map(one, prompt.items)), lambda: (0, list(map(one, prompt.items))), one)
 
 
 def show_prompt(prompt: Prompt) -> str:

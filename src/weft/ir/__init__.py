@@ -18,6 +18,7 @@ from weft.ir.item import Item, ItemKind, Note
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl
 from weft.ir.response import ModelResponse
 from weft.ir.verify import verify
+from weft.ir.want import Want, WantKind
 
 __all__ = [
     "Block",
@@ -40,5 +41,7 @@ __all__ = [
     "TextBlock",
     "ThoughtBlock",
     "ToolDecl",
+    "Want",
+    "WantKind",
     "verify",
 ]

@@ -7,6 +7,7 @@ import msgspec
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir.block import Block, TextBlock
 from weft.ir.item import Item, Note
+from weft.ir.want import Want
 from weft.values import JsonObject, Strand
 
 
@@ -23,7 +24,8 @@ class Feature:
     CALLS = 8
     WROTE = 16
     UNORDERED = 32
-    ALL = 63
+    DATA = 64
+    ALL = 127
 
 
 class ToolDecl(msgspec.Struct, frozen=True):
@@ -74,6 +76,8 @@ class Prompt(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     cache: str = ""
     """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""
+    wants: tuple[Want, ...] = ()
+    """What a model is to be asked before this is as it should be; until then passes do without."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare import Policy, TokenBudget
-from weft.ir import Prompt, TextBlock
-from weft.values import Json
+from weft.declare import Policy, TokenBudget, Tool
+from weft.ir import Item, Prompt, TextBlock
+from weft.session import Event, Session
+from weft.values import Json, JsonObject, Strand
 
 
 class Sizes(NamedTuple):
@@ -16,19 +17,39 @@ class Sizes(NamedTuple):
 
     `split` gives what everything but the items takes, and what each item takes at most: any of
     them together take no more than that, as long as the user's last and the very last stay.
+    `item` gives what any one item takes by itself.
     """
 
     total: int
     split: Callable[[], tuple[int, list[int]]]
+    item: Callable[[Item], int]
+
+
+def _letters(text: str) -> int:
+    """Tokens where nobody says how to count them: four letters each."""
+    return -(-len(text) // 4)
+
+
+def _unknown() -> int:
+    return 0
 
 
 class Env(msgspec.Struct, frozen=True, kw_only=True):
     """Who is asked, where, under which policy, and what the instruction already carries.
 
     `turn` is the log index the current turn begins at, `carried` are the state values the
-    templates inserted, `used_ids` the call ids of earlier requests' items, `measure` the tokens
-    of a prompt, `changes` what the instruction says differently by now, `picks_tools` whether the
-    model can be left to choose among tools.
+    templates inserted that the conversation has too, `told` all that they inserted, `used_ids`
+    the call ids of earlier requests' items, `measure` the tokens of a prompt, `count` those of a
+    text, `changes` what the instruction says differently by now, `picks_tools` whether the model
+    can be left to choose among tools. `session` is the session's id, `log` its events, `state`
+    and `artifacts` what they hold now, `tools` the agent's own, `effects` what models were asked
+    before, by fingerprint, `cleared` the labels that the model may see, and `window` the most
+    tokens it takes, 0 where nobody knows. A token that the provider has read costs `read` of a
+    fresh one, one that it keeps `write`. `widest` looks the window up in a list that takes a
+    while to load. `before` are the items that were final before these,
+    as they are sent. A count may be too low by `margin`, a share of it.
+
+    A pass on fresh items may look at nothing that changes: what it decides is final.
     """
 
     agent: str
@@ -38,9 +59,43 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 0
     policy: Policy = Policy()
     carried: Mapping[str, Json] = {}
+    told: Mapping[str, Json] = {}
     used_ids: AbstractSet[str] = frozenset()
     opening: bool = True
     budget: TokenBudget | None = None
     measure: Callable[[Prompt], Sizes] | None = None
+    count: Callable[[str], int] = _letters
+    margin: float = 0.0
     changes: tuple[TextBlock, ...] = ()
     picks_tools: bool = True
+    session: str = ""
+    log: Strand[Event] = msgspec.field(default_factory=Strand[Event])
+    state: Mapping[str, Json] = {}
+    artifacts: Mapping[str, str] = {}
+    tools: Mapping[str, Tool] = {}
+    effects: Mapping[str, JsonObject] = {}
+    cleared: frozenset[str] = frozenset()
+    window: int = 0
+    model: str = ""
+    read: float = 0.10
+    write: float = 1.25
+    before: Strand[Item] = msgspec.field(default_factory=Strand[Item])
+    widest: Callable[[], int] = _unknown
+    whole: Session | None = None
+    """The whole session, of which `log` may be the part that the agent is in."""
+
+    @property
+    def now(self) -> float:
+        """When the newest event happened: the only clock a pass has."""
+        newest = self.log.tip
+        return newest.timestamp if newest is not None else 0.0
+
+    def is_asked(self, item: Item) -> bool:
+        """Whether the user said this in the current turn: no pass may reduce it."""
+        return item.kind == "user" and item.author == "user" and item.position >= self.turn
+
+    def is_current(self, item: Item) -> bool:
+        """Whether it is in view under every policy: what was asked, what the agent did since."""
+        if item.position < self.turn:
+            return False
+        return item.author in ("user", self.agent) or item.kind == "summary"

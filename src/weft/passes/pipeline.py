@@ -1,46 +1,29 @@
-"""The pipeline: which passes, in which order; the only place that calls them.
+"""The pipeline: the only place that calls passes.
 
-`ON_FRESH` sees the items that are new since the last compilation, so a step costs what it
-added; what those passes decide is final. `ON_REQUEST` sees the whole request and touches
-only its edges, or says what it costs.
+Which passes run is a policy's business (`compose`). Those on fresh items see what is new since
+the last compilation, so a step costs what it added; what they decide is final. Those on the
+request see all of it and touch only its edges, or say what it costs.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
-from weft.ir import Feature, Note, Prompt, verify
-from weft.passes.append_changes import append_changes
-from weft.passes.attribute_foreign import attribute_foreign
-from weft.passes.close_turn import close_turn
-from weft.passes.dedupe_state import dedupe_state
-from weft.passes.drop_hidden import drop_hidden
+import msgspec
+
+from weft.ir import Feature, Item, Note, Prompt, Want, verify
+from weft.ir.show import show_block
 from weft.passes.env import Env
-from weft.passes.fit_budget import fit_budget
-from weft.passes.open_turn import open_turn
-from weft.passes.order_system import order_system
-from weft.passes.pair_results import pair_results
-from weft.passes.prune_tools import prune_tools
-from weft.passes.select_branch import select_branch
-from weft.passes.select_view import select_view
+from weft.values import Strand
 
-Pass = Callable[[Prompt, Env], Prompt]
+Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
-ON_FRESH: tuple[Pass, ...] = (
-    drop_hidden,
-    select_branch,
-    select_view,
-    pair_results,
-    dedupe_state,
-    attribute_foreign,
-    open_turn,
-)
-ON_REQUEST: tuple[Pass, ...] = (
-    prune_tools,
-    order_system,
-    close_turn,
-    fit_budget,
-    append_changes,
-)
+
+class Views(NamedTuple):
+    """Several ways to look at the items, each a tuple of passes, whose results are united."""
+
+    branches: tuple[tuple[Pass, ...], ...]
 
 
 class Step(NamedTuple):
@@ -50,20 +33,116 @@ class Step(NamedTuple):
     notes: tuple[Note, ...]
 
 
-def run(prompt: Prompt, env: Env, passes: tuple[Pass, ...]) -> tuple[Prompt, list[Step]]:
+def name_of(one: Pass) -> str:
+    """The name a pass goes by, also where it has its options with it."""
+    return one.func.__name__ if isinstance(one, partial) else one.__name__
+
+
+def names_of(passes: tuple[Pass | Views, ...]) -> list[str]:
+    """The names of passes in the order they run, each once."""
+    found: list[str] = []
+    for one in passes:
+        inner = one.branches if isinstance(one, Views) else ((one,),)
+        found += [name_of(each) for branch in inner for each in branch]
+    return list(dict.fromkeys(found))
+
+
+def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Prompt, list[Step]]:
     """Run the passes in order; verify after each that changed anything, and record a step."""
     steps: list[Step] = []
     for one in passes:
+        if isinstance(one, Views):
+            prompt, united = _unite(prompt, env, one)
+            steps += united
+            continue
         after = one(prompt, env)
         if after is not prompt:
-            verify(after, step=one.__name__, before=prompt)
-            steps.append(Step(one.__name__, after.notes[len(prompt.notes) :]))
+            name = name_of(one)
+            verify(after, step=name, before=prompt)
+            steps.append(Step(name, after.notes[len(prompt.notes) :]))
             prompt = after
     return prompt, steps
 
 
+def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
+    """What any of the views lets through, in log order, each item once, and the current turn.
+
+    An item that several let through is as the one has it that leaves most of it; so the order of
+    the views does not matter.
+    """
+    chosen: dict[object, Item] = {}
+    told: dict[object, list[tuple[str, Note]]] = {}
+    dropped: dict[object, list[tuple[str, Note]]] = {}
+    diagnostics = list(prompt.diagnostics)
+    wants: list[Want] = list(prompt.wants)
+    for branch in views.branches:
+        seen, steps = run(prompt, env, branch)
+        diagnostics += [one for one in seen.diagnostics if one not in diagnostics]
+        wants += [one for one in seen.wants if one not in wants]
+        notes: dict[object, list[tuple[str, Note]]] = {}
+        for step in steps:
+            for note in step.notes:
+                notes.setdefault(note.before.key, []).append((step.name, note))
+        kept = {item.key for item in seen.items}
+        for item in seen.items:
+            held = chosen.get(item.key)
+            if held is None or _fuller(item, held):
+                chosen[item.key] = item
+                told[item.key] = [one for one in notes.get(item.key, ()) if one[1].after]
+        for key, said in notes.items():
+            if key not in kept:
+                dropped.setdefault(key, said)
+    originals = {item.key: item for item in prompt.items}
+    for key, item in originals.items():
+        if env.is_current(item) and env.policy.view != "nothing":
+            held = chosen.setdefault(key, item)
+            if env.is_asked(item) and held is not item:
+                chosen[key], told[key] = item, []
+    items = _in_order(
+        [chosen[key] for key in originals if key in chosen],
+        [item for key, item in chosen.items() if key not in originals],
+    )
+    if items == list(prompt.items) and len(wants) == len(prompt.wants) and not told:
+        return prompt, []
+    found: dict[str, list[Note]] = {}
+    gone = {key: said for key, said in dropped.items() if key not in chosen}
+    for name, note in chain.from_iterable((*gone.values(), *told.values())):
+        found.setdefault(name, []).append(note)
+    steps = [Step(name, tuple(notes)) for name, notes in found.items()]
+    after = msgspec.structs.replace(
+        prompt,
+        items=Strand(items),
+        notes=(*prompt.notes, *(note for step in steps for note in step.notes)),
+        diagnostics=tuple(diagnostics),
+        wants=tuple(wants),
+    )
+    verify(after, step="unite")
+    return after, steps
+
+
+def _fuller(one: Item, other: Item) -> bool:
+    """Whether an item says more than another rendering of it; a higher tier decides first."""
+    return _weight(one) > _weight(other)
+
+
+def _weight(item: Item) -> tuple[int, int, str]:
+    text = "\n".join(show_block(block) for block in item.blocks)
+    return -item.priority, len(text), text
+
+
+def _in_order(originals: list[Item], added: list[Item]) -> list[Item]:
+    """The items in log order: what was added stands behind what happened before it."""
+    added.sort(key=lambda item: (item.position, item.event))
+    items: list[Item] = []
+    for item in originals:
+        while added and added[0].position < item.position:
+            items.append(added.pop(0))
+        items.append(item)
+    return [*items, *added]
+
+
 def is_ready(prompt: Prompt, env: Env) -> bool:
-    """Whether no pass of `ON_REQUEST` would change the prompt, so that none need be called."""
+    """Whether no pass that every request has would change it, so that none need be called."""
     last = prompt.items.tip
     return (
         not prompt.features & Feature.UNORDERED

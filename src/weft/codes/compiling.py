@@ -1,26 +1,11 @@
-"""The table of diagnostic codes: one place, stable numbers.
+"""The codes of compiling and running: what is wrong with one request."""
 
-1xx variables and state, 2xx visibility, 3xx tools and schemas, 4xx flows and transfers,
-5xx budget, 6xx protect, 7xx lowering, 9xx internal. `weft rule CODE` prints the page.
-"""
-
-from typing import NamedTuple
-
-from weft.diagnostics import Diagnostic, Origin, Severity
-
-
-class Code(NamedTuple):
-    """One code: how bad, what it is called, and the page that explains it."""
-
-    code: str
-    severity: Severity
-    title: str
-    page: str
-
+from weft.codes.code import Code
+from weft.diagnostics import Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
-_TABLE = (
+COMPILING = (
     Code(
         "WEFT101",
         _W,
@@ -103,6 +88,17 @@ Use instead:  mend the text where it is made; it is often an emoji cut in half.
 """,
     ),
     Code(
+        "WEFT205",
+        _W,
+        "stale result",
+        """A result in view is older than the policy calls fresh.
+
+Why it matters: what it says may no longer hold.
+
+Use instead:  call the tool again, or .fresh(stale="drop").
+""",
+    ),
+    Code(
         "WEFT301",
         _W,
         "tool without description",
@@ -118,11 +114,135 @@ Use instead:  give it a docstring, or @tool(description=...).
         "WEFT501",
         _I,
         "dropped for the budget",
-        """Older items were left out so that the request fits the agent's TokenBudget.
+        """Items were left out so that the request fits its budget.
 
 Why it matters: the model no longer sees them.
 
-Use instead:  nothing to do, or raise `token_budget`.
+Use instead:  nothing to do, or raise the budget, or give what matters .priority(1).
+""",
+    ),
+    Code(
+        "WEFT502",
+        _W,
+        "sent bytes changed",
+        """A policy changed a part of the request that had been sent before.
+
+Why it matters: the provider reads everything behind the change again, at the full price.
+
+Use instead:  C.auto(), which changes what was sent only when that pays, or nothing: the message
+              says what it costs now and saves later.
+""",
+    ),
+    Code(
+        "WEFT503",
+        _I,
+        "reduced for the budget",
+        """Items were reduced so that the request fits its budget.
+
+Why it matters: the model sees less of them; `explain` says what was given up.
+
+Use instead:  nothing to do, or raise the budget, or give what matters .priority(1).
+""",
+    ),
+    Code(
+        "WEFT504",
+        _W,
+        "done without the model",
+        """A part of a policy asks a model, and there is no outcome to use.
+
+Why it matters: the model was not asked yet, failed, or answered what cannot be accepted; what
+is done in its place is simpler: words in common for relevance, an extract for a summary.
+
+Use instead:  run the agent, so that the model is asked, or mend what the message names.
+""",
+    ),
+    Code(
+        "WEFT505",
+        _W,
+        "run budget nearly spent",
+        """A run has used 80% of its budget of tokens, steps, seconds or money.
+
+Why it matters: at 100% it stops.
+
+Use instead:  raise the limit in RunConfig(budget=RunBudget(...)), or nothing.
+""",
+    ),
+    Code(
+        "WEFT601",
+        _W,
+        "labelled value withheld",
+        """Something carries a label that the agent's model, or a tool, is not cleared for.
+
+Why it matters: it is not sent; a mark stands in its place.
+
+Use instead:  clear the agent, Agent(cleared=["secret"]), or the tool, @tool(cleared=["secret"]),
+              or keep the value away from it.
+""",
+    ),
+    Code(
+        "WEFT602",
+        _I,
+        "values redacted",
+        """Values were replaced by placeholders before the request was sent.
+
+Why it matters: the model does not see them.
+
+Use instead:  nothing to do; restore= puts them back into tools' arguments and answers.
+""",
+    ),
+    Code(
+        "WEFT603",
+        _W,
+        "incomplete context",
+        """Something that the request refers to is not in it.
+
+Why it matters: the model answers without it, or invents it.
+
+Use instead:  what the message names: write the key, select the item, answer the call.
+""",
+    ),
+    Code(
+        "WEFT604",
+        _W,
+        "contradicting context",
+        """Two parts of the request say different things about one matter.
+
+Why it matters: the model believes one of them, nobody knows which.
+
+Use instead:  C.default().dedupe("superseded"), or .fresh(turns=...), or drop one of them.
+""",
+    ),
+    Code(
+        "WEFT605",
+        _I,
+        "little said in many words",
+        """Most of what the request says, it says more than once.
+
+Why it matters: the tokens are paid for, and what matters drowns.
+
+Use instead:  .dedupe(), .project(fields=...), .compact() or C.auto().
+""",
+    ),
+    Code(
+        "WEFT606",
+        _I,
+        "lookalike marks neutralised",
+        """Text that nobody vouches for held marks like those that fence it.
+
+Why it matters: it may have been an attempt to be taken for an instruction.
+
+Use instead:  nothing to do; the marks no longer are any.
+""",
+    ),
+    Code(
+        "WEFT607",
+        _E,
+        "pattern took too long",
+        """A regular expression of a redaction did not come to an end in time.
+
+Why it matters: what it would have found is unknown, so the text is withheld.
+
+Use instead:  a simpler pattern: no repeat inside a repeat.
 """,
     ),
     Code(
@@ -214,18 +334,3 @@ Use instead:  nothing to do, or say it before the conversation.
 """,
     ),
 )
-
-CODES: dict[str, Code] = {code.code: code for code in _TABLE}
-
-
-def report(
-    code: str, origin: Origin, message: str, hint: str = "", *, severity: Severity | None = None
-) -> Diagnostic:
-    """A diagnostic under its code, as bad as the table says unless told otherwise."""
-    return Diagnostic(
-        code=code,
-        severity=severity or CODES[code].severity,
-        message=message,
-        origin=origin,
-        hint=hint,
-    )

@@ -1,0 +1,267 @@
+"""The codes of checking: what is wrong with a flow, before it runs."""
+
+from weft.codes.code import Code
+from weft.diagnostics import Severity
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+CHECKING = (
+    Code(
+        "WEFT105",
+        _E,
+        "variable that nobody writes",
+        """An agent, step or predicate reads a key that nothing before it writes.
+
+Why it matters: the placeholder reaches the model as text, or the step fails.
+
+Flagged:      Agent("booker", instruction="Intent: {intent}") with nobody before it
+Use instead:  classifier.writes("intent") >> booker, check(flow, inputs={"intent": str}),
+              or {intent?} if it may be absent.
+""",
+    ),
+    Code(
+        "WEFT106",
+        _W,
+        "variable written on some paths",
+        """A key that is read is written only if the run takes certain paths.
+
+Why it matters: on the others the placeholder reaches the model as text.
+
+Flagged:      Route("kind").eq("a", x.writes("plan")).otherwise(y) >> Agent(instruction="{plan}")
+Use instead:  write it on every path, set it before, or read {plan?}.
+""",
+    ),
+    Code(
+        "WEFT107",
+        _E,
+        "variable dropped or renamed before",
+        """A key is read behind a step that took it away.
+
+Why it matters: it was there, and no longer is.
+
+Flagged:      S.rename(findings="input") >> Agent(instruction="{findings}")
+Use instead:  read the new name, or drop it later.
+""",
+    ),
+    Code(
+        "WEFT108",
+        _E,
+        "route on a key that nobody writes",
+        """A route decides by a key that nothing before it writes.
+
+Why it matters: the run fails there, or always takes `otherwise`.
+
+Flagged:      Agent("triage") >> Route("intent").eq("booking", booker).otherwise(helper)
+Use instead:  Agent("triage").writes("intent") >> Route("intent")...
+""",
+    ),
+    Code(
+        "WEFT109",
+        _E,
+        "path or type that does not fit its producer",
+        """What is read does not fit the schema of whoever writes it: a field that is not there, a
+map over what is no list, text that is compared with a number.
+
+Why it matters: there is nothing at the end of the path, or the run fails there.
+
+Flagged:      {invoice.totl} behind Agent(output_key="invoice", output_schema=Invoice)
+              scorer.writes("score") >> Route("score").gt(0.8, ...)
+              planner.writes("items") >> Map("items", ...)
+Use instead:  a field of the schema; agent @ Schema, so that it writes a number or a list.
+""",
+    ),
+    Code(
+        "WEFT110",
+        _E,
+        "two branches write one key",
+        """Branches that run at once write the same key.
+
+Why it matters: one value is lost, and which one is a matter of time.
+
+Flagged:      web.writes("facts") | papers.writes("facts")
+Use instead:  a key for each, combined behind: (web | papers) >> writer.
+""",
+    ),
+    Code(
+        "WEFT111",
+        _E,
+        "branch reads its sibling",
+        """A branch reads what is written, or taken away, in a branch beside it.
+
+Why it matters: branches run at once; whether the value is there already is a matter of time. Often
+the parentheses are missing: `a | b >> c` is a | (b >> c).
+
+Use instead:  (a | b) >> c.
+""",
+    ),
+    Code(
+        "WEFT112",
+        _I,
+        "key that nobody reads",
+        """A key is written, and nothing behind it reads it.
+
+Why it matters: it may be meant for the application; else it is work for nothing.
+
+Use instead:  read it, or leave it out.
+""",
+    ),
+    Code(
+        "WEFT113",
+        _I,
+        "key inferred",
+        """An agent writes a key though it does not say so: what follows it reads just that key.
+
+Why it matters: `a >> b` means that what a says feeds b; it is done as if a had said so.
+
+Use instead:  a.writes("key") to say it, or RunConfig(infer=False) and check(infer=False).
+""",
+    ),
+    Code(
+        "WEFT206",
+        _W,
+        "value seen twice",
+        """A value reaches an agent through its template and through the conversation.
+
+Why it matters: it is paid for twice, and the model may take it for two values.
+
+Flagged:      Agent("booker", instruction="Intent: {intent}").sees(C.default().keep_duplicates())
+Use instead:  leave out keep_duplicates(): the template wins.
+""",
+    ),
+    Code(
+        "WEFT207",
+        _W,
+        "output that reaches nobody",
+        """An agent's words are stored under no key, and no agent behind it sees them.
+
+Why it matters: what it found out is lost.
+
+Flagged:      Agent("researcher") >> Agent("writer").sees(C.none())
+Use instead:  researcher.writes("findings") and {findings}, or a policy that shows its words.
+""",
+    ),
+    Code(
+        "WEFT208",
+        _W,
+        "user's message lost",
+        """An agent neither sees what the user said nor reads anything that stands for it: a label
+that a route decides by, a number or one of a few words do not. Where it reads text that an agent
+before it wrote, that may be all it needs, and this is a note.
+
+Why it matters: it answers a question that it does not know.
+
+Flagged:      Agent("booker", instruction="Help book.").sees(C.nothing())
+Use instead:  C.none(), which keeps the message, or a key that holds the request.
+""",
+    ),
+    Code(
+        "WEFT209",
+        _W,
+        "view of nobody",
+        """A policy names an agent that is not in the flow, or a tag that nothing gives.
+
+Why it matters: it shows nothing, or leaves nothing out; often the name is misspelt.
+
+Flagged:      writer.sees(C.agents("reseacher")) behind Agent("researcher")
+Use instead:  the agent's name; S.tag("finding") behind the agent for C.select(tag="finding").
+""",
+    ),
+    Code(
+        "WEFT401",
+        _W,
+        "case that is never come to",
+        """A case of a route holds only where one before it holds too.
+
+Why it matters: the first case that holds decides, so what it leads to never runs.
+
+Flagged:      Route("score").gt(5, good).gt(8, excellent)
+Use instead:  the narrower case first: Route("score").gt(8, excellent).gt(5, good).
+
+An `otherwise` that no value of the producer's schema leads to is mentioned too, as a note.
+""",
+    ),
+    Code(
+        "WEFT402",
+        _W,
+        "value that leads nowhere",
+        """A route has no case for a value that its producer may write, and no `otherwise`.
+
+Why it matters: the run fails there with `no_route`.
+
+Flagged:      Route("intent").eq("booking", booker) behind Literal["booking", "other"]
+Use instead:  a case for each value, or .otherwise(agent).
+""",
+    ),
+    Code(
+        "WEFT403",
+        _E,
+        "label that cannot occur",
+        """A route names a value that the schema of whoever writes the key does not allow.
+
+Why it matters: the case never holds; often it is misspelt.
+
+Flagged:      Route("intent").eq("bokking", booker) behind Literal["booking", "other"]
+Use instead:  a value of the schema.
+""",
+    ),
+    Code(
+        "WEFT404",
+        _W,
+        "loop without an exit",
+        """Nothing in a loop writes what its condition asks for.
+
+Why it matters: it always takes all its rounds.
+
+Flagged:      writer * until(lambda state: state["score"] > 0.8) with nobody writing `score`
+Use instead:  write the key in the loop, or loop a fixed number of times.
+""",
+    ),
+    Code(
+        "WEFT405",
+        _W,
+        "parentheses that are likely missing",
+        """`>>` binds tighter than `|`, so `a | b >> c` is a | (b >> c); and a branch reads what
+another one writes, as if the parentheses stood elsewhere.
+
+Why it matters: the step runs beside the branches that it was to put together.
+
+Flagged:      web | papers >> Agent("writer", instruction="Combine {web} and {papers}.")
+Use instead:  (web | papers) >> writer. print(flow) shows all parentheses.
+""",
+    ),
+    Code(
+        "WEFT506",
+        _E,
+        "fixed text longer than the budget",
+        """What is sent in any case, the agent's texts and tools, takes more tokens than its budget.
+
+Why it matters: every request would fail.
+
+Use instead:  a larger budget, or a shorter instruction.
+""",
+    ),
+    Code(
+        "WEFT507",
+        _I,
+        "what changes stands before what stays",
+        """A long instruction begins with a variable.
+
+Why it matters: providers reuse a request up to its first changed byte, so none of it is reused.
+
+Use instead:  put the variable last, or into a text of its own.
+""",
+    ),
+    Code(
+        "WEFT608",
+        _W,
+        "secret on its way to a model",
+        """A labelled key is read by an agent or a tool that is not cleared for the label. A label
+stays with a value that `S` renames or puts together.
+
+Why it matters: it is withheld, and the agent works without it; or it leaks under a new name.
+
+Flagged:      Agent("clerk", instruction="Pay to {iban}") where a tool writes `iban` as secret
+Use instead:  Agent(cleared=["secret"]), @tool(cleared=["secret"]), or do not read it there.
+""",
+    ),
+)

@@ -1,0 +1,21 @@
+"""Conditions of a policy: decided by the state, before anything is selected."""
+
+from collections.abc import Mapping
+
+from weft.declare.functions import name_of
+from weft.declare.policy.selectors import When
+from weft.errors import CompileError
+from weft.values import Json
+
+
+def decided(condition: When, state: Mapping[str, Json]) -> bool:
+    """Whether a condition is met; a predicate that raises is an error, not a no."""
+    try:
+        return bool(condition.predicate(state))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise CompileError(
+            f"the predicate `{name_of(condition.predicate)}` of C.when raised {said}",
+            where="C.when",
+            hint='let it answer for any state: lambda state: state.get("vip") is True',
+        ) from error

@@ -1,0 +1,302 @@
+"""A policy as passes: which run on fresh items, which on the request, in which order."""
+
+from functools import partial
+from typing import NamedTuple, assert_never
+
+from weft.declare.policy import Policy
+from weft.declare.policy.policy import Stage
+from weft.declare.policy.selectors import (
+    ArtifactText,
+    Auto,
+    Everything,
+    FromAgents,
+    Matching,
+    Notes,
+    Nothing,
+    Recent,
+    Relevant,
+    Selector,
+    StateKeys,
+    ThisTurn,
+    UserWords,
+    When,
+    Window,
+    WithoutAgents,
+)
+from weft.declare.policy.transforms import (
+    Compact,
+    Dedupe,
+    Distill,
+    Extract,
+    Fence,
+    Fit,
+    Fresh,
+    Label,
+    Priority,
+    Project,
+    Protection,
+    Redact,
+    Reduction,
+    Summarize,
+    Truncate,
+    Validate,
+    Writing,
+)
+from weft.passes.append_changes import append_changes
+from weft.passes.attribute_foreign import attribute_foreign
+from weft.passes.close_turn import close_turn
+from weft.passes.dedupe_state import dedupe_state
+from weft.passes.drop_data import drop_data
+from weft.passes.drop_hidden import drop_hidden
+from weft.passes.fit_budget import fit_budget
+from weft.passes.open_turn import open_turn
+from weft.passes.order_system import order_system
+from weft.passes.pair_results import pair_results
+from weft.passes.pipeline import Pass, Views
+from weft.passes.prune_tools import prune_tools
+from weft.passes.select_branch import select_branch
+from weft.passes.select_view import select_view
+
+AUTO = Compact(results=360, texts=4_000, media=2_000, to=270)
+"""What `C.auto()` reduces at birth; media when an edit pays."""
+
+
+class Passes(NamedTuple):
+    """The passes of a policy; `plain` says that they are those of every agent without one."""
+
+    fresh: tuple[Pass | Views, ...]
+    request: tuple[Pass | Views, ...]
+    plain: bool = False
+
+
+_SEEN: tuple[Pass, ...] = (
+    drop_hidden,
+    select_branch,
+    select_view,
+    pair_results,
+    dedupe_state,
+    drop_data,
+)
+_TOLD: tuple[Pass, ...] = (attribute_foreign, open_turn)
+_EDGES: tuple[Pass, ...] = (prune_tools, order_system, close_turn)
+
+ON_FRESH: tuple[Pass, ...] = (*_SEEN, *_TOLD)
+ON_REQUEST: tuple[Pass, ...] = (*_EDGES, fit_budget, append_changes)
+PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True)
+
+
+def passes_of(policy: Policy) -> Passes:
+    """The passes a policy means; one without conditions, which are decided before.
+
+    What looks at each item by itself runs when the item is new. Where a stage looks at the whole
+    conversation, all stages are united on the request, before other agents' words are told.
+    """
+    end = (*_write(policy.writings), *_end(policy.protections))
+    seen = (*_SEEN, *_withhold(policy.protections))
+    stages = policy.stages
+    alone = stages[0] if len(stages) == 1 else None
+    if alone is not None and _is_local(alone.selector):
+        steps = list(alone.steps)
+        turn = isinstance(alone.selector, ThisTurn | Nothing)  # `select_view` sees to it
+        at_birth = () if turn else _select(alone.selector)
+        past: tuple[Pass, ...] = ()
+        while steps and isinstance(steps[0], Compact | Project | Truncate | Priority):
+            at_birth += _at_birth(steps[0])
+            past += _past(steps.pop(0))
+        views = _later(alone.selector) + tuple(one for step in steps for one in _reduce(step))
+        told = (*_TOLD, *_redact(policy.protections))
+        if not views and not at_birth:
+            return Passes((*seen, *told), end, plain=end == ON_REQUEST)
+        if not views or not steps:
+            return Passes((*seen, *at_birth, *told), (*past, *views, *end))
+        return Passes((*seen, *at_birth), (*past, Views((views,)), *_TOLD, *end))
+    branches = tuple(_branch(stage) for stage in stages)
+    return Passes(seen, (Views(branches), *_TOLD, *end))
+
+
+def _end(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
+    """What every request ends with: its edges, what guards it, what fits it.
+
+    What is said last, behind all that was fitted, is guarded too.
+    """
+    if not protections:
+        return ON_REQUEST
+    withhold = _withhold(protections)
+    ordered = _ordered(protections)
+    last = [*withhold, *(_protect(one) for one in ordered if not isinstance(one, Validate))]
+    guards = (*withhold, *map(_protect, ordered))
+    return (*_EDGES, *guards, fit_budget, append_changes, *last)
+
+
+def _withhold(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
+    """What may not be seen is taken out of new items too, before anything is made of them."""
+    labels = tuple(one for one in protections if isinstance(one, Label))
+    if not labels:
+        return ()
+    from weft.passes.withhold_labelled import withhold_labelled
+
+    return (partial(withhold_labelled, options=labels),)
+
+
+def _redact(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
+    """Values are replaced when an item is new, unless labels must find them as they are later."""
+    if any(isinstance(one, Label) for one in protections):
+        return ()
+    return tuple(_protect(one) for one in protections if isinstance(one, Redact))
+
+
+def _write(writings: tuple[Writing, ...]) -> tuple[Pass, ...]:
+    """What a model is to write into state of what is in view; the runtime does the rest."""
+    asked = [one for one in writings if isinstance(one, Extract | Distill)]
+    if not asked:
+        return ()
+    from weft.passes.want_writings import want_writings
+
+    return tuple(partial(want_writings, options=one) for one in asked)
+
+
+def _is_local(selector: Selector) -> bool:
+    """Whether it decides about each item by itself."""
+    if isinstance(selector, Matching):
+        return not selector.tag  # a tag may come later
+    local = Everything | ThisTurn | Nothing | Auto | FromAgents | WithoutAgents
+    return isinstance(selector, local)
+
+
+def _branch(stage: Stage) -> tuple[Pass, ...]:
+    steps = tuple(one for step in stage.steps for one in _reduce(step))
+    return (*_select(stage.selector), *_later(stage.selector), *steps)
+
+
+def _select(selector: Selector) -> tuple[Pass, ...]:
+    """What a selector does; what is not of the current turn is gone already under C.none()."""
+    match selector:
+        case Everything():
+            return ()
+        case ThisTurn() | Nothing():
+            from weft.passes.select_turn import select_turn
+
+            return (select_turn,)
+        case Auto():
+            from weft.passes.reduce_results import reduce_results
+
+            return (partial(reduce_results, options=AUTO),)
+        case UserWords():
+            from weft.passes.select_user import select_user
+
+            return (partial(select_user, options=selector),)
+        case Window():
+            from weft.passes.select_window import select_window
+
+            return (partial(select_window, options=selector),)
+        case FromAgents() | WithoutAgents() | Matching():
+            from weft.passes.select_items import select_items
+
+            return (partial(select_items, options=selector),)
+        case Recent():
+            from weft.passes.select_recent import select_recent
+
+            return (partial(select_recent, options=selector),)
+        case Relevant():
+            from weft.passes.select_relevant import select_relevant
+
+            return (partial(select_relevant, options=selector),)
+        case StateKeys() | Notes() | ArtifactText():
+            from weft.passes.insert_state import insert_state
+
+            return (partial(insert_state, options=selector),)
+        case When():
+            raise AssertionError("conditions are decided before")
+        case _:
+            assert_never(selector)
+
+
+def _later(selector: Selector) -> tuple[Pass, ...]:
+    """What a selector does once the whole request is there."""
+    if isinstance(selector, Auto):
+        from weft.passes.plan_edit import plan_edit
+
+        return (plan_edit,)
+    return ()
+
+
+def _reduce(step: Reduction) -> tuple[Pass, ...]:
+    return (*_at_birth(step), *_past(step))
+
+
+def _past(step: Reduction) -> tuple[Pass, ...]:
+    """What is done to things that must be seen as they are in the turn that brings them."""
+    match step:
+        case Compact() if step.texts is not None or step.media is not None:
+            from weft.passes.compact_past import compact_past
+
+            return (partial(compact_past, options=step),)
+        case Truncate():
+            from weft.passes.truncate_past import truncate_past
+
+            return (partial(truncate_past, options=step),)
+        case _:
+            return ()
+
+
+def _at_birth(step: Reduction) -> tuple[Pass, ...]:
+    match step:
+        case Compact():
+            from weft.passes.compact_items import compact_items
+
+            return (partial(compact_items, options=step),)
+        case Dedupe():
+            from weft.passes.dedupe_items import dedupe_items
+
+            return (partial(dedupe_items, options=step),)
+        case Project():
+            from weft.passes.project_results import project_results
+
+            return (partial(project_results, options=step),)
+        case Truncate():
+            from weft.passes.truncate_items import truncate_items
+
+            return (partial(truncate_items, options=step),)
+        case Summarize():
+            from weft.passes.summarize_items import summarize_items
+
+            return (partial(summarize_items, options=step),)
+        case Priority():
+            from weft.passes.set_priority import set_priority
+
+            return (partial(set_priority, options=step),)
+        case Fit():
+            from weft.passes.fit_items import fit_items
+
+            return (partial(fit_items, options=step),)
+        case Fresh():
+            from weft.passes.mark_stale import mark_stale
+
+            return (partial(mark_stale, options=step),)
+        case _:
+            assert_never(step)
+
+
+def _ordered(protections: tuple[Protection, ...]) -> list[Redact | Fence | Validate]:
+    """What is replaced goes first, then the fence around the rest."""
+    order = (Redact, Fence, Validate)
+    found = [one for one in protections if not isinstance(one, Label)]
+    return sorted(found, key=lambda one: order.index(type(one)))
+
+
+def _protect(step: Redact | Fence | Validate) -> Pass:
+    match step:
+        case Redact():
+            from weft.passes.redact_values import redact_values
+
+            return partial(redact_values, options=step)
+        case Fence():
+            from weft.passes.fence_untrusted import fence_untrusted
+
+            return partial(fence_untrusted, options=step)
+        case Validate():
+            from weft.passes.validate_context import validate_context
+
+            return partial(validate_context, options=step)
+        case _:
+            assert_never(step)
