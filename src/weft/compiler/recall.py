@@ -1,0 +1,151 @@
+"""Recall: the tool that gets back what a handle stands for, and the values that a log can give.
+
+It is offered whenever the policy in force can make handles, from the first request on, so that
+the tools at the head of the request never change in mid-session.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from weft.content import Part
+from weft.declare import Agent, Policy, RunConfig
+from weft.declare.policy.policy import Stage
+from weft.declare.policy.selectors import Auto
+from weft.declare.policy.transforms import Compact, Label
+from weft.diagnostics import Origin
+from weft.errors import DeclarationError
+from weft.ir import ToolDecl
+from weft.ir.handle import RECALL, handle_of
+from weft.session import Event
+from weft.values import Json, JsonObject, Strand
+
+_DEFAULT = RunConfig()
+
+
+def policy_of(agent: Agent, config: RunConfig = _DEFAULT) -> Policy:
+    """What the agent sees in this run: its own policy, else the run's.
+
+    Where a tool asks that its results become handles, so it is, whatever the policy.
+    """
+    policy = agent.context or config.context or agent.policy
+    if not any(tool.compact for tool in agent.tools) or all(map(_compacts, policy.stages)):
+        return policy
+    return replace(policy, stages=tuple(map(_compacting, policy.stages)))
+
+
+def _compacts(stage: Stage) -> bool:
+    return isinstance(stage.selector, Auto) or any(isinstance(s, Compact) for s in stage.steps)
+
+
+def _compacting(stage: Stage) -> Stage:
+    if _compacts(stage):
+        return stage
+    only_tools = Compact(results=None, texts=None, media=None)
+    return msgspec.structs.replace(stage, steps=(only_tools, *stage.steps))
+
+
+def recall_tool(agent: Agent) -> ToolDecl:
+    """The one tool; a tool of the agent's own that has its name is refused."""
+    if any(tool.name == RECALL for tool in agent.tools):
+        raise DeclarationError(
+            f"the tool name `{RECALL}` is Weft's own while large values become handles",
+            where=f"{agent.name}.tools",
+            hint='rename the tool: @tool(name="remember"), or leave out .compact()',
+        )
+    return ToolDecl(
+        name=RECALL,
+        description="Get back what a handle stands for, or the lines of it that fit a query.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "handle": {"type": "string"},
+                "query": {"type": "string"},
+                "page": {"type": "integer", "minimum": 1},
+            },
+            "required": ["handle"],
+        },
+        origin=Origin("field", "context", agent.name),
+    )
+
+
+class Held(NamedTuple):
+    """A value of the log and where it came from: a tool, a state key, or somebody's words.
+
+    `media` is the part, where the value is none that can be read. `labels` were noted with it.
+    """
+
+    handle: str
+    value: Json
+    branch: str
+    tool: str = ""
+    key: str = ""
+    media: Part | None = None
+    labels: tuple[str, ...] = ()
+
+
+def values_of(log: Strand[Event]) -> Sequence[Held]:
+    """All values that a handle may stand for, in log order; worked out once an event."""
+    kept = log.memo.get("recall")
+    held = kept if isinstance(kept, _Read) and kept.length <= log.settled else _Read(0, ())
+    fresh = tuple(one for event in log.since(held.length) for one in _values(event))
+    values = held.values + fresh
+    if not log.tail:
+        log.memo["recall"] = _Read(log.settled, values)
+    return values
+
+
+class _Read(NamedTuple):
+    length: int
+    values: tuple[Held, ...]
+
+
+def is_seen(one: Held, branch: str) -> bool:
+    """Whether a value is of no branch, of this one, or of one above it."""
+    return not one.branch or branch == one.branch or branch.startswith(f"{one.branch}.")
+
+
+def is_withheld(one: Held, labels: Iterable[Label], cleared: Iterable[str]) -> bool:
+    """Whether a value carries a label that the agent is not cleared for."""
+    names = {*one.labels}
+    for label in labels:
+        if (one.tool and one.tool in label.tools) or (one.key and one.key in label.keys):
+            names.add(label.name)
+    return not names <= {*cleared}
+
+
+def _values(event: Event) -> Iterator[Held]:
+    branch = event.branch or ""
+    labels = _noted(event)
+    for part in (event.content.parts or ()) if event.content is not None else ():
+        result = part.function_response
+        if result is not None:
+            name = result.name or ""
+            if name == RECALL:
+                continue
+            response: JsonObject = result.response or {}
+            yield Held(handle_of(response), response, branch, tool=name, labels=labels)
+            for raw in result.parts or ():
+                yield from _media(msgspec.convert(raw, Part), branch, name, labels)
+        elif part.text and not part.thought:
+            yield Held(handle_of(part.text), part.text, branch, labels=labels)
+        else:
+            yield from _media(part, branch, "", labels)
+    for key, value in event.actions.state_delta.items():
+        if value is not None:
+            yield Held(handle_of(value), value, branch, key=key, labels=labels)
+
+
+def _media(part: Part, branch: str, tool: str, labels: tuple[str, ...]) -> Iterator[Held]:
+    blob = part.inline_data
+    if blob is not None and blob.data:
+        data = blob.data.replace("-", "+").replace("_", "/")  # as blocks have it
+        yield Held(handle_of(data), None, branch, tool=tool, media=part, labels=labels)
+
+
+def _noted(event: Event) -> tuple[str, ...]:
+    weft = (event.custom_metadata or {}).get("weft")
+    noted = weft.get("labels") if isinstance(weft, dict) else None
+    return tuple(name for name in noted if isinstance(name, str)) if isinstance(noted, list) else ()

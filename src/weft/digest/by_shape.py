@@ -1,0 +1,84 @@
+"""Digests by shape: which way a text or a value is made shorter."""
+
+from collections.abc import Container
+
+import msgspec
+
+from weft.digest.code import is_numbered
+from weft.digest.cut import Count, Shape, cut_text
+from weft.digest.lines import (
+    Mark,
+    choose_lines,
+    hidden_count,
+    hidden_lines,
+    hidden_rows,
+    hidden_text,
+)
+from weft.digest.objects import reduced_json
+from weft.digest.shape import parsed_json, shape_of
+from weft.digest.shapes import base64_digest, lines_of
+from weft.values import Json, compact
+
+Digest = tuple[Json, Shape, str]
+"""What is left, the shape it has, and what is not there any more."""
+
+
+class Digester(msgspec.Struct, frozen=True):
+    """Makes digests, by one way to count tokens, for a reader who knows these names."""
+
+    count: Count
+    known: Container[str] = frozenset[str]()
+
+    def json(self, value: Json, limit: int) -> Digest:
+        """A JSON value within so many tokens as compact JSON."""
+        held = reduced_json(value, limit=limit, count=self.count, text=_as_text)
+        return held, "json", _gone(value)
+
+    def text(self, text: str, limit: int) -> Digest:
+        """A text within so many tokens, in the way that keeps its shape."""
+        shape, count = shape_of(text), self.count
+        if len(text) <= limit * 64 and count(text) <= limit:
+            return text, shape, ""
+        if not text.strip():
+            return "", shape, f"{len(text):,} blanks"
+        if shape == "json":
+            held, _, left_out = self.json(parsed_json(text), limit)
+            if held is not None:
+                return compact(held), shape, left_out
+            shape = "text"
+        if shape == "base64":
+            short = cut_text(base64_digest(text), limit=limit, count=count)
+            return short, shape, f"{len(text):,} characters of base64"
+        lines = lines_of(text, shape)
+        mark, known = _mark(text, shape), self.known
+        chosen = choose_lines(lines, limit=limit, count=count, mark=mark, known=known)
+        total = len(text.splitlines())
+        if shape == "html" or total <= 1:
+            return chosen.text, shape, f"some of {len(text):,} characters"
+        unit = "rows" if shape == "table" else "lines"
+        return chosen.text, shape, f"{total - chosen.kept:,} of {total:,} {unit}"
+
+
+def _as_text(text: str, limit: int, count: Count) -> str:
+    """A text inside a JSON value, within its share."""
+    short = Digester(count).text(text, limit)[0]
+    assert isinstance(short, str)
+    return short
+
+
+def _mark(text: str, shape: Shape) -> Mark:
+    """What stands where something was left out."""
+    if shape == "table":
+        return hidden_rows
+    if shape == "html":
+        return hidden_text
+    return hidden_count if is_numbered(text) or shape == "log" else hidden_lines
+
+
+def _gone(value: Json) -> str:
+    """What a JSON value was before."""
+    if isinstance(value, list):
+        return f"some of {len(value):,} items"
+    if isinstance(value, dict):
+        return f"some of {len(value):,} keys" if len(value) > 1 else "some of it"
+    return "some of it"

@@ -1,0 +1,174 @@
+"""What a shorter version of a text must still say: names, numbers, dates, and what is open.
+
+A model that sums up a conversation leaves things out and makes things up. What can be checked
+without understanding is checked here: that what is used again is still there, and that no
+number, address or identifier is there that was not said.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+MOST_MARKS = 24
+MOST_OPEN = 6
+_LONGEST = 80
+_LONGEST_LINE = 240
+_SHARE = 0.5
+
+_MONTHS = (
+    "January|February|March|April|May|June|July|August|September|October|November|December"
+    "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
+)
+_TOKEN = re.compile(
+    rf"\b(?:{_MONTHS})\.? \d{{1,2}}\b|\b\d{{1,2}}\.? (?:{_MONTHS})\b"
+    r"|[$€£]?\d{1,3}(?:,\d{3})+(?:\.\d+)?%?"
+    r"|[$€£]?\d+\.\d+%?"
+    r"|[A-Za-z0-9_@$€£%./\\:+~#&=?-]+"
+)
+_GROUPED = re.compile(r"(?<=\d),(?=\d{3})")
+_BLANKS = re.compile(r"\s+")
+_DIGIT = re.compile(r"\d")
+_DECIMAL = re.compile(r"\d+\.\d+")
+_LETTER = re.compile(r"[A-Za-z]")
+_CAMEL = re.compile(r"[a-z0-9][A-Z]")
+_OPEN = re.compile(
+    r"\bTODO\b|\bFIXME\b|\bTBD\b|[-*] \[ \]|\bto be (?:decided|done|confirmed)\b"
+    r"|\b(?:still|yet) (?:need|needs|have|has|must|open|missing)\b|\bnot yet\b|\bopen question"
+    r"|\bnext steps?\b|\bwaiting (?:for|on)\b|\bfollow up\b|\bremind me\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+_WORD = re.compile(r"[A-Za-z]{4,}|\d{2,}")
+_WIDE = re.compile(r"[^\x00-\u02ff\W]+")
+
+
+def marks_in(text: str) -> list[str]:
+    """Addresses, paths, identifiers, dates and telling numbers, each once, in their order."""
+    return list(_marks(text))
+
+
+@lru_cache(maxsize=2048)
+def _marks(text: str) -> tuple[str, ...]:
+    found = (one.rstrip(".:?/-&=\\").lstrip("-:=&?") for one in _TOKEN.findall(text))
+    return tuple(dict.fromkeys(one for one in found if _is_mark(one)))
+
+
+def _is_mark(token: str) -> bool:
+    if not 3 <= len(token) <= _LONGEST:
+        return False
+    if "://" in token or ("@" in token[1:-1] and "." in token):
+        return True
+    digits = len(_DIGIT.findall(token))
+    if digits:
+        if digits >= 3 or " " in token or token[0] in "$€£" or token[-1] == "%":
+            return True
+        decimal = _DECIMAL.fullmatch(token) is not None
+        return decimal or (len(token) >= 4 and _LETTER.search(token) is not None)
+    if "/" in token or "\\" in token:
+        parts = [part for part in re.split(r"[/\\]", token) if part]
+        return len(parts) >= 2 and (len(parts) > 2 or any(c in token for c in "._-~"))
+    plain = token.strip("_")
+    return len(plain) >= 6 and ("_" in plain or _CAMEL.search(plain) is not None)
+
+
+def open_lines(text: str) -> list[str]:
+    """Lines and sentences that say something is still to be done."""
+    lines = (line.strip() for line in _SENTENCE.split(text))
+    return [line[:_LONGEST_LINE] for line in lines if line and _OPEN.search(line)]
+
+
+def must_keep(
+    entries: Sequence[str],
+    later: Sequence[str] = (),
+    *,
+    pinned: Iterable[str] = (),
+    questions: Iterable[str] = (),
+) -> tuple[str, ...]:
+    """What a summary of the entries has to say: what is used again, is pinned, or is open.
+
+    What comes up in a second entry, or `later`, is used again. `questions` are those that nobody
+    has answered.
+    """
+    seen: dict[str, int] = {}
+    for entry in entries:
+        for mark in marks_in(entry):
+            seen[mark] = seen.get(mark, 0) + 1
+    behind = {normal(mark) for entry in later for mark in marks_in(entry)}
+    ahead = [mark for mark in seen if normal(mark) in behind]
+    again = [mark for mark, times in seen.items() if times > 1]
+    held = [mark for text in pinned for mark in marks_in(text) if mark in seen]
+    asked = [one.strip()[:_LONGEST_LINE] for one in questions if one.strip()]
+    left = [line for entry in entries for line in open_lines(entry)]
+    marks = list(dict.fromkeys([*held, *ahead, *again]))[: 4 * MOST_MARKS]
+    return (*_widest(marks)[:MOST_MARKS], *list(dict.fromkeys([*asked, *left]))[-MOST_OPEN:])
+
+
+def _widest(marks: list[str]) -> list[str]:
+    """Without those that are a part of another one."""
+    return [one for one in marks if not any(one != other and one in other for other in marks)]
+
+
+def holds(text: str, what: str) -> bool:
+    """Whether a text still says it: a mark letter for letter, a sentence in about its words."""
+    return _holds(normal(text), what)
+
+
+def missing(text: str, wanted: Iterable[str]) -> list[str]:
+    """Those that a text does not say."""
+    spoken = normal(text)
+    return [one for one in wanted if not _holds(spoken, one)]
+
+
+def _holds(spoken: str, what: str) -> bool:
+    sought = normal(what)
+    if _stands(sought, spoken):
+        return True
+    if sought.count(" ") < 2 and not _WIDE.search(sought):
+        return False
+    if not all(_stands(normal(mark), spoken) for mark in marks_in(what)):
+        return False
+    words = {word[:5] for word in _WORD.findall(sought)}
+    for run in _WIDE.findall(sought):
+        words |= {run[at : at + 2] for at in range(max(1, len(run) - 1))}
+    if not words:
+        return False
+    return sum(word in spoken for word in words) >= _SHARE * len(words)
+
+
+def invented(summary: str, source: str) -> list[str]:
+    """Addresses and long numbers of a summary that its source does not have."""
+    spoken = normal(source)
+    found: list[str] = []
+    for mark in marks_in(summary):
+        if "://" in mark or "@" in mark:
+            if not _stands(normal(mark), spoken):
+                found.append(mark)
+            continue
+        groups = re.findall(r"\d{3,}", normal(mark))
+        if any(group not in spoken for group in groups):
+            found.append(mark)
+    return found
+
+
+def normal(text: str) -> str:
+    """A text as it is compared: one case, single blanks, numbers without separators."""
+    return _BLANKS.sub(" ", _GROUPED.sub("", text)).casefold().strip()
+
+
+def _stands(mark: str, spoken: str) -> bool:
+    """Whether a mark is in a text, and not as a part of a longer number or word."""
+    at = spoken.find(mark)
+    while at >= 0:
+        before = spoken[at - 1] if at else " "
+        after = spoken[at + len(mark)] if at + len(mark) < len(spoken) else " "
+        if not _joins(before, mark[0]) and not _joins(after, mark[-1]):
+            return True
+        at = spoken.find(mark, at + 1)
+    return False
+
+
+def _joins(neighbour: str, edge: str) -> bool:
+    if neighbour.isdigit() and edge.isdigit():
+        return True
+    ascii_word = neighbour.isascii() and edge.isascii()
+    return ascii_word and neighbour.isalnum() and edge.isalnum()

@@ -1,0 +1,301 @@
+"""Choose the lines of a text that say most within so many tokens.
+
+Every line has a weight, which its shape gives, and names, which count once: a line is worth what
+it adds to those already chosen. What is left out leaves a mark that says how much it was, and the
+names in it that are likely to be typed again are listed behind, as far as there is room.
+"""
+
+import heapq
+import re
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple
+
+from weft.digest.cut import Count, cut_text
+from weft.digest.graphemes import boundary_before
+from weft.digest.names import names_in, worth
+
+NAMED = 0.33
+"""The share of the room that names of what was left out may take."""
+_BESIDE = 1.3
+"""What a line next to a chosen one is worth more: it needs no mark and can be read with it."""
+_PIECE = 240
+"""Longer lines are looked at in pieces of so many characters at most."""
+_LINES = 3_000
+"""Of more lines, those that weigh nothing are looked at here and there only."""
+_SHORT = 24
+"""What has so few characters costs less than a mark would."""
+_HEAD = re.compile(r"[.;,>})\]]\s|\s")
+
+
+class Line(NamedTuple):
+    """A line of a text, and how much it matters; `glued` to the one before it as its piece."""
+
+    text: str
+    weight: float = 0.0
+    glued: bool = False
+
+
+class Chosen(NamedTuple):
+    """The text that is left, and how many lines of it are whole."""
+
+    text: str
+    kept: int
+    total: int
+
+
+Mark = Callable[[int, int], str]
+"""What stands for the lines from one to another, the first being 1."""
+
+
+def hidden_lines(first: int, last: int) -> str:
+    """The mark for lines."""
+    return "…" if first == last else f"… lines {first}-{last} …"
+
+
+def hidden_count(first: int, last: int) -> str:
+    """The mark for lines that have numbers of their own."""
+    return f"… {last - first + 1:,} lines …" if last > first else "…"
+
+
+def hidden_text(first: int, last: int) -> str:
+    """The mark for lines that nobody counts."""
+    return "…"
+
+
+def hidden_rows(first: int, last: int) -> str:
+    """The mark for rows."""
+    return f"… {last - first + 1:,} more rows …" if last > first else "… 1 more row …"
+
+
+def bookends(lines: Sequence[str], *, first: int = 3, last: int = 3) -> list[float]:
+    """Weights that let the ends of a text stay before anything else."""
+    size = len(lines)
+    weights = [0.0] * size
+    for index in range(min(first, size)):
+        weights[index] = 40.0 - index if index else 70.0
+    for index in range(min(last, size)):
+        weights[size - 1 - index] = max(weights[size - 1 - index], 30.0 - index if index else 50.0)
+    return weights
+
+
+def choose_lines(
+    lines: Sequence[Line],
+    *,
+    limit: int,
+    count: Count,
+    mark: Mark = hidden_lines,
+    named: float = NAMED,
+    known: Container[str] = frozenset(),
+) -> Chosen:
+    """The lines that say most, in their order, within `limit` tokens.
+
+    Of the names that are left out, those that are `known` need not be listed.
+    """
+    pieces = _in_pieces(lines, limit)
+    order = _in_order_of_worth(pieces, limit)
+    room = limit - int(limit * named)
+
+    def shown(size: int) -> str:
+        return _rendered(pieces, sorted(order[:size]), mark)
+
+    kept = _most(len(order), lambda size: count(shown(size)) <= room)
+    text = shown(kept)
+    used = count(text)
+    if kept < len(pieces):
+        names = _left_out_names(pieces, set(order[:kept]), known)
+        listed = _listed(text, names, limit, count)
+        if not listed.endswith("…") or not names:  # there is room for more lines
+            spare = limit - (count(listed) - used)
+            kept = max(kept, _most(len(order), lambda size: count(shown(size)) <= spare))
+            names = _left_out_names(pieces, set(order[:kept]), known)
+            listed = _listed(shown(kept), names, limit, count)
+        text = listed
+    if not kept or count(text) > limit:
+        whole = "\n".join(line.text for line in lines) if not kept else text
+        text = cut_text(whole.strip(), limit=limit, count=count, keep="bookend")
+    return Chosen(text, _whole(pieces, order[:kept]), len(lines))
+
+
+def _most(size: int, fits: Callable[[int], bool]) -> int:
+    """The largest number that fits, as far as halving finds it."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class _Piece(NamedTuple):
+    text: str
+    weight: float
+    line: int
+    glued: bool
+
+
+def _in_pieces(lines: Sequence[Line], limit: int) -> list[_Piece]:
+    """The lines, very long ones in pieces that may be left out one by one."""
+    pieces: list[_Piece] = []
+    number = 0
+    for line in lines:
+        number += 0 if line.glued else 1
+        size = _piece_size(line.text, limit)
+        if len(line.text) <= 2 * size:
+            pieces.append(_Piece(line.text, line.weight, number, line.glued))
+            continue
+        at = 0
+        while at < len(line.text):
+            end = _piece_end(line.text, at, size)
+            weight = line.weight if at == 0 else line.weight * 0.1
+            pieces.append(_Piece(line.text[at:end], weight, number, at > 0 or line.glued))
+            at = end
+    return pieces
+
+
+def _piece_size(text: str, limit: int) -> int:
+    """So many characters that several pieces fit."""
+    return max(24, min(_PIECE, int(limit / 6 * (3.6 if text.isascii() else 0.8))))
+
+
+def _piece_end(text: str, at: int, size: int) -> int:
+    end = at + size
+    if end >= len(text):
+        return len(text)
+    breaks = [found.end() for found in _HEAD.finditer(text, at + size // 2, end)]
+    end = boundary_before(text, breaks[-1] if breaks else end)
+    return end if end > at else min(len(text), at + size)
+
+
+def _in_order_of_worth(pieces: Sequence[_Piece], limit: int) -> list[int]:
+    """The pieces that come into question, what adds most for its length first."""
+    looked = _looked_at(pieces)
+    names = {i: [(name, worth(name)) for name in names_in(pieces[i].text)] for i in looked}
+    costs = {i: _rough(pieces[i].text) for i in looked}
+    seen: set[str] = set()
+    chosen: set[int] = set()
+    lifted: set[int] = set()
+
+    def value(index: int) -> float:
+        new = sum(gain for name, gain in names[index] if name not in seen)
+        total = (pieces[index].weight + new) / costs[index]
+        return total * _BESIDE if index in lifted else total
+
+    heap = [(-value(index), index) for index in looked]
+    heapq.heapify(heap)
+    order: list[int] = []
+    spent = 0.0
+    while heap and spent < 2 * limit + 16:
+        before, index = heapq.heappop(heap)
+        if index in chosen:
+            continue
+        now = -value(index)
+        if now > before + 1e-9 and heap and now > heap[0][0]:
+            heapq.heappush(heap, (now, index))
+            continue
+        chosen.add(index)
+        order.append(index)
+        spent += costs[index]
+        seen.update(name for name, _ in names[index])
+        for near in (index - 1, index + 1):
+            if near in names and near not in chosen and near not in lifted:
+                lifted.add(near)
+                heapq.heappush(heap, (-value(near), near))
+    return order
+
+
+def _looked_at(pieces: Sequence[_Piece]) -> list[int]:
+    """The pieces that come into question; of very many the ends, the heavy ones and a sample."""
+    said = [index for index, piece in enumerate(pieces) if piece.text.strip()]
+    if len(said) <= _LINES:
+        return said
+    part = _LINES // 4
+    heavy = sorted(said, key=lambda index: -pieces[index].weight)[:part]
+    step = len(said) // part
+    return sorted({*said[:part], *said[-part:], *heavy, *said[::step]})
+
+
+def _rough(text: str) -> float:
+    """About how many tokens a line has."""
+    return 1.5 + (len(text) / 3.6 if text.isascii() else len(text.encode("utf-8", "replace")) / 3)
+
+
+def _rendered(pieces: Sequence[_Piece], chosen: Sequence[int], mark: Mark) -> str:
+    """The chosen pieces in their order, with a mark for every stretch that is left out."""
+    out: list[str] = []
+    last = -1
+    for index in [*chosen, len(pieces)]:
+        if index > last + 1:
+            _leave_out(out, pieces, last + 1, index, mark)
+        if index < len(pieces):
+            glued = pieces[index].glued and last >= 0
+            out.append(pieces[index].text if glued or not out else "\n" + pieces[index].text)
+        last = index
+    return "".join(out)
+
+
+def _leave_out(out: list[str], pieces: Sequence[_Piece], start: int, end: int, mark: Mark) -> None:
+    before, behind = pieces[start], pieces[end - 1]
+    goes_on = end < len(pieces) and pieces[end].glued
+    if before.glued and before.line == behind.line and (goes_on or end == len(pieces)):
+        letters = sum(len(pieces[index].text) for index in range(start, end))
+        out.append(f" …{letters:,} characters… ")
+        return
+    if end - start <= _SHORT and not before.glued and not goes_on:
+        gap = pieces[start:end]
+        if sum(len(piece.text) for piece in gap) <= _SHORT:
+            if any(piece.text.strip() for piece in gap):
+                out.extend(("\n" if out else "") + piece.text for piece in gap)
+            return
+    first = before.line + (1 if before.glued else 0)
+    last = behind.line - (1 if goes_on else 0)
+    if before.glued:
+        out.append(" …")
+    if first <= last:
+        out.append(("\n" if out else "") + mark(first, last))
+    if goes_on:
+        out.append("\n… ")
+
+
+def _left_out_names(pieces: Sequence[_Piece], chosen: set[int], known: Container[str]) -> list[str]:
+    """Names that occur only in what is left out, the likeliest to be typed again first."""
+    shown = {name for index in chosen for name in names_in(pieces[index].text)}
+    times: dict[str, int] = {}
+    for index in _looked_at(pieces):
+        if index not in chosen:
+            for name in names_in(pieces[index].text):
+                if name not in shown and name not in known:
+                    times[name] = times.get(name, 0) + 1
+    said = "\n".join(pieces[index].text for index in sorted(chosen))
+    found = sorted(
+        (name for name in times if worth(name) >= 1.0 and name not in said),
+        key=lambda name: -min(times[name], 3),
+    )
+    listed: list[str] = []
+    for name in sorted(found, key=len, reverse=True)[:400]:
+        if not any(name in other for other in listed):
+            listed.append(name)
+    stay = set(listed)
+    return [name for name in found if name in stay]
+
+
+def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
+    """The text, and behind it as many names as there is room for; `…` where there are more."""
+
+    def listed(size: int) -> str:
+        if not size:
+            return text
+        more = ", …" if size < len(names) else ""
+        return f"{text}\nalso: {', '.join(names[:size])}{more}"
+
+    return listed(_most(min(len(names), limit), lambda size: count(listed(size)) <= limit))
+
+
+def _whole(pieces: Sequence[_Piece], chosen: Sequence[int]) -> int:
+    """How many lines are there from end to end."""
+    kept = set(chosen)
+    missing = {
+        piece.line for index, piece in enumerate(pieces) if index not in kept and piece.text.strip()
+    }
+    return len({piece.line for piece in pieces} - missing)

@@ -1,0 +1,40 @@
+"""Reduce one large value to a shorter one of the same shape."""
+
+from collections.abc import Container
+from typing import NamedTuple
+
+from weft.digest.cut import Count, Shape
+from weft.values import Json, compact
+
+
+class Reduced(NamedTuple):
+    """A value made shorter: what is left, what it was, and what is not there any more."""
+
+    value: Json
+    shape: Shape
+    left_out: str
+
+
+def reduced(
+    value: Json, *, limit_tokens: int, count: Count, known: Container[str] = frozenset[str]()
+) -> Reduced:
+    """The value within so many tokens by `count`, its shape kept; as it is where it fits.
+
+    A text is counted as it is, any other value as compact JSON. `known` are names that whoever
+    reads it has seen already.
+    """
+    from weft.digest.by_shape import Digester
+
+    digester = Digester(count, known)
+    if isinstance(value, str):
+        return Reduced(*digester.text(value, limit_tokens))
+    if count(compact(value)) <= limit_tokens:
+        return Reduced(value, "json", "")
+    return Reduced(*digester.json(value, limit_tokens))
+
+
+def shape_of(value: Json) -> Shape:
+    """The shape of a JSON value, or of what a text holds."""
+    from weft.digest.shape import shape_of as found
+
+    return found(value)

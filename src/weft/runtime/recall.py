@@ -1,0 +1,204 @@
+"""Answer a call of `recall` from the session's own log."""
+
+from collections.abc import Iterator, Sequence
+
+from weft.compiler.recall import Held, is_seen, is_withheld, values_of
+from weft.content import FunctionCall
+from weft.declare import Agent
+from weft.digest import Count, cut_text
+from weft.digest.graphemes import boundary_before
+from weft.ir.handle import RECALL
+from weft.relevance import rank
+from weft.runtime.invocation import Invocation
+from weft.runtime.place import Place
+from weft.runtime.tool_call import Outcome
+from weft.tokens import counter_for
+from weft.values import Json, JsonObject, compact
+
+PAGE = 2_000
+"""How many tokens one call gets back."""
+
+_SHOWN = 8
+"""How many handles are named where one was wrong."""
+_LETTERS = 400
+"""Shorter values are seldom behind a handle, and not named."""
+_CONTEXT = 2
+"""How many lines around one that fits are shown."""
+_NEAR = 0.5
+"""How well a line must fit beside the best one."""
+_PIECE = 1_000
+"""Longer lines are taken apart."""
+
+
+def recalled(
+    invocation: Invocation, place: Place, path: tuple[Agent, ...], call: FunctionCall
+) -> Outcome:
+    """What the handle stands for, of all that the agent may see from its place."""
+    return found_among(_visible(invocation, place, path), call)
+
+
+def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
+    """What the handle stands for: all of it, page by page, or what fits the query.
+
+    A wrong handle gets those there are. One of another session is wrong in this one.
+    """
+    args = call.args or {}
+    handle, query, page = args.get("handle"), args.get("query"), args.get("page", 1)
+    if not isinstance(handle, str):
+        return _refused(call, f"handle is {compact(handle)}, not a text", known)
+    if query is not None and not isinstance(query, str):
+        return Outcome(call, {"error": f"query is {compact(query)}; pass words, or leave it out"})
+    if not isinstance(page, int) or isinstance(page, bool):
+        return Outcome(call, {"error": f"page is {compact(page)}; pass a whole number, from 1 on"})
+    wanted = handle.strip().strip("[]").removeprefix("handle").strip(" :")
+    found = next((one for one in reversed(known) if one.handle == wanted), None)
+    if found is None:
+        return _refused(call, f"there is no handle {handle!r} in this session", known)
+    if found.media is not None:
+        return Outcome(call, {"result": f"what {wanted} stands for"}, parts=(found.media,))
+    count = counter_for("").count
+    if query is not None and query.strip():
+        return Outcome(call, _fitting(found.value, query, count=count))
+    whole = _whole(found.value, count=count)
+    if whole is not None and page == 1:
+        return Outcome(call, whole)
+    return Outcome(call, _page(found, page, count=count))
+
+
+def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> list[Held]:
+    """The values that the agent may see from its place, as they came."""
+    labels, cleared = invocation.labels, path[-1].cleared
+    log = invocation.view(place.scope).events
+    return [
+        one
+        for one in values_of(log)
+        if is_seen(one, place.branch) and not is_withheld(one, labels, cleared)
+    ]
+
+
+def _refused(call: FunctionCall, message: str, known: Sequence[Held]) -> Outcome:
+    """What is wrong, and which handles there are, the newest first."""
+    named: dict[str, str] = {}
+    for one in reversed(known):
+        size = len(compact(one.value)) if one.media is None else _LETTERS
+        if size >= _LETTERS and one.handle not in named:
+            named[one.handle] = one.tool or one.key or "text"
+        if len(named) == _SHOWN:
+            break
+    listed = ", ".join(f"{handle} ({what})" for handle, what in named.items()) or "none yet"
+    return Outcome(call, {"error": f"{message}; there are: {listed}"})
+
+
+def _whole(value: Json, *, count: Count) -> JsonObject | None:
+    """The value as it was, where it is short enough."""
+    response: JsonObject = value if isinstance(value, dict) else {"result": value}
+    return response if count(compact(response)) <= PAGE else None
+
+
+def _page(found: Held, page: int, *, count: Count) -> JsonObject:
+    """So many lines as one call gets, and how to get those behind."""
+    pages = list(_pages(_lines(found.value), count=count))
+    if not 1 <= page <= len(pages):
+        return {"error": f"there is no page {page}; {found.handle} has {len(pages)}"}
+    first, lines = pages[page - 1]
+    head = f"[page {page} of {len(pages)}, from line {first}"
+    more = (
+        f"; more: {RECALL}(handle={found.handle!r}, page={page + 1})" if page < len(pages) else ""
+    )
+    text = "\n".join(lines)
+    return {"result": f"{head}{more}; with query= only lines that fit]\n{text}"}
+
+
+def _pages(lines: Sequence[str], *, count: Count) -> Iterator[tuple[int, list[str]]]:
+    """The lines in pages, each with the number of its first line."""
+    held: list[str] = []
+    first, size = 1, 0
+    for number, line in enumerate(lines, start=1):
+        tokens = count(line) + 1
+        if held and size + tokens > PAGE:
+            yield first, held
+            held, first, size = [], number, 0
+        held.append(line)
+        size += tokens
+    yield first, held
+
+
+def _fitting(value: Json, query: str, *, count: Count) -> JsonObject:
+    """The lines or records that fit the query best, in their order, with what stands around."""
+    lines = _lines(value)
+    wanted = query.strip().casefold()
+    literal = [index for index, line in enumerate(lines) if wanted in line.casefold()]
+    scores = rank(query, lines)
+    best = max(scores, default=0.0)
+    near = [index for index, score in enumerate(scores) if score > 0 and score >= best * _NEAR]
+    hits = literal or sorted(near, key=lambda index: -scores[index])
+    if not hits:
+        return {"result": f"nothing in it fits {query!r}; it has {len(lines):,} lines"}
+    chosen = _around(hits, lines, count=count)
+    left = sum(1 for hit in hits if hit not in chosen)
+    more = f"\n[{left:,} more lines fit; ask for something narrower]" if left else ""
+    return {"result": _told(sorted(chosen), lines, count=count) + more}
+
+
+def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[int]:
+    """The hits with a few lines around each, as many as one call gets."""
+    chosen: set[int] = set()
+    size = 0
+    for hit in hits:
+        for reach in (_CONTEXT, 0):
+            stretch = range(max(0, hit - reach), min(len(lines), hit + reach + 1))
+            new = [index for index in stretch if index not in chosen]
+            cost = sum(count(lines[index]) + 1 for index in new) + 8
+            if size + cost <= PAGE or not chosen:
+                chosen.update(new)
+                size += cost
+                break
+        else:
+            break
+    return chosen
+
+
+def _told(chosen: Sequence[int], lines: Sequence[str], *, count: Count) -> str:
+    """Stretches of lines, each below its place."""
+    told: list[str] = []
+    for at, index in enumerate(chosen):
+        if at == 0 or chosen[at - 1] != index - 1:
+            end = next((i for i in range(index, len(lines)) if i + 1 not in chosen), index)
+            told.append(f"[lines {index + 1}-{end + 1} of {len(lines):,}]")
+        told.append(lines[index])
+    return cut_text("\n".join(told), limit=2 * PAGE, count=count, keep="bookend")
+
+
+def _lines(value: Json) -> list[str]:
+    """A value line by line: a text as it is, JSON a record or a field a line."""
+    text = value if isinstance(value, str) else None
+    if isinstance(value, dict) and len(value) == 1:
+        held = next(iter(value.values()))
+        text = held if isinstance(held, str) else None
+    if text is None:
+        text = "\n".join(_records(value, ""))
+    return [piece for line in text.split("\n") for piece in _pieces(line)]
+
+
+def _records(value: Json, path: str) -> Iterator[str]:
+    """A record of a list, or a field, in each line; what is short stays together."""
+    spelled = compact(value)
+    if len(spelled) <= 200 or not isinstance(value, list | dict):
+        yield f"{path}: {spelled}" if path else spelled
+    elif isinstance(value, list):
+        for index, held in enumerate(value):
+            yield from _records(held, f"{path}[{index}]")
+    else:
+        for key, held in value.items():
+            yield from _records(held, f"{path}.{key}" if path else key)
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """A line, or where it is very long, pieces of it that can be read alone."""
+    at = 0
+    while len(line) - at > _PIECE:
+        end = boundary_before(line, at + _PIECE)
+        end = end if end > at else at + _PIECE
+        yield line[at:end]
+        at = end
+    yield line[at:]
