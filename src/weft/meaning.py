@@ -50,6 +50,27 @@ def likeness(text: str, others: Sequence[str]) -> list[float]:
     return [sum(map(operator.mul, own, _vector(other))) for other in others]
 
 
+def pieces(text: str) -> list[int]:
+    """The pieces of words that a text is made of, as rows of the table; ask `is_installed`."""
+    vectors = _vectors()
+    return vectors.pieces(text) if vectors is not None else []
+
+
+def table() -> "Table | None":
+    """The vectors of all pieces, where there are any."""
+    vectors = _vectors()
+    return vectors.table if vectors is not None else None
+
+
+class Table(NamedTuple):
+    """Vectors in a buffer: numbers of two bytes, `width` a row, from `begin` on."""
+
+    buffer: mmap.mmap
+    begin: int
+    rows: int
+    width: int
+
+
 @functools.cache
 def _files() -> _Files | None:
     """The files of the package, if they are there."""
@@ -77,10 +98,15 @@ class _Vectors:
         self._begin = begin + tensor.data_offsets[0]
         self._row = struct.Struct(f"<{tensor.shape[1]}e")
         self._pieces = Tokenizer.from_file(str(files.pieces))
+        self.table = Table(self._bytes, self._begin, *tensor.shape)
+
+    def pieces(self, text: str) -> list[int]:
+        """The rows of a text's pieces."""
+        return self._pieces.encode(text, add_special_tokens=False).ids
 
     def of(self, text: str) -> tuple[float, ...]:
         """The direction that the pieces of a text point to together."""
-        found = self._pieces.encode(text, add_special_tokens=False).ids
+        found = self.pieces(text)
         rows = [
             self._row.unpack_from(self._bytes, self._begin + at * self._row.size) for at in found
         ]

@@ -1,0 +1,7 @@
+"""Which texts have to do with a query, told without a model and without the network."""
+
+from weft.relevance.index import Index
+from weft.relevance.rank import Scorer, rank, search
+from weft.relevance.words import words
+
+__all__ = ["Index", "Scorer", "rank", "search", "words"]

@@ -1,0 +1,99 @@
+"""How well texts of one conversation fit a query, from 0 to 1.
+
+Three things are known of a conversation that plain BM25 does not use. What was said beside a
+hit belongs to it: the question before an answer, the answer behind a question. What the best
+hits talk about leads to others that share no word with the query. And people say one thing in
+different words, which vectors see, where they are installed.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from heapq import nlargest
+from operator import add
+from typing import Literal
+
+from weft.relevance.index import Index, Scope, match, rarity, weigh
+from weft.relevance.words import words
+
+Scorer = Literal["bm25", "embedding"]
+
+BESIDE = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
+"""What a hit lends to the texts behind and before it, by how far they are from it."""
+_BEST = 10
+_LED = 20
+_LEADS = 0.3
+"""From how many hits how many words are taken, and what the best of them counts."""
+_MEANT = 0.125
+"""What it counts to be one standard deviation nearer in meaning than usual."""
+
+
+def rank(query: str, texts: Sequence[str], *, scorer: Scorer = "bm25") -> list[float]:
+    """How well each text fits the query: 1 for the best, 0 for what has nothing to do with it.
+
+    The texts stand in the order in which they were said.
+    """
+    return search(Index(texts), query, scorer=scorer)
+
+
+def search(
+    index: Index,
+    query: str,
+    *,
+    first: int | None = None,
+    more: Sequence[str] = (),
+    without: AbstractSet[int] = frozenset(),
+    scorer: Scorer = "bm25",
+) -> list[float]:
+    """As `rank`, over an index that is kept: over its `first` texts, with a few `more` behind.
+
+    The texts whose numbers are in `without` are as if they were not there; they get 0.
+    """
+    length = len(index) if first is None else first
+    scope = Scope(index, length, Index(more), frozenset(without))
+    asked = dict.fromkeys(words(query))
+    scores = match(scope, {word: scope.nearly(word) for word in asked})
+    scores = _led(scope, asked, scores)
+    if scorer == "embedding":
+        from weft.relevance.vectors import nearness
+
+        best = max(scores, default=0.0) or 1.0
+        near = nearness(scope, query)
+        scores = [score / best + _MEANT * each for score, each in zip(scores, near, strict=True)]
+    scores = _lent(scores)
+    for number in scope.without:
+        scores[number] = 0.0
+    best = max(scores, default=0.0)
+    return [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+
+
+def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[float]:
+    """The scores with what the words of the best hits add to them."""
+    lent = _lent(scores)
+    hits = nlargest(_BEST, range(len(lent)), key=lent.__getitem__)
+    gathered: dict[str, float] = {}
+    for number in hits:
+        if number in scope.without or not lent[number]:
+            continue
+        share = lent[number] / (1 + scope.size(number))
+        for word, often in scope.counts(number).items():
+            if word not in asked:
+                gathered[word] = gathered.get(word, 0.0) + share * often
+    told = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
+    chosen = sorted(told, key=lambda word: (-told[word], word))[:_LED]
+    if not chosen:
+        return scores
+    most = told[chosen[0]]
+    added = weigh(scope, ((_LEADS * told[word] / most, scope.times(word)) for word in chosen))
+    return [score + more for score, more in zip(scores, added, strict=True)]
+
+
+def _lent(scores: list[float]) -> list[float]:
+    """The scores with what neighbours lend each other."""
+    edge = [0.0] * len(BESIDE)
+    padded = [*edge, *scores, *edge]
+    made = scores
+    for distance, (behind, before) in enumerate(BESIDE, 1):
+        earlier = map(behind.__mul__, padded[len(edge) - distance :])
+        later = map(before.__mul__, padded[len(edge) + distance :])
+        made = list(map(add, map(add, made, earlier), later))
+    return made
