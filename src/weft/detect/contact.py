@@ -1,0 +1,179 @@
+"""E-mail addresses, telephone numbers and addresses on the web."""
+
+import re
+from collections.abc import Iterator
+
+from weft.detect.found import Span
+from weft.detect.near import is_near, words
+from weft.detect.tables import table
+
+_LOCAL = re.compile(r"[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$")
+_DOMAIN = re.compile(
+    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}(?:xn--[a-zA-Z0-9-]{2,59}|[^\W\d_]{2,24})(?![\w-])"
+)
+_SPELLED = re.compile(
+    r"[\[({]\s?(?:at|AT|@)\s?[\])}]\s?[\w-]{1,63}"
+    r"(?:\s?[\[({]\s?(?:dot|DOT|\.)\s?[\])}]\s?[\w-]{1,63}|\.[\w-]{1,63}){1,4}"
+)
+_SPELLED_LOCAL = re.compile(r"[\w.+-]{1,64}\s?$")
+_MOST_LOCAL = 64
+
+
+def look_for_emails(text: str) -> Iterator[Span]:
+    """Addresses with a host, and those spelled `name [at] host [dot] tld`."""
+    at = text.find("@")
+    while at >= 0:
+        domain = _DOMAIN.match(text, at + 1)
+        if domain is not None:
+            local = _LOCAL.search(text[max(0, at - _MOST_LOCAL) : at])
+            if local is not None:
+                name = local.group().lstrip("'`*=|{/")
+                if name:
+                    yield Span(at - len(name), domain.end())
+        at = text.find("@", at + 1)
+    for match in _SPELLED.finditer(text):
+        local = _SPELLED_LOCAL.search(text, max(0, match.start() - 66), match.start())
+        if local is not None:
+            yield Span(local.start(), match.end())
+
+
+_SITE = re.compile(
+    r"[0-9+(](?<![\w./:#$€£+-][0-9+(])(?<!\d,[0-9+(])(?<![\w)] [-*/=] [0-9+(])"
+    r"(?=[-0-9()+ ./\u2010-\u2013\u00a0]{6})"
+)
+_GROUPED = re.compile(
+    r"(?P<plus>(?:\+|00(?=[1-9]))[ ]?\d{1,3}[ .\-/]{0,2})?"
+    r"(?P<area>\(\+?\d{1,5}\)[ .\-/]{0,2})?"
+    r"\d{1,12}(?:[ .\-/\u2010-\u2013\u00a0]\d{1,8}){0,6}"
+    r"(?P<extension>[ ]?(?:x|ext\.?|extension)[ ]?\d{1,6})?"
+    r"(?![\w@%€$£])(?!\.\d)(?![-/:]\d)"
+)
+_PHONE_WORDS = words(
+    r"(?:tele)?phones?",
+    r"telefon\w{0,2}|tel|teléfono|téléphone|puhelin|móvil|portable|handy|celular|celulare",
+    r"cell(?:ular)?|mobile|mob|fax|landline|hotline|pager|whatsapp|signal|viber|sms|voicemail",
+    r"call(?:s|ed|ing)?|ring|dial(?:ed|led|ing)?|text(?:ed|ing)?|reach(?:ed)?|answer(?:s|ing|ed)?",
+    r"contact(?:ed|ing)?(?: number)?|messages? (?:to|on|at|from)|phoned|desk|office|switchboard",
+    r"callback|call-back|helpline|extension|registered(?: number| mobile)?",
+)
+_NOT_PHONE = words(
+    r"ssn|iban|card|credit|debit|cc|account|acct|order|invoice|ticket|isbn|issn|doi|tracking"
+    r"|serial",
+    r"version|licen[cs]e|passport|zip(?: ?code)?|post(?:al)? ?code|id|ids|uuid|hash|sku|upc|ean",
+    r"line|lines|row|rows|port|pid|bytes?|size|total|amount|price|reference|ref",
+)
+_DATE = re.compile(
+    r"(?:19|20)\d\d[-./ ](?:0?[1-9]|1[0-2])[-./ ](?:[0-2]?\d|3[01])\b.{0,9}"
+    r"|(?:[0-2]?\d|3[01])[-./ ](?:[0-2]?\d|3[01])[-./ ](?:19|20)\d\d\b.{0,9}"
+    r"|(?:19|20)\d\d ?[-\u2013/] ?(?:19|20)\d\d"
+)
+_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,3}")
+_NORTH_AMERICA = re.compile(r"(?:1[ .-])?[2-9]\d\d[-. ][2-9]\d\d[-. ]\d{4}")
+_NATIONAL = re.compile(r"0\d{1,5}(?:[ .\-/\u00a0]\d{2,8}){1,5}")
+_PAIRS = re.compile(r"0\d(?:[ .-]\d\d){4}|\d\d(?:[-]\d\d){3}")
+_ENDS = re.compile(r"[-\s]{0,2}(?:\\?,)?\s?(?:office|fax|mobile|cell|home|work|tel|phone)\b", re.I)
+
+
+def look_for_phones(text: str) -> Iterator[Span]:
+    """Numbers in an international or national spelling; bare digits only beside a word for it."""
+    last = 0
+    for site in _SITE.finditer(text):
+        if site.start() < last:
+            continue
+        match = _GROUPED.match(text, site.start())
+        if match is None or len(match.group()) < 7:
+            continue
+        last = match.end()
+        if _is_phone(match, text):
+            yield Span(*match.span())
+
+
+def _is_phone(match: re.Match[str], text: str) -> bool:
+    spelled = match.group()
+    body = spelled[: match.start("extension") - match.start()] if match["extension"] else spelled
+    count = sum(each.isdigit() for each in body)
+    if not 7 <= count <= 15 or _DATE.fullmatch(body) or _VERSION.fullmatch(body):
+        return False
+    start, end = match.span()
+    if match["plus"] and match["plus"].startswith("+"):
+        return count >= 8
+    named = is_near(_PHONE_WORDS, text, start, end) or _ENDS.match(text, end) is not None
+    if is_near(_NOT_PHONE, text, start, end, before=24) and not named:
+        return False
+    if match["plus"] or match["extension"]:
+        return count >= 9
+    grouped = not body.isdigit()
+    if match["area"]:
+        return grouped and count >= 8
+    if grouped and count <= 12 and _strong(body, count):
+        return True
+    if not named:
+        return False
+    return _plausible(body, count)
+
+
+def _strong(body: str, count: int) -> bool:
+    """Whether the spelling alone says that this is a telephone number."""
+    if _NORTH_AMERICA.fullmatch(body):
+        return True
+    if _PAIRS.fullmatch(body) and count in (8, 10):
+        return True
+    return 9 <= count <= 11 and _NATIONAL.fullmatch(body) is not None
+
+
+def _plausible(body: str, count: int) -> bool:
+    """Whether the groups are as people write them, beside a word that says what they are."""
+    groups = re.split(r"\D+", body)
+    if len(groups) == 1:
+        return 9 <= count <= 12 or (count in (7, 8) and body[0] != "0")
+    return all(len(each) >= 2 for each in groups[1:]) and max(map(len, groups)) <= 8
+
+
+_SCHEMES = table(
+    """
+http https ftp ftps ws wss sftp ssh git mongodb mongodb+srv postgres postgresql mysql redis amqp
+amqps
+"""
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+]{1,12}$")
+_REST = re.compile(r"[^\s<>\"'`|\\^{}\[\]]{2,2000}")
+_TOP = re.compile(
+    r"\.(?:com|org|net|edu|gov|info|biz|co|app|dev|eu|uk|de|fr|es|it|nl|be|ch|at|se|dk|fi|pt|cz"
+    r"|hu|ie"
+    r"|jp|cn|br|ca|au|nz|us|ru|ua|gr|no)"
+    r"(?![\w@(=-])(?!\.[\w])(?:/[^\s<>\"'`|\\^{}\[\]]{0,2000})?"
+)
+_LABELS = re.compile(
+    r"(?<![\w@./\\$:-])[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?){0,3}$"
+)
+_FILE_LIKE = re.compile(
+    r"[\d.]+\.\w+$|(?:self|this|os|np|pd|cls|request|response|result|data|obj|e)\.", re.I
+)
+_TRAILING = ".,;:!?)*'"
+
+
+def look_for_urls(text: str) -> Iterator[Span]:
+    """Addresses with a scheme or `www.`, and bare host names of common top-level domains."""
+    for at in _places(text, "://"):
+        scheme = _SCHEME.search(text[max(0, at - 14) : at])
+        rest = _REST.match(text, at + 3)
+        if scheme is not None and rest is not None and scheme.group().lower() in _SCHEMES:
+            yield Span(at - len(scheme.group()), at + 3 + len(rest.group().rstrip(_TRAILING)))
+    for at in _places(text, "www."):
+        rest = _REST.match(text, at)
+        if rest is not None and "." in rest.group()[5:] and not text[at - 1 : at].isalnum():
+            yield Span(at, at + len(rest.group().rstrip(_TRAILING)))
+    for match in _TOP.finditer(text):
+        begin = max(0, match.start() - 100)
+        labels = _LABELS.search(text[begin : match.start()])
+        if labels is not None and _FILE_LIKE.match(text, begin + labels.start()) is None:
+            start = begin + labels.start()
+            yield Span(start, match.start() + len(match.group().rstrip(_TRAILING)))
+
+
+def _places(text: str, wanted: str) -> Iterator[int]:
+    """Where a text holds another."""
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + 1)

@@ -1,0 +1,176 @@
+"""Payment cards, bank accounts and wallets."""
+
+import re
+from collections.abc import Iterator
+
+from weft.detect import checksums
+from weft.detect.found import Span
+from weft.detect.near import is_near, words
+from weft.detect.tables import table
+
+_CARD = re.compile(
+    r"[0-9](?<![\w.,+$€£-][0-9])\d{3,5}(?:[ \-\u00a0]?\d{1,6}){1,5}(?![\w])(?!\.\d)(?!-\w)"
+)
+_CARD_WORDS = words(
+    r"cards?|credit|debit|cc|visa|master ?card|maestro|amex|american express|jcb|diners|discover",
+    r"pan|kreditkarte|karte|carte|tarjeta|carta|cartão|kort",
+)
+# What an issuer's numbers begin with, and how many digits they have.
+_ISSUERS = (
+    (re.compile(r"4"), (13, 16, 19)),
+    (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), (16,)),
+    (re.compile(r"3[47]"), (15,)),
+    (re.compile(r"30[0-5]|3095|36|3[89]"), (14, 16, 19)),
+    (re.compile(r"6011|622|64[4-9]|65"), (16, 19)),
+    (re.compile(r"2131|1800"), (15,)),
+    (re.compile(r"35"), (16, 17, 18, 19)),
+    (re.compile(r"62|81"), (16, 17, 18, 19)),
+    (re.compile(r"5018|5020|5038|5[0678]|6(?:304|39|7)"), (12, 13, 14, 15, 16, 17, 18, 19)),
+    (re.compile(r"60|65|81|82|508"), (16,)),
+    (re.compile(r"220[0-4]"), (16, 17, 18, 19)),
+    (re.compile(r"9792|636|637|606282|3841"), (16,)),
+)
+_SHORT = 13
+
+
+def look_for_cards(text: str) -> Iterator[Span]:
+    """Numbers of a known issuer with a right check digit; short ones only beside a word for it."""
+    for match in _CARD.finditer(text):
+        spelled = match.group()
+        numbers = checksums.digits(spelled)
+        if not 12 <= len(numbers) <= 19 or not checksums.luhn(numbers):
+            continue
+        compact = "".join(map(str, numbers))
+        if len(set(compact)) < 2 or not _is_issued(compact):
+            continue
+        if len(compact) <= _SHORT and not is_near(_CARD_WORDS, text, *match.span()):
+            continue
+        yield Span(*match.span())
+
+
+def _is_issued(compact: str) -> bool:
+    return any(
+        len(compact) in lengths and begins.match(compact) is not None
+        for begins, lengths in _ISSUERS
+    )
+
+
+_IBAN = re.compile(
+    r"[A-Za-z](?<![A-Za-z0-9][A-Za-z])[A-Za-z][0-9]{2}"
+    r"(?:[A-Za-z0-9]{11,30}(?![A-Za-z0-9])|(?:[ \-]?[A-Za-z0-9]{1,4}){3,8}(?![A-Za-z0-9]))"
+)
+_LENGTHS = {
+    country: length
+    for length, countries in {
+        15: "NO",
+        16: "BE",
+        18: "DK FI FK FO GL NL SD",
+        19: "MK SI",
+        20: "AT BA EE KZ LT LU MN XK",
+        21: "CH HR LI LV",
+        22: "BG BH CR DE GB GE IE ME RS VA",
+        23: "AE GI IL IQ OM SO TL",
+        24: "AD CZ ES MD PK RO SA SE SK TN VG",
+        25: "LY PT ST",
+        26: "IS TR",
+        27: "BI DJ FR GR IT MC MR SM",
+        28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
+        29: "BR EG PS QA UA",
+        30: "JO KW MU YE",
+        31: "MT SC",
+        32: "LC",
+        33: "RU",
+    }.items()
+    for country in table(countries)
+}
+
+
+def look_for_ibans(text: str) -> Iterator[Span]:
+    """Accounts of the right length for their country whose check digits are right."""
+    for match in _IBAN.finditer(text):
+        spelled = match.group()
+        length = _LENGTHS.get(spelled[:2].upper(), 0)
+        end = _after(spelled, length)
+        if end and _is_iban(spelled[:end]):
+            yield Span(match.start(), match.start() + end)
+
+
+def _after(spelled: str, length: int) -> int:
+    """Where so many letters and digits end; 0 where there are fewer, or it is inside a group."""
+    seen = 0
+    for at, each in enumerate(spelled):
+        if each.isalnum():
+            seen += 1
+            if seen == length:
+                return at + 1 if not spelled[at + 1 : at + 2].isalnum() else 0
+    return 0
+
+
+def _is_iban(spelled: str) -> bool:
+    compact = re.sub(r"[ \-]", "", spelled).upper()
+    return _LENGTHS.get(compact[:2]) == len(compact) and checksums.mod97(compact)
+
+
+_SWIFT = re.compile(r"(?<![\w])[A-Z]{4}([A-Z]{2})[A-Z0-9]{2}(?:[A-Z0-9]{3})?(?![\w])")
+_OTHER_COUNTRIES = table("US CA AU JP CN IN HK SG KR NZ ZA MX AR CL TH MY")
+_SWIFT_WORDS = words(r"swift(?:[- ]?code)?|bic|bank identifier")
+_ACCOUNT = re.compile(
+    r"(?i)\b(?:(?:bank |checking |savings |current )?account (?:number|no\.?|#)"
+    r"|acct\.? ?(?:no\.?|number|#)?"
+    r"|routing (?:number|no\.?)|sort code|aba)\s{0,3}(?:is|:|=|#|-)?\s{0,3}"
+    r"(?P<value>\d[\d -]{4,20}\d)(?![\w])"
+)
+
+
+def look_for_swifts(text: str) -> Iterator[Span]:
+    """Bank codes of eight or eleven characters beside a word that says so."""
+    lower = text.lower()
+    if not any(each in lower for each in ("swift", "bic", "bank id")):
+        return
+    for match in _SWIFT.finditer(text):
+        country = match.group(1)
+        is_country = country in _LENGTHS or country in _OTHER_COUNTRIES
+        if is_country and is_near(_SWIFT_WORDS, text, *match.span(), after=12):
+            yield Span(*match.span())
+
+
+def look_for_accounts(text: str) -> Iterator[Span]:
+    """Account, routing and sort numbers after the words that say so."""
+    lower = text.lower()
+    if not any(each in lower for each in ("acc", "routing", "sort code", "aba")):
+        return
+    for match in _ACCOUNT.finditer(text):
+        yield Span(*match.span("value"))
+
+
+_BASE58 = "[1-9A-HJ-NP-Za-km-z]"
+_WALLET = re.compile(
+    rf"\b(?:(?:bc1|tb1)[02-9ac-hj-np-z]{{11,71}}|[13]{_BASE58}{{25,34}}|0x[0-9a-fA-F]{{40}}"
+    rf"|ltc1[02-9ac-hj-np-z]{{11,71}}|[LM]{_BASE58}{{26,33}}|r{_BASE58}{{24,34}}|T{_BASE58}{{33}}"
+    rf"|addr1[02-9ac-hj-np-z]{{50,110}}|4[0-9AB]{_BASE58}{{93}}|D{_BASE58}{{33}}"
+    rf"|X{_BASE58}{{33}})(?!\w)"
+)
+_ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def look_for_wallets(text: str) -> Iterator[Span]:
+    """Addresses of the common chains; those with a checksum must have a right one."""
+    for match in _WALLET.finditer(text):
+        if _is_wallet(match.group()):
+            yield Span(*match.span())
+
+
+def _is_wallet(spelled: str) -> bool:
+    if spelled.startswith(("0x", "bc1", "tb1", "ltc1", "addr1")) or len(spelled) > 90:
+        return True
+    if spelled[0] == "r":  # another alphabet: held to digits and both cases instead
+        return any(map(str.isdigit, spelled)) and spelled != spelled.lower()
+    import hashlib
+
+    number = 0
+    for each in spelled:
+        number = number * 58 + _ALPHABET.index(each)
+    if number >> 200:
+        return False
+    raw = number.to_bytes(25)
+    return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]

@@ -1,0 +1,168 @@
+"""Keys, tokens and passwords, by the shapes their issuers give them."""
+
+import math
+import re
+from collections.abc import Iterator
+
+from weft.detect.found import Span
+
+# What a key begins with, and what follows. The beginnings are looked for as they are, so that a
+# long text without any costs next to nothing.
+_TOKEN = "[A-Za-z0-9_-]"
+_SHAPES = {
+    "sk-": rf"(?:ant-|proj-|svcacct-|admin-|or-v1-)?{_TOKEN}{{16,300}}",
+    "sk_live_ sk_test_ pk_live_ pk_test_ rk_live_ rk_test_": r"[A-Za-z0-9]{10,300}",
+    "whsec_": r"[A-Za-z0-9+/=]{16,300}",
+    "ghp_ gho_ ghu_ ghs_ ghr_": r"[A-Za-z0-9]{20,300}",
+    "github_pat_": r"[A-Za-z0-9_]{22,300}",
+    "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- glsoat-": r"[A-Za-z0-9_.-]{16,300}",
+    "AKIA ASIA ABIA ACCA AGPA AIDA AROA ANPA ANVA AIPA": r"[A-Z0-9]{16}",
+    "AIza": rf"{_TOKEN}{{30,300}}",
+    "ya29.": rf"{_TOKEN}{{20,300}}",
+    "GOCSPX-": rf"{_TOKEN}{{20,300}}",
+    "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- xwfp-": r"[A-Za-z0-9-]{10,300}",
+    "https://hooks.slack.com/": r"(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,300}",
+    "discord.com/api/webhooks/ discordapp.com/api/webhooks/": r"\d{5,300}/[A-Za-z0-9_-]{20,300}",
+    "eyJ": rf"{_TOKEN}{{8,2000}}\.eyJ{_TOKEN}{{4,4000}}\.{_TOKEN}{{4,1000}}",
+    "npm_": r"[A-Za-z0-9]{30,300}",
+    "pypi-": rf"{_TOKEN}{{40,300}}",
+    "hf_ api_org_": r"[A-Za-z0-9]{20,300}",
+    "SG.": rf"{_TOKEN}{{16,300}}\.{_TOKEN}{{16,300}}",
+    "key-": r"[0-9a-f]{32}",
+    "AC SK": r"[0-9a-f]{32}",
+    "dop_v1_ doo_v1_ dor_v1_": r"[0-9a-f]{40,300}",
+    "shpat_ shpca_ shppa_ shpss_": r"[0-9a-fA-F]{20,300}",
+    "sq0atp- sq0csp-": rf"{_TOKEN}{{20,300}}",
+    "EAA": r"[A-Za-z0-9]{60,300}",
+    "lin_api_ lin_oauth_": r"[A-Za-z0-9]{20,300}",
+    "ntn_ gsk_ xai- pplx- r8_": r"[A-Za-z0-9]{20,300}",
+    "secret_": r"[A-Za-z0-9]{40,300}",
+    "tvly-": r"[A-Za-z0-9-]{16,300}",
+    "lsv2_pt_ lsv2_sk_": r"[A-Za-z0-9_]{20,300}",
+    "PMAK- NRAK-": r"[A-Za-z0-9-]{20,300}",
+    "sntrys_ sntryu_": r"[A-Za-z0-9_=+/.-]{30,300}",
+    "hvs. hvb. hvr.": rf"{_TOKEN}{{20,300}}",
+    "figd_ dckr_pat_ rubygems_ pul- tfp_ dapi sbp_ ATATT3x ATCTT3x": r"[-_A-Za-z0-9=]{24,300}",
+    "AccountKey= SharedAccessKey=": r"[A-Za-z0-9+/=]{40,300}",
+    "AGE-SECRET-KEY-1": r"[A-Z0-9]{40,300}",
+}
+_KEYS = tuple(
+    (begin, re.compile(rf"{re.escape(begin)}(?:{rest})(?![A-Za-z0-9])"))
+    for begins, rest in _SHAPES.items()
+    for begin in begins.split()
+)
+_BOT = re.compile(r"[0-9]{8,10}(?<![0-9]{11}):AA[A-Za-z0-9_-]{30,60}")
+_PEM = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?!-----)[A-Za-z0-9+/=\s\\:,.()-]){0,20000}"
+    r"(?:-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+_BEARER = re.compile(r"\s{1,3}(?P<value>[A-Za-z0-9._~+/=-]{16,2000})")
+_BEARERS = ("bearer", "basic", "token")
+_URL_PASSWORD = re.compile(r"://[^\s/:@'\"]{0,100}:(?P<value>[^\s/@'\"]{1,200})@(?=[\w.\[-])")
+_NAMES = ("key", "secret", "token", "passw", "pwd", "passphrase", "credential")
+_ASSIGNED = re.compile(
+    r"(?i)(?:key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?|tokens?|passw(?:or)?d|pwd"
+    r"|passphrase|credentials?)"
+    r"(?:\\?[\"'])?\s{0,3}(?:=>|:=|==?|:|is\b|,)\s{0,3}(?:(?P<open>\\?[\"'`])|(?![\"']))"
+)
+_KEY_NAMES = re.compile(
+    r"(?i)(?:api|access|secret|private|encryption|signing|auth|service|master|account|app)[_.-]?$"
+)
+_QUOTED = re.compile(r"(?P<value>[^\"'`\n\\]{4,400})\\?[\"'`]")
+_BARE = re.compile(r"(?P<value>[^\s\"'`,;<>(){}\[\]&|]{6,400})")
+_PASSWORDS = frozenset({"passw", "pwd", "passphrase", "credential"})
+_CODE = re.compile(
+    r"(?i)(?:none|null|true|false|nil|undefined|os\.|env|process\.|self\.|this\.|config|settings"
+    r"|str\b|"
+    r"string\b|int\b|request|response|input|\$|<|\{|%|\*{3,}|x{4,}|\.{3,}|your|my[_-]|example"
+    r"|changeme|redacted|"
+    r"required|optional|field|get|load|read|props|args|kwargs|params|options|data|token|secret"
+    r"|password|key)"
+)
+
+
+def look_for_keys(text: str) -> Iterator[Span]:
+    """Keys with a known beginning, private keys, bearer tokens, and what is assigned to a name."""
+    for begin, pattern in _KEYS:
+        for at in _places(text, begin):
+            match = pattern.match(text, at)
+            if match is None or (at and text[at - 1].isalnum() and begin[0].isalnum()):
+                continue
+            if not begin.startswith("sk-") or any(map(str.isdigit, match.group())):
+                yield Span(*match.span())
+    if ":AA" in text:
+        for match in _BOT.finditer(text):
+            yield Span(*match.span())
+    if "PRIVATE KEY" in text:
+        for match in _PEM.finditer(text):
+            yield Span(match.start(), match.start() + len(match.group().rstrip()))
+    if "://" in text:
+        for match in _URL_PASSWORD.finditer(text):
+            yield Span(*match.span("value"))
+    lower = text.lower()
+    if len(lower) == len(
+        text
+    ):  # where letters change their length, places in one are not in the other
+        yield from _named(text, lower)
+    else:
+        yield from _named(text, text)
+
+
+def _named(text: str, lower: str) -> Iterator[Span]:
+    """What follows `Bearer`, and what is assigned to a name that says it is secret."""
+    for word in _BEARERS:
+        for at in _places(lower, word):
+            match = _BEARER.match(text, at + len(word))
+            if match is not None:
+                value = match["value"].rstrip(".,")
+                if _is_random(value, bits=2.8):
+                    yield Span(match.start("value"), match.start("value") + len(value))
+    for word in _NAMES:
+        for at in _places(lower, word):
+            match = _ASSIGNED.match(text, at)
+            if match is None:
+                continue
+            before = text[max(0, at - 12) : at]
+            if word == "key" and _KEY_NAMES.search(before) is None:
+                continue
+            value = (_QUOTED if match["open"] else _BARE).match(text, match.end())
+            if value is not None and _is_secret(word, value["value"], quoted=bool(match["open"])):
+                end = value["value"] if match["open"] else value["value"].rstrip(".,:!?\\")
+                yield Span(value.start("value"), value.start("value") + len(end))
+
+
+def _places(text: str, wanted: str) -> Iterator[int]:
+    """Where a text holds another."""
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + 1)
+
+
+def _is_secret(name: str, value: str, *, quoted: bool) -> bool:
+    """Whether what was assigned is a secret, and not code that fetches one or a stand-in."""
+    value = value.rstrip(".,:!?\\")
+    if len(value) < 4 or _CODE.match(value) is not None or "(" in value or " " in value.strip():
+        return False
+    if name in _PASSWORDS:
+        return quoted or _is_mixed(value)
+    return len(value) >= 12 and _is_mixed(value) and _is_random(value, bits=2.8)
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether a value has digits or signs between letters, as words have not."""
+    letters = any(map(str.isalpha, value))
+    digits = any(map(str.isdigit, value))
+    signs = any(each in "!@#$%^&*?~+" for each in value)
+    return (letters and (digits or signs)) or (digits and signs)
+
+
+def _is_random(value: str, *, bits: float) -> bool:
+    """Whether the characters are spread as in a key: so many bits a character at least."""
+    size = len(value)
+    spread = -sum(
+        count / size * math.log2(count / size)
+        for count in (value.count(each) for each in set(value))
+    )
+    return spread >= bits and any(map(str.isdigit, value))
