@@ -1,81 +1,27 @@
 """Keep the whole request within its token budget."""
 
-from bisect import bisect_left
-from itertools import accumulate
-
-from weft.codes import report
-from weft.diagnostics import Origin
-from weft.errors import BudgetExceeded
-from weft.ir import Item, Note, Prompt
+from weft.ir import Prompt
 from weft.passes.env import Env
 
 
 def fit_budget(prompt: Prompt, env: Env) -> Prompt:
-    """Drop the oldest items until system, tools, schema and history fit the budget.
+    """Give up what matters least until system, tools, schema and history fit the budget.
 
-    The cut moves in strides of a quarter of the budget, so that the requests between two cuts
-    extend each other; and it stops before a user turn, so that no answer stands without its
-    question. What started the invocation, what the user said last, what the agent's last call
-    gave and the last `keep_recent` items stay, and with them the user turn they follow.
+    A policy's budget shortens before it drops, as its `overflow` says: the lowest tier first, in
+    it the oldest first. Tier 1, what the user asks now and what the agent did last stay; an
+    answer never stands without its question. A TokenBudget drops the oldest.
 
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
     """
-    if env.budget is None or env.measure is None:
+    if env.measure is None:
         return prompt
-    total, split = env.measure(prompt)
-    limit = env.budget.token_budget
-    if total <= limit:
-        return prompt
-    fixed, sizes = split()
-    items = list(prompt.items)
-    pinned = _pinned(items, env.invocation, env.budget.keep_recent)
-    loose = [0 if index in pinned else size for index, size in enumerate(sizes)]
-    gone = list(accumulate(loose))
-    most = fixed + sum(sizes)
-    excess = most - limit
-    least = most - (gone[-1] if gone else 0)
-    if least > limit:
-        # the bounds may be too careful where hardly anything is left, so that is counted
-        least = env.measure(prompt.with_items([items[index] for index in sorted(pinned)])).total
-    if least > limit:
-        raise BudgetExceeded(
-            f"what must stay takes {least} tokens, {least - limit} more than the budget of {limit}",
-            where=f"{env.agent}.context_compressor",
-            hint=f"raise token_budget to at least {least}, lower keep_recent, or shorten the"
-            " instruction and tools",
-        )
-    stride = max(1, limit // 4)
-    wanted = min(-(-excess // stride) * stride, gone[-1])
-    cut = bisect_left(gone, wanted) + 1
-    asked = min(pinned)  # behind the question that stays, every item may be the next
-    while cut <= asked and not _may_begin(items[cut]):
-        cut += 1
-    kept = [item for index, item in enumerate(items) if index >= cut or index in pinned]
-    dropped = [item for index, item in enumerate(items) if index < cut and index not in pinned]
-    notes = [Note("fit_budget", f"the request exceeded {limit} tokens", item) for item in dropped]
-    diagnostic = report(
-        "WEFT501",
-        Origin("field", "context_compressor", env.agent),
-        f"{len(dropped)} older items were left out to fit {limit} tokens ({total} without)",
-        "raise token_budget to keep them",
-    )
-    return prompt.with_items(kept, notes, [diagnostic])
+    if env.policy.limit is not None:
+        from weft.passes.limit import keep_limit
 
+        prompt = keep_limit(prompt, env, env.policy.limit, env.measure)
+    if env.budget is not None:
+        from weft.passes.token_budget import drop_oldest
 
-def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:
-    """The items that stay whatever they cost; the first of them is the user's side."""
-    pinned = set(range(max(0, len(items) - max(keep_recent, 1)), len(items)))
-    said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
-    started = [i for i in said if invocation and items[i].invocation == invocation]
-    pinned.update((*started[:1], *said[-1:]))
-    results = [i for i, item in enumerate(items) if item.kind == "exchange"]
-    pinned.update(i for i in results[-1:] if items[i].invocation == invocation)
-    first = min(pinned, default=0)
-    while first > 0 and not _may_begin(items[first]):
-        first -= 1
-    return {*pinned, first} if pinned else pinned
-
-
-def _may_begin(item: Item) -> bool:
-    return item.blocks[0].role == "user"
+        prompt = drop_oldest(prompt, env, env.budget, env.measure)
+    return prompt
