@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Price(NamedTuple):
-    """US dollars for a million tokens of each kind, for a request that is not long."""
+    """US dollars for a million tokens of each kind."""
 
     input: float
     output: float
@@ -25,16 +25,15 @@ class Price(NamedTuple):
     cache_write_long: float
 
 
-def price_of(model: str) -> Price | None:
-    """What a model's tokens cost, or None where nobody knows.
+def price_of(model: str, *, tokens: int = 0) -> Price | None:
+    """What a model's tokens cost in a request of so many of them, or None where nobody knows.
 
     What the list does not say of caching is worked out from the model's facts.
     """
-    found = _listed(model)
-    if found is None:
+    prices = _prices(model)
+    if prices is None:
         return None
-    prices = found.get_prices(datetime.now(UTC))
-    fresh = _amount(prices, "input_mtok")
+    fresh = _amount(prices, "input_mtok", tokens)
     if fresh is None:
         return None
     cache = facts_for(model).cache
@@ -43,11 +42,20 @@ def price_of(model: str) -> Price | None:
         "cache_write_mtok": cache.write,
         "cache_write_1h_mtok": cache.write_long,
     }
-    amounts = {name: _amount(prices, name) for name in shares}
+    amounts = {name: _amount(prices, name, tokens) for name in shares}
     read, write, longer = (
         amount if amount is not None else fresh * shares[name] for name, amount in amounts.items()
     )
-    return Price(fresh, _amount(prices, "output_mtok") or 0.0, read, write, longer)
+    return Price(fresh, _amount(prices, "output_mtok", tokens) or 0.0, read, write, longer)
+
+
+def cliffs_of(model: str) -> tuple[int, ...]:
+    """Where prices jump: a request of more tokens than that pays another price for all of them."""
+    prices = _prices(model)
+    if prices is None:
+        return ()
+    tiers = (_tiers(held) for held in prices.values())
+    return tuple(sorted({start for listed in tiers for start, _ in listed}))
 
 
 def window_of(model: str) -> int:
@@ -72,8 +80,25 @@ def _listed(model: str) -> "ModelInfo | None":
         return None
 
 
-def _amount(prices: object, name: str) -> float | None:
-    """A price, the lowest where long requests cost more."""
-    held = cast("dict[str, object]", vars(prices)).get(name)
+def _prices(model: str) -> dict[str, object] | None:
+    """The prices of today by the name of what they are for."""
+    found = _listed(model)
+    return dict(vars(found.get_prices(datetime.now(UTC)))) if found is not None else None
+
+
+def _amount(prices: dict[str, object], name: str, tokens: int) -> float | None:
+    """A price for a request of so many tokens."""
+    held = prices.get(name)
     base = held if isinstance(held, Decimal) else vars(held).get("base") if held else None
+    for start, price in _tiers(held):
+        base = price if tokens > start else base
     return float(base) if isinstance(base, Decimal) else None
+
+
+def _tiers(held: object) -> list[tuple[int, Decimal]]:
+    """From how many tokens on a price is another, and which."""
+    if held is None or isinstance(held, Decimal):
+        return []
+    listed = cast("list[object]", vars(held).get("tiers") or [])
+    pairs = [(vars(tier).get("start"), vars(tier).get("price")) for tier in listed]
+    return [(s, p) for s, p in pairs if isinstance(s, int) and isinstance(p, Decimal)]

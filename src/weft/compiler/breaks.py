@@ -1,0 +1,107 @@
+"""A policy that changed what was sent before: said with what it costs and saves, never silently.
+
+Providers sell what they have read at a tenth of its price, up to the first byte that differs. A
+policy that drops or rewrites something in the middle pays for all that follows.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.codes import report
+from weft.compiler.costs import Rates, rates_for
+from weft.declare.policy.selectors import Auto
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.ir import Note
+from weft.passes import Step
+from weft.passes.pipeline import names_of
+
+if TYPE_CHECKING:
+    from weft.compiler.compiled import Compiled
+
+_EDGES = frozenset(
+    ("attribute_foreign", "open_turn", "prune_tools", "order_system", "close_turn",
+     "append_changes")
+)  # fmt: skip
+"""Passes that every request has and that change nothing that was sent."""
+
+
+class Break(NamedTuple):
+    """What a policy's change to sent bytes costs once, and what it saves at each request."""
+
+    tokens: int
+    removed: int
+    cost: float
+    saves: float
+    passes: tuple[str, ...]
+    rates: Rates
+
+
+def may_rewrite(compiled: "Compiled") -> bool:
+    """Whether the policy can change what was sent before, so that it is worth a look."""
+    budget = compiled.policy.limit is not None or compiled.plan.agent.context_compressor is not None
+    return budget or not {*_EDGES, "fit_budget"}.issuperset(names_of(compiled.passes.request))
+
+
+def read_again(compiled: "Compiled") -> int:
+    """The tokens of the conversation that the request before had too, behind what changed."""
+    before, shared = compiled.previous, compiled.shared
+    if before is None or shared is None or shared.broken is None or not shared.system:
+        return 0
+    known = {item.key for item in before.prompt.items}
+    pairs = zip(before.prompt.items, compiled.prompt.items, strict=False)
+    same = next((index for index, (old, new) in enumerate(pairs) if old != new), len(known))
+    return sum(
+        compiled.scale.item(item) for item in compiled.prompt.items.since(same) if item.key in known
+    )
+
+
+def break_of(compiled: "Compiled") -> Break | None:
+    """What the policy changed of the request before and what that costs, or None."""
+    before = compiled.previous if may_rewrite(compiled) else None
+    again = read_again(compiled) if before is not None else 0
+    if before is None or not again:
+        return None
+    by = tuple(dict.fromkeys((*_names(compiled.steps), *_names(before.steps))))
+    if not by:
+        return None
+    rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, kept=compiled.prompt.cache)
+    removed = max(0, _removed(compiled, compiled.steps) - _removed(compiled, before.steps))
+    cost, saves = again * (rates.write - rates.read), removed * rates.read
+    return Break(again, removed, cost, saves, by, rates)
+
+
+def announced(compiled: "Compiled") -> list[Diagnostic]:
+    """The change as a diagnostic: what is read again, what that costs, what it saves."""
+    found = break_of(compiled)
+    if found is None:
+        return []
+    worth = found.rates.worth
+    planned = any(isinstance(stage.selector, Auto) for stage in compiled.policy.stages)
+    who = " and ".join(found.passes)
+    message = (
+        f"{who} changed what was sent before: {found.tokens:,} tokens are read again, which"
+        f" costs {worth(found.cost)} now and saves {worth(found.saves)} at each later request"
+    )
+    hint = "nothing to do: it was planned to pay" if planned else _HINT
+    severity = Severity.INFO if planned else None
+    origin = Origin("field", "context", compiled.prompt.agent)
+    return [report("WEFT502", origin, message, hint, severity=severity)]
+
+
+_HINT = "write C.auto(), which changes what was sent only where that pays, or C.default()"
+
+
+def _names(steps: Iterable[Step]) -> list[str]:
+    return [step.name for step in steps if step.notes and step.name not in _EDGES]
+
+
+def _removed(compiled: "Compiled", steps: Iterable[Step]) -> int:
+    """The tokens that passes on a request took out of it."""
+    notes = [note for step in steps if step.name not in _EDGES for note in step.notes]
+    return sum(_shrunk(compiled, note) for note in notes)
+
+
+def _shrunk(compiled: "Compiled", note: Note) -> int:
+    item = compiled.scale.item
+    after = item(note.after) if note.after is not None and note.after.blocks else 0
+    return (item(note.before) if note.before.blocks else 0) - after

@@ -1,0 +1,242 @@
+"""Recordings are read as they were made, and compiled again under other policies."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.recorded import coding_run, service_run
+from weft import Agent, C
+from weft.compiler.evidence import strings_in, uses_of
+from weft.compiler.policies import policy_from
+from weft.compiler.recordings import Recording, read_recordings, recording_of
+from weft.compiler.replay import Trial, replay, requests_of, total
+from weft.compiler.replay_page import replay_page
+from weft.compiler.replay_rows import as_json, lines
+from weft.declare import Policy
+from weft.errors import DeclarationError, SessionError
+from weft.testing import make_session
+
+
+def read(*runs: object) -> list[Recording]:
+    data = "\n".join(json.dumps(run) for run in runs).encode()
+    return list(read_recordings(data, name="runs.jsonl"))
+
+
+def trial(recording: Recording, policy: Policy, model: str | None = None) -> Trial:
+    return replay(recording, policy, uses=uses_of(recording.session.events), model=model)
+
+
+# reading
+
+
+def test_what_a_coding_agents_commands_printed_becomes_results() -> None:
+    (recording,) = read(coding_run(steps=2))
+    events = recording.session.events
+    assert [event.author for event in events] == [
+        "user", "agent", "agent", "agent", "agent", "agent",
+    ]  # fmt: skip
+    first, result = events[1], events[2]
+    assert first.text.startswith("I look at the file.")
+    assert [call.name for call in first.calls] == ["run"]
+    assert [one.id for one in result.results] == [first.calls[0].id]
+    assert events[-1].calls == []
+    assert recording.instructions["agent"].startswith("You fix programs.")
+
+
+def test_a_chat_keeps_its_calls_and_results() -> None:
+    (recording,) = read(service_run(looks=1))
+    call = next(event for event in recording.session.events if event.calls).calls[0]
+    assert call.name == "get_reservation"
+    assert call.args == {"reservation_id": "RES0QX"}
+    result = next(event for event in recording.session.events if event.results).results[0]
+    assert result.id == call.id
+    assert json.loads(str((result.response or {})["result"]))["status"] == "booked"
+
+
+def test_a_session_of_ours_is_a_recording_too_alone_or_a_line_each() -> None:
+    session = make_session(("user", "Hi"), ("bot", "Hello"))
+    data = session.to_json()
+    assert [one.session for one in read_recordings(data, name="s")] == [session]
+    lined = data + b"\n" + data + b"\n"
+    assert len(list(read_recordings(lined, name="s"))) == 2
+    pretty = json.dumps(json.loads(data), indent=2).encode()
+    assert [one.session for one in read_recordings(pretty, name="s")] == [session]
+    listed = json.dumps([json.loads(data)] * 3, indent=2).encode()
+    assert len(list(read_recordings(listed, name="s"))) == 3
+
+
+def test_a_packed_file_is_unpacked() -> None:
+    data = gzip.compress(json.dumps(service_run()).encode())
+    assert len(list(read_recordings(data, name="runs.jsonl.gz"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "message"),
+    [
+        (b"", "f", "there is no recording in it"),
+        (b'{"messages": []}\nnot json\n', "f:2", "this is not JSON"),
+        (b'{"messages": []}\n{"turns": []}\n', "f:2", "this is no recording"),
+        (b'{"messages": [{"role": "robot", "text": "x"}]}', "messages[0]", "no role"),
+        (b'{"messages": ["x"]}', "f:1: messages[0]", "a message is an object"),
+        (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "a int is no content"),
+        (
+            b'{"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}',
+            "tool_calls[0]",
+            "a call has no function name",
+        ),
+        (b'{"events": [{"bad": 1}]}', "f:1: events[0]", "this is not an event"),
+        (b"\x1f\x8bbroken", "f", "it cannot be unpacked"),
+        (b"plain words\n", "f:1", "this is not JSON"),
+    ],
+)
+def test_a_bad_line_is_named(data: bytes, where: str, message: str) -> None:
+    with pytest.raises(SessionError) as caught:
+        list(read_recordings(data, name="f"))
+    assert where in caught.value.where
+    assert message in caught.value.message
+
+
+# policies as text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["C.default()", "C.auto()", "C.window(5)", "C.user('last')", "C.default().compact(to=100)"],
+)
+def test_a_typed_policy_is_the_policy(text: str) -> None:
+    assert str(policy_from(text)) == text
+
+
+def test_typed_policies_unite_and_pipe() -> None:
+    assert policy_from("C.user() + C.window(2)") == C.user() + C.window(2)
+    assert policy_from("C.default() | C.compact()") == C.default().compact()
+    assert policy_from("C.select(kind=['user'])") == C.select(kind=["user"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("C.windw(5)", "windw"),
+        ("C.window(n=5, wide=True)", "wide"),
+        ("C.window(", "not an expression"),
+        ("C.window(x)", "`x` cannot stand in a policy"),
+        ("__import__('os').system('true')", "cannot stand in a policy"),
+        ("C.default().__class__()", "cannot stand in a policy"),
+        ("C.window(**{})", "cannot stand in a policy"),
+        ("[C.default()]", "cannot stand in a policy"),
+        ("C", "is no policy"),
+        ("C.compact()", "is no policy"),
+        ("C.window(0)", "0"),
+    ],
+)
+def test_a_wrong_policy_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        policy_from(text)
+    assert message in str(caught.value)
+
+
+# evidence
+
+
+def test_names_paths_and_numbers_are_evidence_and_plain_words_are_not() -> None:
+    text = "Then open parts/module_3.py at line 12, HAT028 or parseText, 2024-05-21, surely."
+    assert strings_in(text) == ["parts/module_3.py", "HAT028", "parseText", "2024-05-21"]
+
+
+def test_a_use_counts_only_of_what_was_told_before() -> None:
+    session = make_session(
+        ("user", "Look at value_one."), ("bot", "value_one and value_two"), ("user", "Why?"),
+        ("bot", "value_two again"),
+    )  # fmt: skip
+    assert uses_of(session.events).by_event == {1: ("value_one",)}
+
+
+# replay
+
+
+def test_append_only_repeats_every_request_and_keeps_all() -> None:
+    (recording,) = read(coding_run())
+    got = trial(recording, C.default())
+    assert got.requests == 9
+    assert got.broken == 0
+    assert got.in_view == got.kept == 1
+    assert got.used > 5
+    assert got.with_recalls == got.cost
+    assert got.largest == got.curve[-1] == max(got.curve)
+    written = got.curve[-1] * 1.25 + sum(got.curve[:-1]) * 0.10
+    assert got.cost == pytest.approx(written, rel=0.01)
+
+
+def test_the_system_text_is_sent_as_it_was_recorded() -> None:
+    (recording,) = read(coding_run(steps=1))
+    (_, _, first), *_ = requests_of(recording, C.default())
+    assert first.system.endswith("\n\nYou fix programs. Use {braces} as {{they}} come.")
+    assert all(found.code != "WEFT101" for found in first.diagnostics)
+
+
+def test_a_window_costs_more_and_says_so_each_time() -> None:
+    (recording,) = read(service_run(looks=12))
+    base, window = trial(recording, C.default()), trial(recording, C.window(4))
+    assert window.tokens < base.tokens
+    assert window.cost > base.cost
+    assert window.broken > 3
+    assert window.announced == window.broken
+    assert window.kept < 1
+
+
+def test_requests_that_fit_no_budget_are_counted_apart() -> None:
+    (recording,) = read(coding_run(steps=4))
+    base, tight = trial(recording, C.default()), trial(recording, C.default().budget(120))
+    assert tight.refused > 0
+    assert tight.requests + tight.refused == base.requests
+    assert any(f"refused {tight.refused} requests" in line for line in lines([base, tight]))
+
+
+def test_a_model_brings_its_prices_and_its_cache_rules() -> None:
+    (recording,) = read(coding_run())
+    got = trial(recording, C.default(), "gpt-5")
+    assert got.money
+    assert got.cached % 128 == 0
+    assert 0 < got.cost < 0.1
+
+
+def test_trials_add_up() -> None:
+    one, other = read(coding_run("a", steps=3), coding_run("b", steps=5))
+    both = total([trial(one, C.default()), trial(other, C.default())])
+    assert both.runs == 2
+    assert both.requests == 10
+    assert both.reached == (2, 2, 2, 2, 1, 1)
+    assert sum(both.curve) == both.tokens
+
+
+def test_declared_agents_are_replayed_with_what_they_declare() -> None:
+    session = make_session(("user", "Hi"), ("bot", "Hello"), ("user", "Go"), ("bot", "Gone"))
+    recording = recording_of(session)
+    told = Agent("bot", instruction="A long instruction. " * 50)
+    uses = uses_of(session.events)
+    bare = replay(recording, C.default(), uses=uses)
+    full = replay(recording, C.default(), uses=uses, agents={"bot": told})
+    assert full.tokens > bare.tokens + 2 * 150
+
+
+def test_the_page_needs_nothing_beside_itself_and_escapes() -> None:
+    (recording,) = read(coding_run(steps=3))
+    trials = [trial(recording, C.default()), trial(recording, C.window(1))]
+    page = replay_page(trials, source="<script>alert(1)</script>")
+    assert "<script" not in page
+    assert "http" not in page
+    assert page.count("<svg") == 2
+    assert page.count("<polyline") == 2
+    assert page.count("<circle") == 4
+
+
+def test_rows_are_relative_to_the_first_policy() -> None:
+    (recording,) = read(coding_run(steps=3))
+    trials = [trial(recording, C.default()), trial(recording, C.none())]
+    first, second = as_json(trials)
+    assert first["cost_ratio"] == 1.0
+    assert second["policy"] == "C.none()"
+    table = list(lines(trials))
+    assert table[0].startswith("yardstick (read 0.10, write 1.25): 1 runs, 4 requests")
+    assert table[2].split()[2] == "1.00x"
