@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from weft.declare import checks
 from weft.declare.agent import Agent
+from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
-from weft.declare.config import check_choice
+from weft.declare.expect import Expect
 from weft.declare.functions import StateFunction, name_of
+from weft.declare.gate import Gate
+from weft.declare.map import Map
 from weft.declare.operand import spell, to_node, to_nodes
+from weft.declare.race import Race
 from weft.declare.route import Route
 from weft.declare.step import Step
+from weft.declare.tap import Tap
+from weft.declare.timeout import Timeout
 from weft.declare.walk import check_agents
 from weft.errors import DeclarationError
 
@@ -108,12 +114,14 @@ class Fallback(Composable):
 class Loop(Composable):
     """The body again and again, at most `max` times; written `a * 3` or `a * until(done)`.
 
-    `until` is asked after each round and ends the loop when it says so of the state.
+    `until` is asked after each round and ends the loop when it says so of the state. `while_` is
+    asked before each round, so the body may not run at all, and ends it when it no longer holds.
     """
 
     body: "Node"
     max: int = field(default=10, kw_only=True)
     until: StateFunction | None = field(default=None, kw_only=True)
+    while_: StateFunction | None = field(default=None, kw_only=True)
     name: str = field(default="loop", kw_only=True)
     description: str = field(default="", kw_only=True)
 
@@ -127,6 +135,7 @@ class Loop(Composable):
             *,
             max: int = 10,
             until: StateFunction | None = None,
+            while_: StateFunction | None = None,
             name: str = "loop",
             description: str = "",
         ) -> None:
@@ -139,6 +148,15 @@ class Loop(Composable):
         _check_rounds(self.max, where=f"{self.name}.max")
         if self.until is not None:
             checks.check_predicate(self.until, where=f"{self.name}.until", at_once=False)
+        if self.while_ is not None:
+            checks.check_predicate(self.while_, where=f"{self.name}.while_", at_once=False)
+        if self.until is not None and self.while_ is not None:
+            raise checks.wrong(
+                self.name,
+                "while_",
+                "the loop has both `until` and `while_`",
+                "keep one of the two",
+            )
 
     @property
     def children(self) -> "tuple[Node, ...]":
@@ -146,7 +164,20 @@ class Loop(Composable):
         return (self.body,)
 
 
-Flow: TypeAlias = Sequence | Parallel | Loop | Fallback | Route | Step
+Flow: TypeAlias = (
+    Sequence
+    | Parallel
+    | Loop
+    | Fallback
+    | Route
+    | Step
+    | Map
+    | Gate
+    | Race
+    | Timeout
+    | Tap
+    | Expect
+)
 Node: TypeAlias = Agent | Flow
 
 
@@ -171,12 +202,35 @@ def until(predicate: StateFunction, *, max: int = 10) -> Until:
     return Until(predicate, max)
 
 
+@dataclass(frozen=True, repr=False)
+class While:
+    """As long as what a loop goes on, for `flow * while_(...)`."""
+
+    predicate: StateFunction
+    max: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse a predicate that cannot be asked."""
+        checks.check_predicate(self.predicate, where="while_", at_once=False)
+        _check_rounds(self.max, where="while_.max")
+
+    def __repr__(self) -> str:
+        return f"while_({name_of(self.predicate)}, max={self.max})"
+
+
+def while_(predicate: StateFunction, *, max: int = 10) -> While:
+    """Begin a round only while the predicate, sync or async, holds, and `max` rounds at most."""
+    return While(predicate, max)
+
+
 def looped(body: object, times: object) -> Loop:
     """The loop that `body * times` means."""
     where = f"{spell(body)} * {spell(times)}"
     node = to_node(body, where=where)
     if isinstance(times, Until):
         return Loop(node, max=times.max, until=times.predicate)
+    if isinstance(times, While):
+        return Loop(node, max=times.max, while_=times.predicate)
     _check_rounds(times, where=where)
     return Loop(node, max=cast("int", times))
 

@@ -8,18 +8,42 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import assert_never
 
-from weft.declare import Agent, Fallback, Flow, Loop, Node, Parallel, Route, Sequence, Step
+from weft.declare import (
+    Agent,
+    Expect,
+    Fallback,
+    Flow,
+    Gate,
+    Loop,
+    Map,
+    Node,
+    Parallel,
+    Race,
+    Route,
+    Sequence,
+    Step,
+    Tap,
+    Timeout,
+)
 from weft.errors import RunError
+from weft.runtime.gates import run_gate
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import settled
+from weft.runtime.looks import run_expect, run_tap
 from weft.runtime.loop import run_agent
+from weft.runtime.maps import run_map
 from weft.runtime.parallel import run_parallel
-from weft.runtime.place import Place, is_below
-from weft.runtime.progress import is_failure
+from weft.runtime.place import Place, is_below, path_of
+from weft.runtime.races import run_race
+from weft.runtime.record import Record, decide, failed
 from weft.runtime.signals import NodeFailed
 from weft.runtime.steps import run_step
+from weft.runtime.timeouts import run_timeout
 from weft.session import Actions, Event
 from weft.values import JsonObject
+
+_LEAVES = (Sequence, Parallel, Loop, Fallback, Route, Timeout)
+"""The nodes whose end is an event of its own; the others say it with what they did last."""
 
 
 def run_node(
@@ -42,6 +66,9 @@ async def _run_flow(
         return
     if record.failed is not None and invocation.sheltered(place):
         raise NodeFailed(record.failed)
+    if isinstance(node, Tap):
+        await run_tap(invocation, place, node)
+        return
     match node:
         case Sequence():
             events = _sequence(invocation, place, node, is_round=is_round)
@@ -55,44 +82,25 @@ async def _run_flow(
             events = _route(invocation, place, node, record)
         case Step():
             events = run_step(invocation, place, node)
+        case Map():
+            events = run_map(invocation, place, node, record, run_node)
+        case Race():
+            events = run_race(invocation, place, node, record, run_node)
+        case Timeout():
+            events = run_timeout(invocation, place, node, run_node)
+        case Gate():
+            events = run_gate(invocation, place, node)
+        case Expect():
+            events = run_expect(invocation, place, node)
         case _:
             assert_never(node)
     async with aclosing(events):
         async for event in events:
             yield event
-    if not isinstance(node, Step):
+    if isinstance(node, _LEAVES):
         await invocation.commit(
             invocation.event(node.name, place, actions=Actions(end_of_agent=True))
         )
-
-
-class Record:
-    """What a workflow node has left in the log: how it ended, and the last decision it made."""
-
-    __slots__ = ("ended", "failed", "state")
-
-    def __init__(self) -> None:
-        self.ended = False
-        self.failed: Event | None = None
-        self.state: JsonObject = {}
-
-    @staticmethod
-    def read(invocation: Invocation, place: Place) -> "Record":
-        """The record of the node at a place."""
-        record = Record()
-        if not invocation.resumed:
-            return record
-        for event in invocation.events():
-            if place.holds(event):
-                record.ended = record.ended or bool(event.actions.end_of_agent)
-                record.failed = event if is_failure(event) else None
-                record.state = {**record.state, **(event.actions.agent_state or {})}
-        return record
-
-
-async def _decide(invocation: Invocation, place: Place, name: str, state: JsonObject) -> None:
-    """Keep a decision in the log before acting on it."""
-    await invocation.commit(invocation.event(name, place, actions=Actions(agent_state=state)))
 
 
 async def _sequence(
@@ -111,10 +119,17 @@ async def _sequence(
 async def _loop(
     invocation: Invocation, place: Place, node: Loop, record: Record
 ) -> AsyncGenerator[Event, None]:
-    """Rounds until the predicate holds, somebody escalates, or there were enough."""
+    """Rounds until a predicate ends them, somebody escalates, or there were enough."""
     done = record.state.get("rounds")
     rounds = done if isinstance(done, int) else 0
     stop = record.state.get("stop") is True
+    if node.while_ is not None and done is None:
+        try:
+            stop = await _asked_to_stop(invocation, place, node)
+        except NodeFailed as failure:
+            yield failure.event
+            raise
+        await decide(invocation, place, node.name, {"rounds": 0, "stop": stop})
     while rounds < node.max and not stop:
         inner = place.child(node.body.name, rounds)
         async with aclosing(run_node(invocation, inner, node.body, is_round=True)) as events:
@@ -122,13 +137,13 @@ async def _loop(
                 yield event
         rounds += 1
         stop = _escalated(invocation, inner)
-        if not stop and node.until is not None:
+        if not stop and (node.until is not None or node.while_ is not None):
             try:
-                stop = await _asked(invocation, place, node)
+                stop = await _asked_to_stop(invocation, place, node)
             except NodeFailed as failure:
                 yield failure.event
                 raise
-        await _decide(invocation, place, node.name, {"rounds": rounds, "stop": stop})
+        await decide(invocation, place, node.name, {"rounds": rounds, "stop": stop})
 
 
 def _escalated(invocation: Invocation, place: Place) -> bool:
@@ -137,20 +152,23 @@ def _escalated(invocation: Invocation, place: Place) -> bool:
     )
 
 
-async def _asked(invocation: Invocation, place: Place, node: Loop) -> bool:
-    """What the predicate says of the state."""
-    assert node.until is not None
+async def _asked_to_stop(invocation: Invocation, place: Place, node: Loop) -> bool:
+    """Whether the predicate says of the state that the loop is over."""
+    predicate = node.until or node.while_
+    assert predicate is not None
     try:
-        return bool(await settled(node.until(MappingProxyType(invocation.state))))
+        holds = bool(await settled(predicate(MappingProxyType(invocation.state_at(place)))))
     except Exception as error:
-        words = f"the loop's `until` raised {type(error).__name__}: {error}"
+        word = "until" if node.until is not None else "while_"
+        words = f"the loop's `{word}` raised {type(error).__name__}: {error}"
         raise await failed(invocation, place, node.name, "step_error", words, error) from error
+    return holds if node.until is not None else not holds
 
 
 async def _fallback(
     invocation: Invocation, place: Place, node: Fallback, record: Record
 ) -> AsyncGenerator[Event, None]:
-    """The first choice that does not fail."""
+    """The first choice that does not fail; what the others said is taken out of view."""
     held = record.state.get("failed")
     first = held + 1 if isinstance(held, int) else 0
     for index in range(first, len(node.choices)):
@@ -167,7 +185,9 @@ async def _fallback(
         except NodeFailed:
             if last:
                 raise
-            await _decide(invocation, place, node.name, {"failed": index})
+            said = any(e.content and is_below(path_of(e), inner.path) for e in invocation.events())
+            undone: JsonObject | None = {"undone": [inner.path]} if said else None
+            await decide(invocation, place, node.name, {"failed": index}, undone)
 
 
 async def _route(
@@ -177,7 +197,7 @@ async def _route(
     chosen = record.state.get("case")
     if not isinstance(chosen, int):
         try:
-            picked = node.pick(MappingProxyType(invocation.state))
+            picked = node.pick(MappingProxyType(invocation.state_at(place)))
         except RunError as error:
             failure = await failed(invocation, place, node.name, "no_route", str(error), error)
             yield failure.event
@@ -199,16 +219,3 @@ async def _route(
     async with aclosing(run_node(invocation, place.child(target.name, chosen), target)) as events:
         async for event in events:
             yield event
-
-
-async def failed(
-    invocation: Invocation,
-    place: Place,
-    author: str,
-    code: str,
-    words: str,
-    cause: Exception | None = None,
-) -> NodeFailed:
-    """An error event that is in the log, as the exception that ends the node."""
-    event = await invocation.commit(invocation.event(author, place, error=(code, words)))
-    return NodeFailed(event, cause)
