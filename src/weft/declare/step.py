@@ -15,7 +15,12 @@ from weft.errors import DeclarationError
 class Step(Composable):
     """A function of one argument, the state, that returns the changes to it, or None.
 
-    It may be async. `reads` and `writes` name the keys it is known to use, for the checks.
+    It may be async. `reads` and `writes` name the keys it is known to use, for the checks;
+    `captures` those that get what the user said, before the function is called. What `S` makes
+    says more: `drops` are keys it takes away, `keeps` the only ones it leaves, `renames` old and
+    new names, `fills` whether it writes only what is missing, `maybe` whether it may do nothing,
+    `tags` what it calls the newest answer, `asks` the functions of the state that it calls, and
+    `written` how its author wrote it.
     """
 
     function: StateFunction
@@ -23,6 +28,15 @@ class Step(Composable):
     description: str = field(default="", kw_only=True)
     reads: tuple[str, ...] = field(default=(), kw_only=True)
     writes: tuple[str, ...] = field(default=(), kw_only=True)
+    captures: tuple[str, ...] = field(default=(), kw_only=True)
+    drops: tuple[str, ...] = field(default=(), kw_only=True)
+    keeps: tuple[str, ...] | None = field(default=None, kw_only=True)
+    renames: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    fills: bool = field(default=False, kw_only=True)
+    maybe: bool = field(default=False, kw_only=True)
+    tags: tuple[str, ...] = field(default=(), kw_only=True)
+    asks: tuple[StateFunction, ...] = field(default=(), kw_only=True, compare=False)
+    written: str = field(default="", kw_only=True, compare=False)
 
     sub_agents: ClassVar[tuple[()]] = ()
     children: ClassVar[tuple[()]] = ()
@@ -37,6 +51,15 @@ class Step(Composable):
             description: str = "",
             reads: Iterable[str] = (),
             writes: Iterable[str] = (),
+            captures: Iterable[str] = (),
+            drops: Iterable[str] = (),
+            keeps: Iterable[str] | None = None,
+            renames: Iterable[tuple[str, str]] = (),
+            fills: bool = False,
+            maybe: bool = False,
+            tags: Iterable[str] = (),
+            asks: Iterable[StateFunction] = (),
+            written: str = "",
         ) -> None:
             """What people may pass is wider than what the fields hold."""
 
@@ -47,13 +70,21 @@ class Step(Composable):
             object.__setattr__(self, "name", own if own.isidentifier() else "step")
         checks.check_name(self.name, kind="Step")
         checks.check_text(self.name, "description", self.description)
-        _check_function(self.function, f"Step {own}")
-        for option, keys in (("reads", self.reads), ("writes", self.writes)):
+        check_function(self.function, f"Step {own}")
+        options = {
+            "reads": self.reads,
+            "writes": self.writes,
+            "captures": self.captures,
+            "drops": self.drops,
+            "tags": self.tags,
+        }
+        for option, keys in options.items():
             check_names(option, keys, where=f"Step {own}")
             object.__setattr__(self, option, tuple(keys))
 
 
-def _check_function(function: object, where: str) -> None:
+def check_function(function: object, where: str) -> None:
+    """Refuse what cannot be called with the state and be done at once."""
     if isinstance(function, Tool):
         raise DeclarationError(
             f"`{function.name}` is a tool: it takes arguments, not the state",

@@ -11,13 +11,17 @@ from weft.runtime.place import Place
 from weft.runtime.signals import NodeFailed
 from weft.session import Actions, Event
 from weft.session.view import State
-from weft.values import Json
+from weft.values import Json, JsonObject
 
 
 async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGenerator[Event, None]:
     """Call the function once, and store what it changed together with that it ran."""
-    state = State(invocation.state)
+    before = invocation.state_at(place)
+    state = State(before)
     try:
+        said = invocation.said(place) if node.captures else ""
+        for key in node.captures if said else ():
+            state[key] = said
         returned = await settled(node.function(state))
         if returned is not None and not isinstance(returned, Mapping):
             raise SessionError(
@@ -35,7 +39,21 @@ async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGen
         event = await invocation.commit(event)
         yield event
         raise NodeFailed(event, error) from error
-    done = Actions(state_delta=dict(state.delta), end_of_agent=True)
-    event = await invocation.commit(invocation.event(node.name, place, actions=done))
+    delta = dict(state.delta)
+    if node.written:  # what `S` finds as it should be is no change
+        delta = {key: value for key, value in delta.items() if before.get(key) != value}
+    done = Actions(state_delta=delta, end_of_agent=True)
+    tagged = _tagged(invocation, node)
+    event = await invocation.commit(invocation.event(node.name, place, actions=done, weft=tagged))
     if done.state_delta:
         yield event
+
+
+def _tagged(invocation: Invocation, node: Step) -> JsonObject | None:
+    """The tags of a step, for the newest thing an agent said."""
+    if not node.tags:
+        return None
+    for event in reversed(invocation.session.events):
+        if event.author != "user" and event.content is not None and not event.partial:
+            return {"tagged": {"event": event.id, "tags": [*node.tags]}}
+    return None

@@ -2,7 +2,24 @@
 
 from typing import assert_never
 
-from weft.declare import Agent, Fallback, Loop, Node, Parallel, Route, Sequence, Step, tree
+from weft.declare import (
+    Agent,
+    Expect,
+    Fallback,
+    Gate,
+    Loop,
+    Map,
+    Node,
+    Parallel,
+    Race,
+    Route,
+    Sequence,
+    Step,
+    Tap,
+    Timeout,
+    agents_of,
+    tree,
+)
 
 
 def inner_agents(root: Node) -> frozenset[str]:
@@ -18,8 +35,12 @@ def _inner(node: Node, *, followed: bool) -> set[str]:
         case Sequence():
             last = len(node.steps) - 1
             found = [_inner(s, followed=followed or i < last) for i, s in enumerate(node.steps)]
-        case Parallel() | Loop() | Fallback() | Route() | Step():
+        case Map() if followed:
+            found = [{agent.name for agent in agents_of(node.body)}]
+        case Parallel() | Race() | Loop() | Map() | Timeout() | Fallback() | Route():
             found = [_inner(child, followed=followed) for child in node.children]
+        case Step() | Tap() | Expect() | Gate():
+            found = []
         case _ as unreachable:
             assert_never(unreachable)
     return {name for names in found for name in names}
