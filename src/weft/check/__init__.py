@@ -1,1 +1,0 @@
-"""The rules over the whole graph of agents."""

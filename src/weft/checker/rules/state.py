@@ -1,0 +1,183 @@
+"""Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from weft.checker.near import meant
+from weft.checker.schemas import follow
+from weft.checker.sites import Read, Record, Site
+from weft.checker.world import World, Writer
+from weft.codes import report
+from weft.declare import Parallel, Sequence
+from weft.declare.template import Variable
+from weft.diagnostics import Diagnostic, Severity
+from weft.session.state import scope_of
+
+
+def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
+    """Every read that finds nothing, finds it on some paths only, or looks for another shape."""
+    for site in record.sites:
+        for read in site.reads:
+            if read.how == "tool":
+                yield from _tool(record, site, read)
+            else:
+                yield from _read(site, read)
+
+
+def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
+    world = site.world
+    fact = world.facts.get(read.key)
+    if fact is None:
+        yield from _missing(site, read)
+        return
+    sure = fact.must or fact.soft or read.guarded or read.optional
+    if not sure and not world.opaque:
+        writers = _named(fact.writers)
+        yield report(
+            "WEFT106",
+            read.origin,
+            f"{_what(read)} is written on some paths only, by {writers}",
+            f"write it on every path, set it first, or write {{{read.key}?}}"
+            if read.how == "template"
+            else "write it on every path, or set it first",
+        )
+    if read.path:
+        _, problem = follow(fact.schema, read.path)
+        if problem:
+            yield report(
+                "WEFT109",
+                read.origin,
+                f"{_what(read)} does not fit what {_named(fact.writers)} writes: {problem}",
+                "read a field that is there, or give the writer an output_schema that has it",
+            )
+
+
+def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
+    world = site.world
+    gone = world.gone.get(read.key)
+    if gone is not None and not read.optional:
+        how = f"renamed to `{gone.to}`" if gone.to else "dropped"
+        yield report(
+            "WEFT107",
+            read.origin,
+            f"{_what(read)} was {how} by {gone.by.name} before",
+            f"read {{{gone.to}}}" if gone.to else "keep it, or write it again before this",
+        )
+        return
+    routed = read.how == "route"
+    if world.opaque or (read.optional and not routed):
+        return
+    if read.key in site.siblings:
+        yield _beside(site, read)
+        return
+    known = ", ".join(sorted(world.facts)) or "nothing"
+    yield report(
+        "WEFT108" if routed else "WEFT105",
+        read.origin,
+        f"{_reads(read)}, and nobody before it writes that; what is there: {known}",
+        meant(read.key, world.facts) or _hint(read),
+        severity=_severity(read, world),
+    )
+
+
+def _severity(read: Read, world: World) -> Severity | None:
+    """What another run may have kept is no error, unless it looks misspelt."""
+    if scope_of(read.key) in ("app", "user"):
+        near = difflib.get_close_matches(read.key, world.facts, n=1, cutoff=0.85)
+        return Severity.WARNING if near else Severity.INFO
+    return Severity.WARNING if read.optional else None
+
+
+def _tool(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
+    """A key that a tool says it reads: it may come from any turn, but from somewhere."""
+    if read.key in site.world.facts or read.key in record.everywhere or site.world.opaque:
+        return
+    if scope_of(read.key) in ("app", "user"):
+        return
+    yield report(
+        "WEFT105",
+        read.origin,
+        f"the tool `{read.origin.name}` reads `{read.key}` from the state, and nobody writes it",
+        meant(read.key, record.everywhere) or _hint(read),
+    )
+
+
+def _beside(site: Site, read: Read) -> Diagnostic:
+    return report(
+        "WEFT111",
+        read.origin,
+        f"{_reads(read)}, which a branch beside it writes: it may not be there yet",
+        "read it behind the branches: (a | b) >> c; `a | b >> c` is a | (b >> c)",
+    )
+
+
+def _hint(read: Read) -> str:
+    if read.how == "template":
+        return (
+            f'let an agent before it write it: .writes("{read.key}"), declare it:'
+            f' check(..., inputs={{"{read.key}": str}}), or write {{{read.key}?}}'
+        )
+    return f'let an agent before it write it: .writes("{read.key}"), or declare it as an input'
+
+
+def _reads(read: Read) -> str:
+    """What is read, and through which channel."""
+    match read.how:
+        case "template":
+            return f"the template reads {_what(read)} from the state"
+        case "policy":
+            return f"the policy shows {_what(read)} of the state"
+        case "route":
+            return f"the route decides by {_what(read)} of the state"
+        case "map":
+            return f"the map goes over {_what(read)} of the state"
+        case _:
+            return f"{_what(read)} is read from the state here"
+
+
+def _what(read: Read) -> str:
+    name = Variable(read.key, read.path, "", read.optional, 0, 0).name
+    return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
+
+
+def _named(writers: Iterable[Writer]) -> str:
+    return " and ".join(f"`{name}`" for name in dict.fromkeys(w.name for w in writers))
+
+
+def torn_read(record: Record) -> Iterator[Diagnostic]:
+    """What one branch reads while another takes it away."""
+    for read, by in record.torn:
+        yield report(
+            "WEFT111",
+            read.origin,
+            f"{_reads(read)}, which `{by.name}` takes away in a branch beside it: it may be gone",
+            "take it away behind the branches: (a | b) >> S.drop(...)",
+        )
+
+
+def parallel_writers(record: Record) -> Iterator[Diagnostic]:
+    """Branches that run at once and write one key."""
+    for node, key, writers in record.conflicts:
+        assert isinstance(node, Parallel | Sequence)
+        yield report(
+            "WEFT110",
+            writers[-1].origin,
+            f"`{key}` is written in two branches at once, by {_named(writers)}",
+            "let each branch write a key of its own, and combine them behind",
+        )
+
+
+def dead_key(record: Record) -> Iterator[Diagnostic]:
+    """Keys that are written, and that nothing behind reads."""
+    final = {site.node.name for site in record.sites if site.last}
+    for key, writer in record.written:
+        if (key, writer) in record.used or writer.kind == "input":
+            continue
+        if writer.name in final or writer.origin.agent in final:
+            continue
+        yield report(
+            "WEFT112",
+            writer.origin,
+            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it",
+            "read it, or leave it out",
+        )

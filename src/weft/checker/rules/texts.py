@@ -1,0 +1,68 @@
+"""Rules on texts: too long for the budget or the model, or ordered against the cache."""
+
+from collections.abc import Iterator
+
+from weft.checker.fixed import count, fixed_parts
+from weft.checker.sites import Record
+from weft.codes import report
+from weft.declare import Agent, template
+from weft.diagnostics import Diagnostic, Origin
+
+LONG = 1024
+"""Tokens that a provider reuses at least: less is never kept."""
+EARLY = 0.25
+"""How much of a text may stand before its first variable until that is called early."""
+
+
+def too_long(record: Record) -> Iterator[Diagnostic]:
+    """Texts and tools that alone take more than their agent's budget allows."""
+    for agent in _agents(record):
+        limits = [
+            ("the budget", agent.policy.limit.tokens if agent.policy.limit is not None else 0),
+            (
+                "the token budget",
+                agent.context_compressor.token_budget if agent.context_compressor else 0,
+            ),
+        ]
+        parts = fixed_parts(agent)
+        for words, limit in limits:
+            if not limit or sum(len(text) for _, text in parts) < limit:
+                continue
+            counts = [count(agent, text) for _, text in parts]
+            total = sum(counts)
+            if total > limit:
+                place, _ = parts[counts.index(max(counts))]
+                yield report(
+                    "WEFT506",
+                    place,
+                    f"what is sent in any case takes {total} tokens, {max(counts)} of them here,"
+                    f" and {words} is {limit}",
+                    f"raise it to at least {total * 2}, or shorten this",
+                )
+
+
+def volatile_first(record: Record) -> Iterator[Diagnostic]:
+    """A long instruction that begins with what changes, so that nothing of it is reused."""
+    for agent in _agents(record):
+        text = agent.instruction
+        if not isinstance(text, str) or len(text) < LONG * 2:
+            continue
+        variables = template.parse(text).variables
+        if not variables or variables[0].start > EARLY * len(text):
+            continue
+        behind = count(agent, text[variables[0].end :])
+        if behind >= LONG:
+            yield report(
+                "WEFT507",
+                Origin("field", "instruction", agent.name, variables[0].start, variables[0].end),
+                f"`{{{variables[0].name}}}` stands before {behind} tokens that never change",
+                "put what changes last: providers reuse a request up to its first changed byte",
+            )
+
+
+def _agents(record: Record) -> Iterator[Agent]:
+    seen: set[str] = set()
+    for site in record.sites:
+        if isinstance(site.node, Agent) and site.node.name not in seen:
+            seen.add(site.node.name)
+            yield site.node

@@ -1,0 +1,79 @@
+"""Sites: where in a flow something reads or writes, and what was known there.
+
+The walk leaves one for every agent, step and route it comes to; rules look at sites.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from weft.checker.world import Fact, World, Writer
+from weft.declare import Node, Parallel
+from weft.declare.route import Route
+from weft.diagnostics import Origin
+
+ReadHow = Literal["template", "policy", "tool", "route", "map", "step", "predicate", "gate"]
+
+
+class Read(NamedTuple):
+    """A key that is read at a site: where that is written, how deep, and whether it may lack."""
+
+    key: str
+    origin: Origin
+    path: tuple[str | int, ...] = ()
+    optional: bool = False
+    how: ReadHow = "template"
+    guarded: bool = False
+    """Whether it is read on some paths of a function only, or left out where it lacks."""
+    number: bool = False
+    """Whether it is compared with a number."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node at a point of the flow, and the world it finds."""
+
+    node: Node
+    world: World
+    reads: tuple[Read, ...] = ()
+    siblings: tuple[str, ...] = ()
+    """Keys that are written beside it, in branches it does not see."""
+    last: bool = False
+    """Whether nothing follows: what it says is the answer."""
+
+
+@dataclass
+class Record:
+    """What the walk has come across."""
+
+    root: Node
+    labels: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The labels that some agent or tool declares, by key: they hold for all."""
+    everywhere: frozenset[str] = frozenset()
+    """The keys that anything in the flow writes, wherever it stands."""
+    sites: list[Site] = field(default_factory=list[Site])
+    written: dict[tuple[str, Writer], Fact] = field(default_factory=dict[tuple[str, Writer], Fact])
+    used: set[tuple[str, Writer]] = field(default_factory=set[tuple[str, Writer]])
+    conflicts: list[tuple[Node, str, tuple[Writer, ...]]] = field(
+        default_factory=list[tuple[Node, str, tuple[Writer, ...]]]
+    )
+    routes: list[tuple[Route, World]] = field(default_factory=list[tuple[Route, World]])
+    siblings: list[tuple[Parallel, int, tuple[Read, ...]]] = field(
+        default_factory=list[tuple[Parallel, int, tuple[Read, ...]]]
+    )
+    """Branches, and what they read of the branches beside them."""
+    torn: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
+    """What is read in one branch and taken away in another, and by whom."""
+    heard: set[str] = field(default_factory=set[str])
+    """The agents whose words some other agent sees."""
+
+    def read(self, key: str, world: World) -> None:
+        """Note that a key was read, so that who wrote it did not write in vain."""
+        fact = world.facts.get(key)
+        if fact is not None:
+            self.used.update((key, writer) for writer in fact.writers)
+
+    def read_all(self, world: World) -> None:
+        """Note that anything may have been read."""
+        for key in world.facts:
+            self.read(key, world)

@@ -1,0 +1,133 @@
+"""What a step does to a world: what it reads, takes away and writes, as far as that is known."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+from weft.checker.agents import TEXT
+from weft.checker.functions import keys_of
+from weft.checker.sites import Read, ReadHow
+from weft.checker.world import World, Writer
+from weft.checker.writes import step_writer
+from weft.declare import Step
+from weft.diagnostics import Origin
+from weft.session.state import scope_of
+from weft.values import Json, JsonObject
+
+_LISTS = ("S.accumulate(", "S.zip(")
+
+
+def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
+    """What a function of the state reads, each with how sure that is."""
+    found = keys_of(function)
+    reads = [Read(key, origin, how=how, number=key in found.numbers) for key in sorted(found.reads)]
+    reads += [
+        Read(key, origin, how=how, guarded=True, number=key in found.numbers)
+        for key in sorted(found.guarded)
+    ]
+    reads += [
+        Read(key, origin, path, optional=True, how=how)
+        for key, path in sorted(found.paths, key=str)
+    ]
+    return reads + [
+        Read(key, origin, optional=True, how=how, number=key in found.numbers)
+        for key in sorted(found.optional)
+    ]
+
+
+def reads_of_step(node: Step) -> tuple[list[Read], bool]:
+    """What a step reads, and whether that is all."""
+    place = Origin("field", "reads" if not node.written else "function", node.name)
+    reads = [Read(key, place, how="step", guarded=node.maybe) for key in node.reads]
+    origin = Origin("field", "function", node.name)
+    for function in node.asks:
+        reads += function_reads(function, origin, "step")
+    complete = all(keys_of(function).reads_all for function in node.asks)
+    if not node.reads and not node.written:
+        reads += function_reads(node.function, origin, "step")
+        complete = keys_of(node.function).reads_all
+    return reads, complete
+
+
+def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -> World:
+    """The world once the step has run."""
+    writer = step_writer(node)
+    found = keys_of(node.function)
+    done = _changed(node, world, writer, labels)
+    tainted = _labels_of(node.reads, world, labels) if node.written else frozenset[str]()
+    shapes = _shapes(node)
+    for key in node.writes or (() if node.written else sorted(found.writes)):
+        shape = shapes.get(key) or _shape(found.kinds.get(key, ""))
+        held = world.facts.get(key)
+        if node.fills and held is not None:
+            if held.must:
+                continue
+            shape = shape if shape == held.schema else None
+        done = done.wrote(key, writer, shape, labels=tainted)
+    for key in node.captures:
+        done = done.wrote(key, writer, TEXT)
+    if not node.writes and not node.written:
+        for key in sorted(found.maybe):
+            done = done.wrote(key, writer, must=False)
+        if not found.writes_all:
+            done = done.blurred(f"{node.name} returns what cannot be seen")
+    return world.joined(done) if node.maybe else done
+
+
+def _changed(
+    node: Step, world: World, writer: Writer, labels: Mapping[str, frozenset[str]]
+) -> World:
+    """The world after keys were taken away or renamed; a renamed value keeps what is known."""
+    if node.keeps is not None:
+        kept = node.keeps
+        lost = [key for key in world.facts if scope_of(key) == "session" and key not in kept]
+        world = world.lost(lost, writer)
+    held = {new: (old, world.facts[old]) for old, new in node.renames if old in world.facts}
+    world = world.lost(node.drops, writer)
+    world = world.lost([old for old, _ in node.renames], writer, dict(node.renames))
+    for new, (old, fact) in held.items():
+        tainted = fact.labels | labels.get(old, frozenset())
+        world = world.wrote(
+            new, writer, fact.schema, must=fact.must, soft=fact.soft, labels=tainted
+        )
+    for old, new in node.renames:
+        if new not in held and old not in world.facts:
+            world = world.wrote(
+                new, writer
+            )  # whether the old one is there is said where it is read
+    return world
+
+
+def _labels_of(
+    keys: Iterable[str], world: World, labels: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    found: set[str] = set()
+    for key in keys:
+        fact = world.facts.get(key)
+        found |= labels.get(key, frozenset()) | (fact.labels if fact is not None else frozenset())
+    return frozenset(found)
+
+
+def _shapes(node: Step) -> dict[str, JsonObject]:
+    """What `S` writes, where its name says so; its constants are our own, so they may be asked."""
+    if node.written.startswith(("S.set(", "S.default(")):
+        values = cast("JsonObject", node.function({}))
+        return {key: found for key in values if (found := _type_of(values[key])) is not None}
+    if node.written.startswith("S.counter("):
+        return {key: {"type": "number"} for key in node.writes}
+    if node.written.startswith("S.group_by("):
+        return {key: {"type": "object"} for key in node.writes}
+    if node.written.startswith(_LISTS):
+        return {key: {"type": "array"} for key in node.writes}
+    return {}
+
+
+def _type_of(value: Json) -> JsonObject | None:
+    if isinstance(value, bool):
+        return _shape("boolean")
+    if isinstance(value, int | float):
+        return _shape("number")
+    return _shape("string" if isinstance(value, str) else "array" * isinstance(value, list))
+
+
+def _shape(kind: str) -> JsonObject | None:
+    return {"type": kind} if kind else None

@@ -1,0 +1,42 @@
+"""K: every code has its page, its hint, and a fixture of clean and flagged programs."""
+
+import pytest
+
+import weft
+from tests.check.programs import Edit, Program, edited, made, programs
+from tests.check.test_corpus import serious
+from weft.codes import CODES
+from weft.codes.checking import CHECKING
+
+PROGRAMS = programs("rules")
+FLAGGED = [(program, edit) for program in PROGRAMS for edit in program.edits]
+
+
+def test_every_code_of_the_checker_has_a_fixture_and_a_page() -> None:
+    assert {code.code for code in CHECKING} == {edit.code for _, edit in FLAGGED}
+    for code in CHECKING:
+        assert "Why it matters:" in CODES[code.code].page
+        assert "Use instead:" in CODES[code.code].page
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+def test_the_clean_program_is_clean(program: Program) -> None:
+    clean = made(program.source)
+    found = weft.check(clean.flow, inputs=clean.inputs)
+    assert not serious(found)
+    assert program.name.partition(":")[0] not in {one.code for one in found}
+
+
+@pytest.mark.parametrize(("program", "edit"), FLAGGED, ids=lambda one: getattr(one, "code", ""))
+def test_the_flagged_program_is_flagged_where_it_is_wrong(program: Program, edit: Edit) -> None:
+    flagged = made(edited(program, edit))
+    found = [d for d in weft.check(flagged.flow, inputs=flagged.inputs) if d.code == edit.code]
+    assert any(str(one.origin).startswith(edit.origin) for one in found), found
+    assert all(one.hint for one in found)
+
+
+@pytest.mark.parametrize(("program", "edit"), FLAGGED, ids=lambda one: getattr(one, "code", ""))
+def test_a_code_that_is_allowed_is_not_reported(program: Program, edit: Edit) -> None:
+    flagged = made(edited(program, edit))
+    found = weft.check(flagged.flow, inputs=flagged.inputs, allow=[edit.code])
+    assert edit.code not in {one.code for one in found}

@@ -1,0 +1,154 @@
+"""`weft check` finds what is wrong, says where, and mends what is only misspelt."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run import environment, refusal, weft
+
+TRIPS = '''\
+from weft import Agent, C, Route
+
+classifier = Agent("classifier").instruct("Classify the request.").writes("intent")
+booker = Agent(
+    "booker",
+    instruction="""Help book.
+The intent is: {intnet}""",
+)
+flow = classifier >> booker
+clean = classifier >> Agent("helper").instruct("Help: {intent}")
+topical = Agent("writer").instruct("Write on {topic}.")
+noted = classifier >> Agent("other").instruct("Help.")
+route = classifier >> Route("intnt").eq("a", Agent("a")).otherwise(Agent("b"))
+twice = classifier >> Agent("seer").instruct("{intent}").sees(  # weft: allow WEFT206
+    C.default().keep_duplicates()
+)
+'''
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    (tmp_path / "trips.py").write_text(TRIPS)
+    return tmp_path
+
+
+def test_a_finding_has_its_file_and_line_and_the_exit_code_is_1(trips: Path) -> None:
+    done = weft(trips, "check", "trips:flow")
+    assert done.returncode == 1
+    first, hint = done.stdout.splitlines()[:2]
+    assert first.startswith("trips.py:7: booker.instruction:26: error[WEFT105] the template reads")
+    assert hint == "  hint: did you mean `intent`?"
+
+
+def test_nothing_wrong_is_0(trips: Path) -> None:
+    done = weft(trips, "check", "trips:clean")
+    assert (done.returncode, done.stdout) == (0, "2 agents, nothing to say\n")
+
+
+def test_a_note_alone_is_0_and_strict_makes_it_1(trips: Path) -> None:
+    assert weft(trips, "check", "trips:noted").returncode == 0
+    assert weft(trips, "check", "trips:noted", "--strict").returncode == 1
+
+
+def test_inputs_and_allowed_codes(trips: Path) -> None:
+    assert weft(trips, "check", "trips:topical").returncode == 1
+    assert weft(trips, "check", "trips:topical", "--input", "topic=str").returncode == 0
+    assert weft(trips, "check", "trips:topical", "--allow", "WEFT105").returncode == 0
+
+
+def test_a_comment_at_the_declaration_accepts_a_finding(trips: Path) -> None:
+    assert weft(trips, "check", "trips:twice").returncode == 0
+    text = (trips / "trips.py").read_text().replace("  # weft: allow WEFT206", "")
+    (trips / "trips.py").write_text(text)
+    assert weft(trips, "check", "trips:twice").returncode == 1
+
+
+def test_json_has_the_findings_and_what_each_agent_sees(trips: Path) -> None:
+    done = weft(trips, "check", "trips:flow", "--format", "json")
+    said = json.loads(done.stdout)
+    assert said["findings"][0]["file"] == "trips.py"
+    assert said["findings"][0]["line"] == 7
+    assert [one["agent"] for one in said["agents"]] == ["classifier", "booker"]
+
+
+def test_sarif_names_rules_levels_and_places(trips: Path) -> None:
+    said = json.loads(weft(trips, "check", "trips:flow", "--format", "sarif").stdout)
+    assert said["version"] == "2.1.0"
+    run = said["runs"][0]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "note")
+        assert result["message"]["text"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "trips.py"}
+    assert place["region"]["startLine"] == 7
+
+
+def test_annotations_for_github(trips: Path) -> None:
+    done = weft(trips, "check", "trips:flow", "--format", "github")
+    start = "::error file=trips.py,line=7,col=17,title=WEFT105 booker.instruction%3A26::"
+    assert done.stdout.startswith(start)
+    assert "%0Ahint: did you mean `intent`?" in done.stdout.splitlines()[0]
+
+
+def test_what_each_agent_sees(trips: Path) -> None:
+    done = weft(trips, "check", "trips:clean", "--explain")
+    assert "  template      intent from classifier" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("flow", "old", "new"), [("flow", "{intnet}", "{intent}"), ("route", '"intnt"', '"intent"')]
+)
+def test_fix_mends_what_is_misspelt_and_shows_it(
+    trips: Path, flow: str, old: str, new: str
+) -> None:
+    done = weft(trips, "check", f"trips:{flow}", "--fix")
+    assert done.returncode == 0
+    assert old in done.stdout
+    assert "+++ trips.py" in done.stdout
+    assert (trips / "trips.py").read_text() == TRIPS.replace(old, new)
+
+
+def test_fix_leaves_alone_what_stands_there_twice(trips: Path) -> None:
+    (trips / "trips.py").write_text(f"{TRIPS}# {{intnet}}\n")
+    done = weft(trips, "check", "trips:flow", "--fix")
+    assert done.returncode == 1
+    assert (trips / "trips.py").read_text() == f"{TRIPS}# {{intnet}}\n"
+
+
+def test_bad_arguments_are_2(trips: Path) -> None:
+    assert "WEFT999" in refusal(weft(trips, "check", "trips:flow", "--allow", "WEFT999"))[0]
+    assert "watches" in refusal(weft(trips, "check", "trips:flow", "--watch", "--fix"))[0]
+    assert "no `flw`" in refusal(weft(trips, "check", "trips:flw"))[0]
+
+
+def test_watch_checks_again_when_a_file_changes(trips: Path) -> None:
+    out = trips / "out.txt"
+    with out.open("w") as file:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "weft", "check", "trips:flow", "--watch"],
+            cwd=trips, env=environment(), stdout=file, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    try:
+        _wait_for(out, "WEFT105")
+        text = TRIPS.replace("{intnet}", "{intent}")
+        (trips / "trips.py").write_text(text)
+        _wait_for(out, "nothing to say")
+    finally:
+        os.kill(child.pid, signal.SIGINT)
+        assert child.wait(30) == 0
+
+
+def _wait_for(file: Path, words: str) -> None:
+    for _ in range(300):
+        if words in file.read_text():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{words!r} never came: {file.read_text()}")
