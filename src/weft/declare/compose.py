@@ -2,7 +2,8 @@
 
     a >> b    Sequence(a, b)         a * 3            Loop(a, max=3)
     a | b     Parallel(a, b)         a * until(p)     Loop(a, until=p)
-    a // b    Fallback(a, b)         agent @ Schema   agent.returns(Schema)
+    a // b    Fallback(a, b)         a * while_(p)    Loop(a, while_=p)
+                                     agent @ Schema   agent.returns(Schema)
 
 A function of one argument, the state, may stand where an agent may: it becomes a Step.
 """
@@ -13,7 +14,7 @@ from weft.errors import DeclarationError
 
 if TYPE_CHECKING:
     from weft.declare.agent import Agent
-    from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until
+    from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until, While
     from weft.declare.functions import StateFunction
 
 
@@ -64,13 +65,13 @@ class Composable:
 
         return Fallback(*operands(other, "//", self))
 
-    def __mul__(self, times: "int | Until") -> "Loop":
+    def __mul__(self, times: "int | Until | While") -> "Loop":
         """This again and again: so many times, or until something holds."""
         from weft.declare.flow import looped
 
         return looped(self, times)
 
-    def __rmul__(self, times: "int | Until") -> "Loop":
+    def __rmul__(self, times: "int | Until | While") -> "Loop":
         """The same as on the other side."""
         from weft.declare.flow import looped
 
@@ -101,3 +102,9 @@ class Composable:
         from weft.declare.show import show
 
         return show(cast("Node", self))
+
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows: the picture with its data edges."""
+        from weft.declare.picture import drawn
+
+        return drawn(cast("Node", self))
