@@ -2,7 +2,8 @@
 #
 #   make demo                      run an agent with tools on the model in the box, and see what
 #                                  the model saw; fetches 93 MB of weights the first time
-#   make test                      everything in `check`, then the tests
+#   make test                      everything in `check`, then the tests; those of google-adk in an
+#                                  environment of their own, since it needs older packages
 #   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
 #   make bench                     measurements against json.dumps and other agent libraries
@@ -15,10 +16,11 @@ JOBS ?= 2
 
 BIN := .venv/bin
 BENCH := .venv-bench
+ADK := .venv-adk
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
-$(foreach venv,.venv $(BENCH),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
+$(foreach venv,.venv $(BENCH) $(ADK),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
 .PHONY: help demo test coverage check bench clean
 
@@ -29,8 +31,9 @@ demo: .venv/.made-local
 	$(BIN)/weft model get
 	$(BIN)/python examples/local.py
 
-test: check
+test: check $(ADK)/.made-adk
 	$(BIN)/python -m pytest -n $(JOBS)
+	$(ADK)/bin/python -m pytest tests/interop
 
 coverage: .venv/.made-dev
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
@@ -46,7 +49,7 @@ bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py
 
 clean:
-	rm -rf .venv $(BENCH) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv $(BENCH) $(ADK) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -93,3 +96,9 @@ $(BENCH)/.made-venv:
 
 $(BENCH)/.made-bench: $(BENCH)/.made-venv pyproject.toml bench/constraints.txt
 	$(call install,$(BENCH),.[bench],bench/constraints.txt)
+
+$(ADK)/.made-venv:
+	$(call make_venv,$(ADK))
+
+$(ADK)/.made-adk: $(ADK)/.made-venv pyproject.toml bench/constraints.txt
+	$(call install,$(ADK),.[adk-test],bench/constraints.txt)

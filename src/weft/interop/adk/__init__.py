@@ -1,0 +1,25 @@
+"""google-adk: look at its agents with Weft, and compile its requests.
+
+`from_adk` makes an Agent or a flow of an agent tree, `check_adk` says what is wrong with it, and
+`WeftPlugin` compiles every request of a google-adk Runner. Nothing here imports google-adk but
+the plugin, when it is made.
+"""
+
+from typing import TYPE_CHECKING
+
+from weft.interop.adk.agents import Imported, from_adk, imported
+from weft.interop.adk.checking import check_adk
+from weft.interop.adk.objects import is_adk
+
+if TYPE_CHECKING:
+    from weft.interop.adk.plugin import WeftPlugin
+
+__all__ = ["Imported", "WeftPlugin", "check_adk", "from_adk", "imported", "is_adk"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "WeftPlugin":
+        from weft.interop.adk.plugin import plugin_class
+
+        return plugin_class()
+    raise AttributeError(f"module 'weft.interop.adk' has no attribute {name!r}")

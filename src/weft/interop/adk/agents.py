@@ -1,0 +1,348 @@
+"""Agents of google-adk as declarations of Weft's; nothing of theirs is run.
+
+What an agent sees is meant as google-adk means it, with Weft's promises: all of the conversation,
+or the turn only, each value once, and the user's message always.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+from weft.declare import Agent, C, Loop, Node, Parallel, Raw, Route, Sequence, Step
+from weft.declare.rebuild import rebuilt
+from weft.diagnostics import Diagnostic
+from weft.errors import UsageError
+from weft.interop.adk.notes import Opaque, Place, opaque
+from weft.interop.adk.objects import field, flag, is_a, is_adk, listed, named, overrides, text
+from weft.interop.adk.settings import options_of, schema_of
+from weft.interop.adk.templates import Spelled, literal, spelled
+from weft.interop.adk.tools import tools_of
+
+CALLBACKS = {
+    "before_agent_callback": "before_agent",
+    "after_agent_callback": "after_agent",
+    "before_model_callback": "before_model",
+    "after_model_callback": "after_model",
+    "before_tool_callback": "before_tool",
+    "after_tool_callback": "after_tool",
+    "on_model_error_callback": "on_model_error",
+    "on_tool_error_callback": "on_tool_error",
+}
+"""google-adk's names of callbacks, and Weft's."""
+
+UNBOUNDED = 1000
+"""Rounds of a loop that says no number; google-adk goes on until something escalates."""
+
+DELEGATED = ("single_turn", "task")
+
+
+class Imported(NamedTuple):
+    """A tree of google-adk's as a node, and what is to be said of the import."""
+
+    node: Node
+    notes: tuple[Diagnostic, ...]
+    spellings: dict[tuple[str, str], Spelled]
+    """By agent and field: how its template was spelled anew."""
+    bare: frozenset[str]
+    """The agents with include_contents="none"."""
+    endless: tuple[str, ...]
+    """The loops that nothing in them can end."""
+
+
+def from_adk(agent: object, *, plugins: Iterable[object] = ()) -> Node:
+    """An agent, workflow or app of google-adk as an Agent or a flow."""
+    return imported(agent, plugins=plugins).node
+
+
+def imported(
+    agent: object, *, plugins: Iterable[object] = (), for_requests: bool = False
+) -> Imported:
+    """The same with what could not be looked into.
+
+    `for_requests` it is for compiling requests that google-adk has made: what agents see was
+    chosen there, and instruction providers have spoken and are not asked again.
+    """
+    if not is_adk(agent):
+        raise UsageError(
+            f"a {type(agent).__name__} is no agent of google-adk",
+            where="from_adk",
+            hint="pass its LlmAgent, SequentialAgent, ParallelAgent, LoopAgent or App",
+        )
+    given = [*plugins]
+    if is_a(agent, "App"):
+        given += listed(agent, "plugins")
+        agent = field(agent, "root_agent")
+    reading = _Import(for_requests=for_requests)
+    node = reading.node(agent)
+    for plugin in given:
+        node = reading.plugged(node, plugin)
+    return Imported(
+        node,
+        tuple(dict.fromkeys(reading.notes)),
+        reading.spellings,
+        frozenset(reading.bare),
+        tuple(reading.endless),
+    )
+
+
+class _Import:
+    """One import: an object that is used in two places becomes one value."""
+
+    def __init__(self, *, for_requests: bool) -> None:
+        self.for_requests = for_requests
+        self.notes: list[Diagnostic] = []
+        self.spellings: dict[tuple[str, str], Spelled] = {}
+        self.bare: set[str] = set()
+        self.endless: list[str] = []
+        self._made: dict[int, tuple[object, Node]] = {}
+        self._exits: dict[int, bool] = {}
+
+    def node(self, agent: object, model: str = "") -> Node:
+        """The agent as a node; `model` is what the nearest agent above it talks to."""
+        held = self._made.get(id(agent))
+        if held is None:
+            held = (agent, self._node(agent, model))
+            self._made[id(agent)] = held
+        return held[1]
+
+    def plugged(self, node: Node, plugin: object) -> Node:
+        """The node under a plugin of the app: a global instruction, or something unknown."""
+        name = named(plugin)
+        if is_a(plugin, "GlobalInstructionPlugin"):
+            return rebuilt(node, lambda agent: self._told(agent, plugin))
+        if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
+            return node
+        self.notes.append(opaque(Place(name, "plugins"), f"the plugin `{name}`", silent=False))
+        return node
+
+    def _told(self, agent: Agent, plugin: object) -> Agent:
+        given = self._instruction(plugin, agent.name, "global_instruction")
+        return replace(agent, global_instruction=given) if given else agent
+
+    def _node(self, agent: object, model: str) -> Node:
+        custom = overrides(agent, "_run_async_impl") or overrides(agent, "_run_impl")
+        if is_a(agent, "LlmAgent") and not custom:
+            return self._agent(agent, model)
+        if not custom:
+            for kind, made in (
+                ("SequentialAgent", self._sequence),
+                ("ParallelAgent", self._parallel),
+                ("LoopAgent", self._loop),
+            ):
+                if is_a(agent, kind):
+                    return self._around(agent, made(agent, model))
+        return self._unknown(agent, model)
+
+    def _agent(self, agent: object, above: str) -> Agent:
+        name = text(agent, "name")
+        model = _model(agent) or above or _usual(agent)
+        bare = field(agent, "include_contents") == "none"
+        if bare:
+            self.bare.add(name)
+        policy = C.none() if bare else C.default()
+        below = [(self.node(child, model), child) for child in listed(agent, "sub_agents")]
+        called = [child for child, theirs in below if field(theirs, "mode") in DELEGATED]
+        given = tools_of(name, listed(agent, "tools"), lambda one: self.node(one, model))
+        self._exits[id(agent)] = given.escalates
+        options = options_of(agent, name)
+        output, output_notes = schema_of(agent, name, "output_schema")
+        taken, input_notes = schema_of(agent, name, "input_schema")
+        self.notes += [*given.notes, *options.notes, *output_notes, *input_notes]
+        made = Agent(
+            name,
+            model=model or None,
+            instruction=self._instruction(agent, name, "instruction"),
+            global_instruction=self._instruction(agent, name, "global_instruction") or None,
+            description=text(agent, "description"),
+            tools=(*given.tools, *called),
+            sub_agents=[child for child, theirs in below if field(theirs, "mode") not in DELEGATED],
+            output_key=text(agent, "output_key") or None,
+            output_schema=output,
+            input_schema=taken,
+            context=None if self.for_requests else policy,
+            generate_config=options.config,
+            disallow_transfer_to_parent=flag(agent, "disallow_transfer_to_parent"),
+            disallow_transfer_to_peers=flag(agent, "disallow_transfer_to_peers"),
+        )
+        callbacks = self._callbacks(agent, name)
+        if given.silent and "after_tool" not in callbacks:
+            callbacks["after_tool"] = Opaque("tools", f"a tool of {name}")
+        for kind in ("planner", "code_executor"):
+            if field(agent, kind) is not None:
+                what = f"the {kind} {type(field(agent, kind)).__name__}"
+                self.notes.append(opaque(Place(name, kind), what, silent=False))
+        return _with_callbacks(made, callbacks)
+
+    def _callbacks(self, agent: object, name: str) -> dict[str, Opaque]:
+        """The callbacks that are set, as what is not looked into."""
+        found: dict[str, Opaque] = {}
+        for theirs, ours in CALLBACKS.items():
+            if listed(agent, theirs):
+                found[ours] = Opaque(theirs, f"{name}.{theirs}")
+                self._exits[id(agent)] = True
+                self.notes.append(opaque(Place(name, theirs), f"`{theirs}`", silent=True))
+        return found
+
+    def _instruction(self, agent: object, name: str, kind: str) -> str | Callable[..., object]:
+        """The text, spelled for Weft, or what makes it; with what stands before it literally."""
+        given = field(agent, kind)
+        before = literal(self._static(agent, name)) if kind == "instruction" else ""
+        if callable(given):
+            return before if self.for_requests else _Provider(given, before)
+        if not isinstance(given, str):
+            return before
+        found = spelled(given)
+        if before and given:
+            before += "\n\n"
+        if found.text != given or before:
+            self.spellings[name, kind] = _behind(found, len(before))
+        return before + found.text
+
+    def _static(self, agent: object, name: str) -> str:
+        given = field(agent, "static_instruction")
+        if given is None or isinstance(given, str):
+            return given or ""
+        texts = [text(part, "text") for part in listed(given, "parts") or [given]]
+        if not all(texts):
+            place = Place(name, "static_instruction")
+            self.notes.append(opaque(place, "what is no text in it", silent=False))
+        return "\n\n".join(one for one in texts if one)
+
+    def _sequence(self, agent: object, model: str) -> Node:
+        steps = self._children(agent, model)
+        if not steps:
+            return self._nothing(agent)
+        return Sequence(*steps, name=text(agent, "name"), description=text(agent, "description"))
+
+    def _parallel(self, agent: object, model: str) -> Node:
+        branches = self._children(agent, model)
+        if not branches:
+            return self._nothing(agent)
+        return Parallel(*branches, name=text(agent, "name"), description=text(agent, "description"))
+
+    def _loop(self, agent: object, model: str) -> Node:
+        name = text(agent, "name")
+        body = self._children(agent, model)
+        rounds = field(agent, "max_iterations")
+        if not body or (isinstance(rounds, int) and rounds < 1):
+            return self._nothing(agent)
+        if rounds is None and not any(self._ends(child) for child in listed(agent, "sub_agents")):
+            self.endless.append(name)
+        one = body[0] if len(body) == 1 else Sequence(*body)
+        most = rounds if isinstance(rounds, int) else UNBOUNDED
+        return Loop(one, max=most, name=name, description=text(agent, "description"))
+
+    def _ends(self, agent: object) -> bool:
+        """Whether something in the agent may escalate."""
+        own = self._exits.get(id(agent), False)
+        return own or any(self._ends(child) for child in listed(agent, "sub_agents"))
+
+    def _around(self, agent: object, node: Node) -> Node:
+        """A workflow with the code that runs before and after it."""
+        name = text(agent, "name")
+        found = self._callbacks(agent, name)
+        if not found:
+            return node
+        before = [Step(code, name=f"{name}_{at}") for at, code in found.items() if at[0] == "b"]
+        behind = [Step(code, name=f"{name}_{at}") for at, code in found.items() if at[0] == "a"]
+        return Sequence(*before, node, *behind)
+
+    def _unknown(self, agent: object, model: str) -> Node:
+        """A class that nobody knows: it may do anything, and run what is below it at any time."""
+        name, kind = text(agent, "name"), type(agent).__name__
+        self._exits[id(agent)] = True
+        self.notes.append(
+            opaque(Place(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
+        )
+        code = Opaque(name, f"an agent of the class {kind}")
+        step = Step(code, name=name, description=text(agent, "description"))
+        below = self._children(agent, model)
+        if not below:
+            return step
+        way = Route(Opaque(f"{name}_chooses", f"an agent of the class {kind}"), name=f"{name}_next")
+        for index, child in enumerate(below):
+            way = way.eq(index, child)
+        return Loop(Sequence(step, way.otherwise(_idle)), max=UNBOUNDED, name=f"{name}_runs")
+
+    def _nothing(self, agent: object) -> Node:
+        return Step(_idle, name=text(agent, "name"), description=text(agent, "description"))
+
+    def _children(self, agent: object, model: str) -> list[Node]:
+        return [self.node(child, model) for child in listed(agent, "sub_agents")]
+
+
+class _Provider:
+    """An instruction that google-adk's user makes by a function: its text is no template."""
+
+    def __init__(self, function: Callable[..., object], before: str) -> None:
+        self.function = function
+        self.before = before
+        self.__name__ = str(getattr(function, "__name__", "instruction"))
+
+    def __call__(self, context: object) -> object:
+        """What the function says now."""
+        said = self.function(context)
+        if hasattr(said, "__await__"):
+            return _later(said, self.before)
+        return Raw(_joined(self.before, str(said)))
+
+
+async def _later(said: object, before: str) -> Raw:
+    from collections.abc import Awaitable
+
+    return Raw(_joined(before, str(await cast("Awaitable[object]", said))))
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
+
+
+def _idle(state: object) -> None:
+    """Do nothing."""
+
+
+def _behind(found: Spelled, length: int) -> Spelled:
+    """The spelling where so many characters stand before it that are in another field."""
+    if not length:
+        return found
+    from weft.interop.adk.templates import Move
+
+    def moved(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+        return tuple(m._replace(start=m.start + length, end=m.end + length) for m in moves)
+
+    return Spelled(
+        found.text,
+        (Move(0, length, 0, 0), *moved(found.moves)),
+        moved(found.doubled),
+        moved(found.paths),
+        found.source,
+    )
+
+
+def _with_callbacks(agent: Agent, code: dict[str, Opaque]) -> Agent:
+    if not code:
+        return agent
+    return replace(
+        agent,
+        before_agent=code.get("before_agent"),
+        after_agent=code.get("after_agent"),
+        before_model=code.get("before_model"),
+        after_model=code.get("after_model"),
+        before_tool=code.get("before_tool"),
+        after_tool=code.get("after_tool"),
+        on_model_error=code.get("on_model_error"),
+        on_tool_error=code.get("on_tool_error"),
+    )
+
+
+def _model(agent: object) -> str:
+    """The name of the agent's own model, whether it is a name or an object."""
+    given = field(agent, "model")
+    name = given if isinstance(given, str) else text(given, "model")
+    return name.strip()
+
+
+def _usual(agent: object) -> str:
+    default = field(agent, "_default_model")
+    name = default if isinstance(default, str) else text(default, "model")
+    return name

@@ -1,0 +1,220 @@
+"""Check a tree of google-adk's, and say what will happen when google-adk runs it.
+
+There a value that is stored under a key is seen in the conversation too, a merging agent sees
+what every branch said, and include_contents="none" behind another agent hides the user's message.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from weft.checker import check
+from weft.checker.sites import Read, Record, Site
+from weft.checker.walk import Walk
+from weft.checker.world import World, Writer
+from weft.codes import report
+from weft.declare import Agent, Loop, Node, Parallel
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.interop.adk.agents import CALLBACKS, Imported, imported
+
+FIELDS = {
+    **{ours: theirs for theirs, ours in CALLBACKS.items()},
+    "context": "include_contents",
+    "generate_config": "generate_content_config",
+    "max": "max_iterations",
+    "steps": "sub_agents",
+    "branches": "sub_agents",
+    "body": "sub_agents",
+}
+"""Weft's names of fields, and google-adk's."""
+
+UNLIKE = frozenset(("WEFT113", "WEFT206", "WEFT207", "WEFT208"))
+"""What is said here in another way, since google-adk shows agents something else than Weft."""
+
+ONCE = "add weft.interop.adk.WeftPlugin() to the Runner's plugins"
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_WRITES = re.compile(r'(?:\w*)\.writes\("([^"]*)"\)')
+
+
+class Seat(NamedTuple):
+    """Where an agent stands: its branch, and whether it sees that others spoke before it."""
+
+    branch: tuple[str, ...]
+    behind: bool
+
+
+def check_adk(
+    agent: object,
+    /,
+    *,
+    inputs: Mapping[str, object] | Iterable[str] | None = None,
+    allow: Iterable[str] = (),
+    plugins: Iterable[object] = (),
+) -> list[Diagnostic]:
+    """What is wrong with an agent, workflow or app of google-adk, the worst first.
+
+    `inputs` are the state keys that are there when it starts, `allow` codes to leave out. Nothing
+    is run. Places are named by google-adk's own fields.
+    """
+    keys = inputs
+    if inputs is not None and not isinstance(inputs, Mapping):
+        keys = [*inputs]
+    tree = imported(agent, plugins=plugins)
+    left_out = {*allow}
+    found = [one for one in check(tree.node, inputs=keys, infer=False) if one.code not in UNLIKE]
+    found += _own(tree, _record(tree.node, keys or ()))
+    kept: dict[str, Diagnostic] = {}
+    for one in (*(_placed(one, tree) for one in found), *_braces(tree), *tree.notes):
+        if one.code not in left_out:
+            kept.setdefault(str(one), one)
+    return sorted(kept.values(), key=lambda one: _ORDER[one.severity])
+
+
+def _record(node: Node, keys: Iterable[str]) -> Record:
+    world = World()
+    for key in keys:
+        world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
+    walk = Walk(node)
+    walk.run(world)
+    return walk.record
+
+
+def _own(tree: Imported, record: Record) -> Iterator[Diagnostic]:
+    seats = _seats(tree.node, (), {})
+    for site in record.sites:
+        agent = site.node
+        if isinstance(agent, Agent) and agent.name in seats:
+            yield from _seen_twice(site, agent, tree, seats)
+            yield from _lost_message(site, agent, tree, seats[agent.name])
+    for name in tree.endless:
+        yield report(
+            "WEFT404",
+            Origin("field", "max_iterations", name),
+            f"nothing in the loop `{name}` can end it, and it has no max_iterations",
+            "set max_iterations, or give an agent in it the tool exit_loop",
+        )
+
+
+def _seen_twice(
+    site: Site, agent: Agent, tree: Imported, seats: Mapping[str, Seat]
+) -> Iterator[Diagnostic]:
+    """What another agent said, in the instruction and in the conversation."""
+    if agent.name in tree.bare:
+        return
+    for read in site.reads:
+        fact = site.world.facts.get(read.key)
+        if read.how != "template" or fact is None or fact.soft:
+            continue
+        if site.world.opaque and not fact.must:
+            continue
+        for writer in fact.writers:
+            spoke = seats.get(writer.name) if writer.kind == "agent" else None
+            if spoke is None or writer.name == agent.name:
+                continue
+            if _sees(seats[agent.name].branch, spoke.branch):
+                yield report(
+                    "WEFT206",
+                    read.origin,
+                    f"what `{writer.name}` said reaches `{agent.name}` twice: as"
+                    f" {{{read.key}}} and in the conversation",
+                    f"{ONCE}: Weft sends it once",
+                )
+
+
+def _lost_message(site: Site, agent: Agent, tree: Imported, seat: Seat) -> Iterator[Diagnostic]:
+    """An agent that begins where the one before it spoke, which is behind the user's message."""
+    if agent.name not in tree.bare or not seat.behind or not isinstance(agent.instruction, str):
+        return
+    stands_for_it = any(_is_from_outside(read, site.world) for read in site.reads)
+    yield report(
+        "WEFT208",
+        Origin("field", "include_contents", agent.name),
+        f"the user's message does not reach `{agent.name}`: with"
+        ' include_contents="none" it sees what was said since the agent before it spoke',
+        f"{ONCE}: Weft keeps the message; or read a key that holds the request",
+        severity=Severity.INFO if stands_for_it else None,
+    )
+
+
+def _is_from_outside(read: Read, world: World) -> bool:
+    """Whether a key holds something that no agent said: the request may be in it."""
+    fact = world.facts.get(read.key)
+    return fact is None or any(writer.kind != "agent" for writer in fact.writers)
+
+
+def _sees(reader: tuple[str, ...], speaker: tuple[str, ...]) -> bool:
+    """Whether google-adk shows a reader what was said in a branch."""
+    return not reader or not speaker or reader[: len(speaker)] == speaker
+
+
+def _seats(
+    node: Node, branch: tuple[str, ...], before: Mapping[str, tuple[str, ...]]
+) -> dict[str, Seat]:
+    """Every agent that speaks in the conversation, with its place; a tool's does not.
+
+    `before` are those who have spoken, with their branches.
+    """
+    found: dict[str, Seat] = {}
+    if isinstance(node, Agent):
+        heard = any(name != node.name and _sees(branch, at) for name, at in before.items())
+        found[node.name] = Seat(branch, heard)
+        for child in node.sub_agents:
+            found.update(_seats(child, branch, before))
+        return found
+    if isinstance(node, Parallel):
+        for child in node.branches:
+            found.update(_seats(child, (*branch, node.name, child.name), before))
+        return found
+    if isinstance(node, Loop) and node.max > 1:
+        before = {**before, **_spoken(_seats(node.body, branch, {}))}
+    for child in node.children:
+        found.update(_seats(child, branch, {**before, **_spoken(found)}))
+    return found
+
+
+def _spoken(seats: Mapping[str, Seat]) -> dict[str, tuple[str, ...]]:
+    return {name: seat.branch for name, seat in seats.items()}
+
+
+def _braces(tree: Imported) -> Iterator[Diagnostic]:
+    """Where google-adk and Weft read braces differently."""
+    written = _output_keys(tree.node)
+    for (agent, kind), spelling in tree.spellings.items():
+        for move in spelling.doubled:
+            yield report(
+                "WEFT190",
+                Origin("field", kind, agent, move.was, move.was_end),
+                "doubled braces are no escape in google-adk: the variable is filled in",
+                "write single braces, or $ before them to keep them as text",
+            )
+        for move in spelling.paths:
+            inside = spelling.source[move.was : move.was_end].strip("{} ")
+            known = re.split(r"[.\[]", inside, maxsplit=1)[0] in written
+            yield report(
+                "WEFT190",
+                Origin("field", kind, agent, move.was, move.was_end),
+                f"google-adk fills in no path into a value: {{{inside}}} is sent as it is",
+                "store the part under a key of its own",
+                severity=Severity.WARNING if known else None,
+            )
+
+
+def _output_keys(node: Node) -> set[str]:
+    from weft.declare.walk import agents_of
+
+    return {agent.output_key for agent in agents_of(node) if agent.output_key is not None}
+
+
+def _placed(one: Diagnostic, tree: Imported) -> Diagnostic:
+    """The finding where google-adk's user looks for it, with a fix that can be typed there."""
+    origin = one.origin
+    spelling = tree.spellings.get((origin.agent, origin.name))
+    if spelling is not None and origin.start >= 0:
+        start, end = spelling.place(origin.start, origin.end)
+        origin = msgspec.structs.replace(origin, start=start, end=end)
+    if origin.kind == "field":
+        origin = msgspec.structs.replace(origin, name=FIELDS.get(origin.name, origin.name))
+    hint = _WRITES.sub(r'output_key="\1"', one.hint)
+    return msgspec.structs.replace(one, origin=origin, hint=hint)

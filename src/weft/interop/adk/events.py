@@ -1,0 +1,138 @@
+"""Events of a google-adk session as Weft's, as one agent sees them there."""
+
+from collections import OrderedDict
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft.errors import WeftError
+from weft.interop.adk.objects import field, listed, text
+from weft.session import Event, Session
+from weft.values import JsonObject, require_json
+
+MOST = 64
+"""How many views of sessions are kept, so that a request costs what is new."""
+
+
+class Seen(NamedTuple):
+    """What an agent sees of a session: google-adk's events, and the same as a session of Weft's."""
+
+    events: tuple[object, ...]
+    session: Session
+
+
+class _Kept(NamedTuple):
+    read: int
+    last: str
+    events: tuple[object, ...]
+    session: Session
+
+
+class Views:
+    """Sessions as agents see them, each event read once."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
+
+    def whole(self, session: object, branch: str, inner: frozenset[str]) -> Seen:
+        """All that an agent on a branch sees; what it sees stands on no branch any more.
+
+        What the `inner` agents say is data for those behind them.
+        """
+        key = (*(text(session, name) for name in ("app_name", "user_id", "id")), branch)
+        events = listed(session, "events")
+        kept = self._kept.pop(key, None)
+        if kept is None or len(events) < kept.read or _id(events, kept.read) != kept.last:
+            kept = _Kept(0, "", (), Session(text(session, "id")))
+        fresh = [one for one in events[kept.read :] if _belongs(one, branch)]
+        kept = _Kept(
+            len(events),
+            _id(events, len(events)),
+            (*kept.events, *fresh),
+            kept.session.append(*_read(fresh, inner)) if fresh else kept.session,
+        )
+        self._kept[key] = kept
+        while len(self._kept) > MOST:
+            self._kept.popitem(last=False)
+        return Seen(kept.events, kept.session)
+
+
+def turn(seen: Seen, agent: str, invocation: str, inner: frozenset[str]) -> tuple[Seen, Seen]:
+    """What include_contents="none" shows of it, and that with the user's message before it."""
+    start = 0
+    for index in range(len(seen.events) - 1, -1, -1):
+        if _opens_turn(seen.events[index], agent):
+            start = index
+            break
+    shown = seen.events[start:]
+    asked = [
+        one
+        for one in seen.events[:start]
+        if text(one, "author") == "user" and text(one, "invocation_id") == invocation
+    ]
+    session = seen.session.id
+    return (
+        Seen(shown, Session(session)),
+        Seen((*asked, *shown), Session(session, events=_read([*asked, *shown], inner))),
+    )
+
+
+def state_of(context: object, session: object) -> JsonObject:
+    """The state as the callback sees it, without what is no JSON."""
+    state = field(context, "state")
+    to_dict = field(state, "to_dict")
+    held = to_dict() if callable(to_dict) else field(session, "state")
+    kept: JsonObject = {}
+    for key, value in cast("dict[str, object]", held or {}).items():
+        try:
+            kept[key] = require_json(value, where=f"state.{key}")
+        except WeftError:  # what is no JSON is in no event either
+            continue
+    return kept
+
+
+def parts_of(content: object) -> list[object]:
+    """The parts of a content, none where there is no content."""
+    return listed(content, "parts")
+
+
+def _belongs(event: object, branch: str) -> bool:
+    """Whether google-adk shows the event to an agent on the branch."""
+    own = text(event, "branch")
+    if field(event, "isolation_scope") is not None:
+        return False
+    return not branch or not own or branch == own or branch.startswith(f"{own}.")
+
+
+def _opens_turn(event: object, agent: str) -> bool:
+    author = text(event, "author")
+    if author == agent or not parts_of(field(event, "content")):
+        return False
+    calls = [field(part, "function_call") for part in parts_of(field(event, "content"))]
+    answers = [field(part, "function_response") for part in parts_of(field(event, "content"))]
+    handed_over = [one for one in (*calls, *answers) if text(one, "name") == "transfer_to_agent"]
+    submitted = author == "user" and any(one is not None for one in answers)
+    return not handed_over and not submitted
+
+
+def _read(events: list[object], inner: frozenset[str]) -> list[Event]:
+    """The events, by way of their JSON, which both sides write and read."""
+    written = [_json(event) for event in events]
+    read = Session.from_json(b'{"id":"","events":[' + b",".join(written) + b"]}")
+    return [
+        msgspec.structs.replace(
+            event, branch=None, audience="internal" if event.author in inner else None
+        )
+        for event in read.events
+    ]
+
+
+def _json(event: object) -> bytes:
+    dump = field(event, "model_dump_json")
+    if not callable(dump):
+        raise TypeError(f"a {type(event).__name__} is no event of google-adk")
+    return cast("str", dump(by_alias=True, exclude_none=True)).encode()
+
+
+def _id(events: list[object], count: int) -> str:
+    return text(events[count - 1], "id") if count else ""

@@ -1,0 +1,70 @@
+"""Objects of google-adk, read by the names of their classes and fields.
+
+Nothing is imported for it: who has such an object has imported google-adk already.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+HOME = "google.adk."
+"""Where the classes live; one of the user's that is derived from them has them above it."""
+
+AGENTS = frozenset(("BaseAgent", "BaseNode"))
+
+
+def kinds(value: object) -> tuple[str, ...]:
+    """The names of the google-adk classes that the object's own class is made of."""
+    return tuple(
+        kind.__name__ for kind in type(value).__mro__ if f"{kind.__module__}.".startswith(HOME)
+    )
+
+
+def is_a(value: object, name: str) -> bool:
+    """Whether the object is of a google-adk class of that name, or of one derived from it."""
+    return name in kinds(value)
+
+
+def is_adk(value: object) -> bool:
+    """Whether this is an agent, a workflow or an app of google-adk."""
+    return not isinstance(value, type) and not {*kinds(value)}.isdisjoint((*AGENTS, "App"))
+
+
+def field(value: object, name: str) -> object:
+    """A field of the object, None where it has none."""
+    return cast("object", getattr(value, name, None))
+
+
+def text(value: object, name: str) -> str:
+    """A field that holds text; "" where it does not."""
+    held = field(value, name)
+    return held if isinstance(held, str) else ""
+
+
+def flag(value: object, name: str) -> bool:
+    """A field that is True or not."""
+    return field(value, name) is True
+
+
+def listed(value: object, name: str) -> list[object]:
+    """A field that holds several things; one thing is a list of it, None an empty one."""
+    held = field(value, name)
+    if held is None:
+        return []
+    if isinstance(held, (str, bytes, Mapping)) or not isinstance(held, Iterable):
+        return [held]
+    return list(cast("Iterable[object]", held))
+
+
+def overrides(value: object, method: str) -> bool:
+    """Whether a class of the user's says itself what google-adk's would do."""
+    for kind in type(value).__mro__:
+        if f"{kind.__module__}.".startswith(HOME):
+            return False
+        if method in vars(kind):
+            return True
+    return False
+
+
+def named(value: object) -> str:
+    """What the object is called: by its own name, else by its class."""
+    return text(value, "name") or type(value).__name__

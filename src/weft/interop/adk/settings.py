@@ -1,0 +1,88 @@
+"""Generation options and schemas of google-adk as Weft's."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from weft import schema
+from weft.diagnostics import Diagnostic
+from weft.errors import DeclarationError
+from weft.interop.adk.notes import Place, opaque
+from weft.interop.adk.objects import field, listed
+from weft.values import Json, JsonObject
+
+SAME = (
+    "temperature", "top_p", "top_k", "max_output_tokens", "stop_sequences", "seed",
+    "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+_THINKING = {
+    "thinking_budget": "budget",
+    "thinking_level": "effort",
+    "include_thoughts": "include",
+}
+
+
+class Options(NamedTuple):
+    """What the agent's model is told to do, and what could not be carried over."""
+
+    config: JsonObject = {}
+    notes: tuple[Diagnostic, ...] = ()
+
+
+def options_of(agent: object, name: str) -> Options:
+    """The generation options of an agent, under Weft's names."""
+    given = field(agent, "generate_content_config")
+    if given is None:
+        return Options()
+    config: JsonObject = {}
+    for option in SAME:
+        value = field(given, option)
+        if isinstance(value, float) and option == "top_k":
+            value = int(value)
+        if value is not None:
+            config[option] = cast("Json", list(listed(given, option)) if _is_list(value) else value)
+    thinking = _thinking(field(given, "thinking_config"))
+    if thinking:
+        config["thinking"] = thinking
+    place = Place(name, "generate_content_config")
+    carried = {*SAME, "thinking_config"}
+    rest = sorted(key for key in _given(given) if key not in carried)
+    notes = tuple(opaque(place, f"the option `{key}`", silent=False) for key in rest)
+    return Options(config, notes)
+
+
+def schema_of(agent: object, name: str, kind: str) -> tuple[object, tuple[Diagnostic, ...]]:
+    """A schema of the agent's, None with a note where it is of no kind that Weft reads."""
+    declared = field(agent, kind)
+    if declared is None:
+        return None, ()
+    try:
+        schema.of_type(declared, where=f"{name}.{kind}")
+    except (DeclarationError, TypeError) as error:
+        reason = error.message if isinstance(error, DeclarationError) else str(error)
+        return None, (opaque(Place(name, kind), f"the schema ({reason})", silent=False),)
+    return declared, ()
+
+
+def _thinking(given: object) -> JsonObject:
+    found: JsonObject = {}
+    for theirs, ours in _THINKING.items():
+        value = field(given, theirs)
+        level = field(value, "value")
+        if ours == "effort" and isinstance(level, str):
+            value = level.lower()
+        if isinstance(value, (bool, int, str)):
+            found[ours] = value
+    return found
+
+
+def _given(config: object) -> Mapping[str, object]:
+    """The options that are set at all."""
+    names = field(config, "model_fields_set")
+    if not isinstance(names, set):
+        return {}
+    fields = cast("set[str]", names)
+    return {name: held for name in fields if (held := field(config, name)) is not None}
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))

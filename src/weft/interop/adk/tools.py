@@ -1,0 +1,162 @@
+"""Tools of google-adk as Weft's: functions by their signature, agents as agents."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from weft import schema
+from weft.declare import Node, Tool
+from weft.declare.tool import NAME, RESERVED, to_tools
+from weft.diagnostics import Diagnostic
+from weft.errors import DeclarationError
+from weft.interop.adk.notes import Place, opaque
+from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
+from weft.interop.adk.uses import uses_of
+
+BUILT_IN = frozenset(
+    (
+        "GoogleSearchTool", "VertexAiSearchTool", "EnterpriseWebSearchTool", "UrlContextTool",
+        "GoogleMapsGroundingTool", "VertexAiRagRetrieval", "PreloadMemoryTool", "ExampleTool",
+        "ComputerUseTool", "LoadArtifactsTool",
+    )
+)  # fmt: skip
+"""What the provider or google-adk does itself: no function of the application's is called."""
+
+Convert = Callable[[object], Node]
+
+
+class Given(NamedTuple):
+    """The tools of an agent, what is not looked into, and what each may do."""
+
+    tools: tuple[Tool, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
+    silent: bool = False
+    """Whether something among them may write any key."""
+    escalates: bool = False
+    """Whether one of them may end a loop."""
+
+
+def tools_of(agent: str, values: list[object], convert: Convert) -> Given:
+    """Every tool that the agent lists; what cannot be known is noted."""
+    given = Given()
+    for value in values:
+        found = _one(Place(agent, "tools"), value, convert)
+        given = Given(
+            given.tools + found.tools,
+            given.notes + found.notes,
+            given.silent or found.silent,
+            given.escalates or found.escalates,
+        )
+    return given
+
+
+def _one(place: Place, value: object, convert: Convert) -> Given:
+    if is_a(value, "AgentTool"):
+        return Given(to_tools([convert(field(value, "agent"))], where=f"{place.agent}.tools"))
+    if is_a(value, "BaseToolset"):
+        note = opaque(place, f"the toolset {type(value).__name__}", silent=True)
+        return Given(notes=(note,), silent=True, escalates=True)
+    if built_in := [kind for kind in kinds(value) if kind in BUILT_IN]:
+        note = opaque(place, f"the built-in tool {built_in[0]}", silent=False)
+        return Given(notes=(note,))
+    function = field(value, "func") if is_a(value, "FunctionTool") else value
+    if is_a(value, "BaseTool") and not is_a(value, "FunctionTool"):
+        return _foreign(place, value)
+    if not callable(function):
+        note = opaque(place, f"{value!r}, which is no tool,", silent=True)
+        return Given(notes=(note,), silent=True)
+    return _function(place, value, function)
+
+
+def _function(place: Place, value: object, function: Callable[..., object]) -> Given:
+    """A function as the application wrote it, or wrapped in a FunctionTool."""
+    if _is_exit(function):
+        from weft.tools.exit_loop import exit_loop
+
+        return Given((exit_loop,), escalates=True)
+    name = text(value, "name") or _name(function)
+    if name in RESERVED:
+        return Given(notes=(opaque(place, f"`{name}`, which Weft has itself,", silent=False),))
+    try:
+        told = schema.of_function(function, context_type=_context(function), name=name)
+    except DeclarationError as error:
+        return _unreadable(place, name, function, error.message)
+    uses = uses_of(function, told.context_parameter) if told.context_parameter else None
+    known = uses is None or uses.known
+    tool = Tool(
+        name=name,
+        description=(text(value, "description") if value is not function else "")
+        or told.description,
+        parameters=told.parameters,
+        function=function,
+        context_parameter=told.context_parameter if not known else None,
+        documented=told.has_docstring or bool(text(value, "description")),
+        reads=uses.reads if uses is not None and known else (),
+        writes=uses.writes if uses is not None and known else (),
+        long_running=flag(value, "is_long_running"),
+        confirm=bool(field(value, "_require_confirmation")),
+    )
+    notes: tuple[Diagnostic, ...] = ()
+    if not known:
+        notes = (opaque(place, f"what `{name}` does with its context", silent=True),)
+    return Given((tool,), notes, not known, uses is not None and uses.escalates)
+
+
+def _foreign(place: Place, value: object) -> Given:
+    """A tool of a class of its own: its name and description are known, not what it takes."""
+    name = named(value)
+    note = opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
+    if not NAME.fullmatch(name) or name in RESERVED:
+        return Given(notes=(note,), silent=True, escalates=True)
+    return Given((_closed(name, text(value, "description")),), (note,), True, True)
+
+
+def _unreadable(place: Place, name: str, function: object, why: str) -> Given:
+    note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
+    if not NAME.fullmatch(name):
+        return Given(notes=(note,), silent=True, escalates=True)
+    return Given((_closed(name, inspect.getdoc(function) or ""),), (note,), True, True)
+
+
+def _closed(name: str, description: str) -> Tool:
+    return Tool(
+        name=name,
+        description=description,
+        parameters={"type": "object", "properties": {}, "additionalProperties": True},
+        context_parameter="tool_context",
+        documented=bool(description),
+    )
+
+
+def _context(function: Callable[..., object]) -> type | None:
+    """The class of the parameter that google-adk fills in itself, whatever its name."""
+    for annotation in _annotations(function):
+        if f"{annotation.__module__}.".startswith(HOME) and annotation.__name__.endswith("Context"):
+            return annotation
+    return None
+
+
+def _annotations(function: Callable[..., object]) -> Iterator[type]:
+    core = function.func if isinstance(function, functools.partial) else function
+    core = core if inspect.isroutine(core) else getattr(core, "__call__", core)  # noqa: B004
+    try:
+        hints = typing.get_type_hints(core)
+    except (NameError, TypeError, AttributeError):
+        return
+    for hint in hints.values():
+        for one in (hint, *typing.get_args(hint)):
+            if isinstance(one, type):
+                yield one
+
+
+def _is_exit(function: Callable[..., object]) -> bool:
+    module = str(getattr(function, "__module__", ""))
+    return _name(function) == "exit_loop" and f"{module}.".startswith(HOME)
+
+
+def _name(function: object) -> str:
+    if isinstance(function, functools.partial):
+        return _name(function.func)
+    return str(getattr(function, "__name__", type(function).__name__))

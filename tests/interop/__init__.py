@@ -1,0 +1,1 @@
+"""Bridges to other frameworks, tested with them where they are installed."""
