@@ -594,7 +594,7 @@ def test_H7_include_contents_is_sugar_for_a_policy() -> None:
     assert Agent("bot", include_contents="none").policy == C.none()
     assert Agent("bot", include_contents="none", context=C.none()).policy == C.none()
     assert Agent("bot", include_contents="default").policy == C.default()
-    assert Agent("bot").policy == C.default()
+    assert Agent("bot").policy == C.default(data=False)
     twice = C.none().keep_duplicates()
     assert Agent("bot", include_contents="none", context=twice).policy == twice
     assert Agent("bot", include_contents="none").instruct("x").policy == C.none()

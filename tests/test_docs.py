@@ -9,10 +9,12 @@ A page is read from top to bottom, in an empty folder, as a reader would type it
   output (a line `...` stands for any lines; no lines, no comparison). It must exit with 0; where
   the last command of a fence should not, the fence says `exit="1"`.
 
-A fence that cannot run says `test="skip" reason="..."`.
+A fence that cannot run says `test="skip" reason="..."`. One that says `needs="module"` runs where
+that module is installed.
 """
 
 import difflib
+import importlib.util
 import os
 import re
 import subprocess
@@ -28,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()
 ]
-SETTINGS = {"title", "test", "reason", "exit"}
+SETTINGS = {"title", "test", "reason", "exit", "needs"}
 OPENING = re.compile(r"^( *)(`{3,}) *([\w-]*)(.*)$")
 CLOSING = re.compile(r"`{3,}")
 SETTING = re.compile(r'(\w+)="([^"]*)"')
@@ -52,8 +54,12 @@ class Fence:
         return dict(SETTING.findall(self.info))
 
     @property
-    def skipped(self) -> bool:
+    def says_skip(self) -> bool:
         return self.settings.get("test") == "skip"
+
+    @property
+    def skipped(self) -> bool:
+        return self.says_skip or not _installed(self.settings.get("needs", ""))
 
     @property
     def lines(self) -> list[str]:
@@ -77,6 +83,14 @@ class Fence:
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def _installed(module: str) -> bool:
+    """Whether a module that a fence needs is there; it may need none."""
+    try:
+        return not module or importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def fences(page: Path) -> Iterator[Fence]:
@@ -233,7 +247,7 @@ def test_a_block_that_does_not_run_says_why() -> None:
         for page in PAGES
         for fence in fences(page)
         if ("test" in fence.settings or "reason" in fence.settings)
-        and not (fence.skipped and len(fence.settings.get("reason", "").split()) >= 3)
+        and not (fence.says_skip and len(fence.settings.get("reason", "").split()) >= 3)
     ]
     assert not silent, 'write test="skip" reason="..." with a reason of a few words'
 

@@ -42,7 +42,7 @@ def test_compiling_and_running_load_no_prices() -> None:
         "import sys, weft, weft.testing as t;"
         "model = t.ScriptedModel(['hi'], name='claude-opus-5', dialect='anthropic');"
         "agent = weft.Agent('bot', model=model);"
-        "weft.run_sync(agent, 'hello').check(); weft.compile(agent, message='x').explain();"
+        "weft.run_sync(agent, 'hello').check(); weft.compile(agent, message='x').wire;"
         "print('genai_prices' in sys.modules)"
     )
     done = subprocess.run(

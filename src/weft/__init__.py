@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import weft.instructions as instructions
+    from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
     from weft.compiler.context import ReadonlyContext
@@ -15,17 +16,26 @@ if TYPE_CHECKING:
         Agent,
         C,
         CallbackContext,
+        Node,
         Raw,
+        RunBudget,
         RunConfig,
         TokenBudget,
         Tool,
         ToolContext,
         Toolset,
     )
-    from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until
+    from weft.declare.expect import expect
+    from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
+    from weft.declare.gate import Gate
+    from weft.declare.map import Map
+    from weft.declare.race import race
     from weft.declare.route import Route
     from weft.declare.step import Step
+    from weft.declare.tap import tap
+    from weft.declare.timeout import timeout
     from weft.declare.tool import tool
+    from weft.declare.transform import S
     from weft.diagnostics import Diagnostic, Origin, Severity
     from weft.dialects.measure import count_tokens
     from weft.errors import WeftError
@@ -49,7 +59,9 @@ _HOMES = {
     "Event": "weft.session",
     "Fallback": "weft.declare",
     "Flow": "weft.declare",
+    "Gate": "weft.declare",
     "Loop": "weft.declare",
+    "Map": "weft.declare",
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
@@ -60,8 +72,10 @@ _HOMES = {
     "ReadonlyContext": "weft.compiler",
     "Result": "weft.runtime",
     "Route": "weft.declare",
+    "RunBudget": "weft.declare",
     "RunConfig": "weft.declare",
     "Runner": "weft.runtime",
+    "S": "weft.declare",
     "Sequence": "weft.declare",
     "Session": "weft.session",
     "Severity": "weft.diagnostics",
@@ -71,14 +85,20 @@ _HOMES = {
     "ToolContext": "weft.declare",
     "Toolset": "weft.declare",
     "WeftError": "weft.errors",
+    "check": "weft.checker",
     "compile": "weft.compiler",
     "count_tokens": "weft.dialects",
+    "expect": "weft.declare",
     "instructions": "weft",
+    "race": "weft.declare",
     "run": "weft.runtime",
     "run_sync": "weft.runtime",
     "stream": "weft.runtime",
+    "tap": "weft.declare",
+    "timeout": "weft.declare",
     "tool": "weft.declare",
     "until": "weft.declare",
+    "while_": "weft.declare",
 }
 
 __all__ = [
@@ -92,7 +112,9 @@ __all__ = [
     "Event",
     "Fallback",
     "Flow",
+    "Gate",
     "Loop",
+    "Map",
     "Model",
     "ModelResponse",
     "Origin",
@@ -103,8 +125,10 @@ __all__ = [
     "ReadonlyContext",
     "Result",
     "Route",
+    "RunBudget",
     "RunConfig",
     "Runner",
+    "S",
     "Sequence",
     "Session",
     "Severity",
@@ -114,14 +138,20 @@ __all__ = [
     "ToolContext",
     "Toolset",
     "WeftError",
+    "check",
     "compile",
     "count_tokens",
+    "expect",
     "instructions",
+    "race",
     "run",
     "run_sync",
     "stream",
+    "tap",
+    "timeout",
     "tool",
     "until",
+    "while_",
 ]
 
 
@@ -135,7 +165,18 @@ def __getattr__(name: str) -> object:
         return import_module(f"weft.{name}")
     value: object = getattr(import_module(home), name)
     globals()[name] = value
+    if home == "weft.declare":
+        from weft.declare.picture import draw_with
+
+        draw_with(_drawn)
     return value
+
+
+def _drawn(node: "Node") -> str:
+    """What a notebook shows of an agent or a flow."""
+    from weft.graph import graph_of, to_svg
+
+    return to_svg(graph_of(node))
 
 
 def __dir__() -> list[str]:

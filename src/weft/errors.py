@@ -6,7 +6,8 @@
     │   ├── MissingVariable   a template variable nobody wrote, under on_missing="error"
     │   ├── BudgetExceeded    what must stay is larger than the budget
     │   ├── LoweringError     a dialect cannot express the prompt, under strict
-    │   └── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
+    │   ├── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
+    │   └── ProtectionError   a request that still holds what its policy keeps away from the model
     ├── SessionError          a session or an event that cannot be read
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
@@ -67,6 +68,10 @@ class LoweringError(CompileError):
 
 class InvalidPrompt(CompileError):
     """A pass broke a law of the IR."""
+
+
+class ProtectionError(CompileError):
+    """A request that still holds what its policy keeps away from the model; it is not sent."""
 
 
 class SessionError(WeftError):

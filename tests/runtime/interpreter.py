@@ -117,11 +117,34 @@ class Lane:
     may_end: bool
 
 
+def data_of(program: Program, *, followed: bool) -> set[str]:
+    """The speakers whose text is data (O2): they write a key, and something comes after them."""
+    match program:
+        case Speaker():
+            return {one.name for one, _ in program.tree() if followed and one.writes}
+        case Row():
+            last = len(program.steps) - 1
+            parts = [(step, followed or at < last) for at, step in enumerate(program.steps)]
+        case Fork():
+            parts = [(branch, followed) for branch in program.branches]
+        case Rounds():
+            parts = [(program.body, followed)]
+        case Choices():
+            parts = [(choice, followed) for choice in program.choices]
+        case Switch():
+            ways = [way for _, way in program.cases]
+            parts = [(way, followed) for way in (*ways, program.default) if way is not None]
+        case _:
+            parts = []
+    return {name for part, behind in parts for name in data_of(part, followed=behind)}
+
+
 class Interpreter:
     """Walks a program beside its runs."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._data = data_of(program, followed=False)
         self.state: JsonObject = {}
         self.spoken: Counter[str] = Counter()
         self.invocations: dict[str, Invocation] = {}
@@ -536,7 +559,9 @@ class Interpreter:
 
     def _hear_text(self, event: Event, lane: Lane, text: str) -> None:
         """Note what is the last word of the invocation so far."""
-        if text and not event.isolation_scope:
+        data = event.author in self._data and not event.isolation_scope
+        assert (event.audience == "internal") == data, (event.author, self._data)
+        if text and not event.isolation_scope and not data:
             self._inv.said = max(self._inv.said, (lane.low, text))
 
     def _taken_stop(self) -> bool:

@@ -15,11 +15,14 @@ import typer
 
 import weft
 from weft.cli.chat import chat_command
+from weft.cli.check import check_command
 from weft.cli.compile import compile_command
 from weft.cli.doctor import doctor_command
 from weft.cli.explain import explain_command
+from weft.cli.graph import graph_command
 from weft.cli.model import model_app
 from weft.cli.models import models_command
+from weft.cli.replay import replay_command
 from weft.cli.rule import rule_command
 from weft.cli.run import run_command
 from weft.cli.sessions import sessions_app
@@ -38,6 +41,9 @@ app.command("chat")(chat_command)
 app.add_typer(sessions_app)
 app.command("compile")(compile_command)
 app.command("explain")(explain_command)
+app.command("check")(check_command)
+app.command("graph")(graph_command)
+app.command("replay")(replay_command)
 app.add_typer(model_app)
 app.command("models")(models_command)
 app.command("rule")(rule_command)
@@ -114,7 +120,10 @@ def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
     return 2
 
 
-_COMMANDS = ("run", "chat", "sessions", "compile", "explain", "model", "models", "rule", "doctor")
+_COMMANDS = (
+    "run", "chat", "sessions", "compile", "explain", "check", "graph", "replay", "model", "models",
+    "rule", "doctor",
+)  # fmt: skip
 _BELOW = {
     "sessions": ("list", "show", "export", "rewind"),
     "model": ("get", "list", "remove"),

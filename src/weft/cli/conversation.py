@@ -242,6 +242,8 @@ COMMANDS = {
 
 
 def _prompt(question: Question) -> str:
+    if question.gate:
+        return "your answer, or Enter to leave it open: "
     if question.confirm:
         return "may it run? y/n, or Enter to leave it open: "
     if question.unknown:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import weft
 
-CORE = ("genai-prices", "httpx2", "jsonschema-rs", "msgspec", "rich", "splintr-rs", "typer")
+CORE = (
+    "genai-prices", "httpx2", "jsonschema-rs", "msgspec", "regex", "rich", "splintr-rs", "typer",
+)  # fmt: skip
 """What Weft cannot do without, as named in its package metadata."""
 
 OLDEST_PYTHON = (3, 11)

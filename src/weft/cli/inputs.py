@@ -12,6 +12,7 @@ from weft.cli.load import load_node
 from weft.cli.steps import at_step, index_of, speaking
 from weft.cli.stored import find_session, opened
 from weft.compiler import Compiled, compile
+from weft.compiler.labels import Whole, labels_of
 from weft.declare import Node, RunConfig
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
@@ -70,6 +71,8 @@ def request(inputs: Inputs) -> Compiled:
         )
     home, name = home_of(root, inputs.agent, where=inputs.target)
     branch = _branch(session, name or home.name)
+    labels = labels_of(root, config)
+    part_of = Whole(labels, session or Session()) if labels else None
     made = compile(
         home,
         state=state or None,
@@ -79,6 +82,7 @@ def request(inputs: Inputs) -> Compiled:
         config=config,
         branch=branch,
         artifacts=artifacts,
+        part_of=part_of,
     )
     if inputs.dialect is None or inputs.dialect == made.dialect:
         return made
@@ -92,6 +96,7 @@ def request(inputs: Inputs) -> Compiled:
         branch=branch,
         artifacts=artifacts,
         recorded=made.provided,
+        part_of=part_of,
     )
 
 

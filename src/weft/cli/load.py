@@ -25,7 +25,22 @@ _OURS = str(Path(weft.__file__).parent)
 
 
 def load_node(target: str) -> Node:
-    """The agent or flow a target names; a factory without arguments is called for it."""
+    """The agent or flow a target names; one of google-adk's as Weft reads it."""
+    return node_of(load_source(target), target)
+
+
+def node_of(found: object, target: str) -> Node:
+    """What a target names as a node: itself, or what google-adk's agent is in Weft."""
+    if isinstance(found, Agent | Flow):
+        return found
+    from weft.interop.adk import from_adk
+
+    with _their_code(target):
+        return from_adk(found)
+
+
+def load_source(target: str) -> object:
+    """What a target names, as it is there; a factory without arguments is called for it."""
     place, _, path = target.rpartition(":")
     if not place or not path:
         raise UsageError(
@@ -37,9 +52,9 @@ def load_node(target: str) -> Node:
     found: object = module
     for name in path.split("."):
         found = _attribute(found, name, target, module)
-    if not isinstance(found, Agent | Flow) and callable(found):
+    if not _is_node(found) and callable(found):
         found = _made(cast("Callable[[], object]", found), target)
-    if not isinstance(found, Agent | Flow):
+    if not _is_node(found):
         if inspect.iscoroutine(found):
             found.close()
         raise UsageError(
@@ -202,7 +217,18 @@ def _object_hint(target: str) -> str:
 
 def _nodes(module: ModuleType) -> list[str]:
     """The names of the agents and flows in a module."""
-    return [name for name, value in vars(module).items() if isinstance(value, Agent | Flow)]
+    return [name for name, value in vars(module).items() if _is_node(value)]
+
+
+def _is_node(value: object) -> bool:
+    """Whether this is an agent or a flow, or one of google-adk's, where that is loaded."""
+    if isinstance(value, Agent | Flow):
+        return True
+    if "google.adk" not in sys.modules:
+        return False
+    from weft.interop.adk import is_adk
+
+    return is_adk(value)
 
 
 def _agents_hint(module: ModuleType, place: str) -> str:

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
+import msgspec
+
 from weft.cli.inputs import pairs
 from weft.cli.interrupts import carry_out
 from weft.cli.load import load_node
@@ -14,7 +16,7 @@ from weft.cli.screen import Screen
 from weft.cli.stored import require_existing, shown
 from weft.cli.turn import Ending, played, tell_error
 from weft.cli.waiting import answer_to, find_question, how_to_go_on, open_questions
-from weft.declare import Node, RunConfig
+from weft.declare import Node, RunBudget, RunConfig
 from weft.runtime import Runner
 from weft.session import Event
 from weft.session.event import new_id
@@ -34,6 +36,7 @@ class Asked(NamedTuple):
     model: str | None
     as_json: bool
     max_llm_calls: int | None
+    budget: tuple[int | None, float | None, float | None]
     strict: bool
     goes_on: bool
     answers: list[str]
@@ -45,6 +48,10 @@ def run_once(asked: Asked) -> int:
     """Run, show, and return the exit code: 0 answered or waiting, 1 an error, 130 cancelled."""
     state, answers = pairs("--state", asked.state), pairs("--answer", asked.answers)
     config = run_config(asked.model, asked.max_llm_calls, strict=asked.strict)
+    tokens, seconds, money = asked.budget
+    if asked.budget != (None, None, None):
+        budget = RunBudget(tokens=tokens, seconds=seconds, money=money)
+        config = msgspec.structs.replace(config, budget=budget)
     address = asked.store or (DEFAULT_STORE if asked.session is not None else "memory://")
     if asked.goes_on:
         require_existing(address)

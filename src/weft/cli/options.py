@@ -66,6 +66,18 @@ STEP = Annotated[
     int | None,
     typer.Option("--step", help="The request behind the session's N-th model event.", metavar="N"),
 ]
+BUDGET_TOKENS = Annotated[
+    int | None,
+    typer.Option("--budget-tokens", help="Stop when so many tokens are spent.", metavar="N"),
+]
+BUDGET_SECONDS = Annotated[
+    float | None,
+    typer.Option("--budget-seconds", help="Stop after so many seconds.", metavar="S"),
+]
+BUDGET_MONEY = Annotated[
+    float | None,
+    typer.Option("--budget-money", help="Stop when so many US dollars are spent.", metavar="USD"),
+]
 CALLS = Annotated[
     int | None,
     typer.Option("--max-llm-calls", help="How often models may be asked.", metavar="N"),

@@ -41,7 +41,7 @@ def _written_out(code: str) -> str:
 
 def _nearest(code: str, codes: list[str]) -> str:
     """The code of the nearest number, else of the nearest spelling."""
-    number = code.removeprefix("WEFT")
+    number = code.removeprefix("WEFT").replace("O", "0").replace("I", "1").replace("L", "1")
     if number.isascii() and number.isdigit():
         return min(codes, key=lambda one: abs(int(one.removeprefix("WEFT")) - int(number[:9])))
     return difflib.get_close_matches(code, codes, n=1, cutoff=0.0)[0]

@@ -24,6 +24,9 @@ def run_command(
         bool, typer.Option("--json", help="Events as ADK's JSON, one a line.")
     ] = False,
     max_llm_calls: given.CALLS = None,
+    budget_tokens: given.BUDGET_TOKENS = None,
+    budget_seconds: given.BUDGET_SECONDS = None,
+    budget_money: given.BUDGET_MONEY = None,
     strict: given.STRICT = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the session stopped.")
@@ -70,6 +73,7 @@ def run_command(
             model=model,
             as_json=as_json,
             max_llm_calls=max_llm_calls,
+            budget=(budget_tokens, budget_seconds, budget_money),
             strict=strict,
             goes_on=goes_on,
             answers=answer or [],

@@ -8,10 +8,10 @@ it streams, the others when they are done.
 import shutil
 from typing import TextIO
 
-from weft.cli.audience import inner_agents
 from weft.cli.words import deeds, error_words, marks_for
 from weft.compiler.text import clip, safe
 from weft.declare import Node, agents_of
+from weft.declare.roles import inner_agents
 from weft.session import Event
 
 Voice = tuple[str, str]

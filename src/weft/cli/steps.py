@@ -6,10 +6,11 @@ import msgspec
 
 from weft.cli.homes import homes_of
 from weft.compiler import Compiled, compile
+from weft.compiler.labels import Whole, labels_of
 from weft.declare import Node, RunConfig
 from weft.dialects import wire_name
 from weft.errors import UsageError
-from weft.runtime.progress import CONFIRMATION
+from weft.runtime.progress import CONFIRMATION, INPUT
 from weft.session import Event, Session
 
 
@@ -61,6 +62,8 @@ def before_event(
         )
     home = homes[event.author]
     through = session.before(index + 1)
+    labels = labels_of(root, config)
+    part_of = Whole(labels, through) if labels else None
     state = None
     if event.isolation_scope:
         state, through = session.before(index).state, _scope(through, event.isolation_scope)
@@ -72,6 +75,7 @@ def before_event(
         config=config,
         branch=event.branch,
         artifacts=artifacts,
+        part_of=part_of,
     )
     if dialect is not None and dialect != after.dialect:
         after = compile(
@@ -83,6 +87,7 @@ def before_event(
             branch=event.branch,
             artifacts=artifacts,
             recorded=after.provided,
+            part_of=part_of,
         )
     if after.previous is None:
         raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
@@ -107,7 +112,7 @@ def _spoke(event: Event) -> bool:
     """Whether a model said this, and not a callback, or the runtime with a question to the user."""
     if event.content is None or event.content.role == "user" or event.author == "user":
         return False
-    asked = any(call.name == CONFIRMATION for call in event.calls)
+    asked = any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
     return not (event.partial or asked or event.actions.end_of_agent)
 
 

@@ -28,6 +28,7 @@ _COLOURS: dict[Source, str] = {
     "results": "bright_yellow",
     "foreign": "bright_magenta",
     "summary": "bright_green",
+    "state": "bright_blue",
     "overhead": "bright_black",
 }
 _SEVERITIES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}

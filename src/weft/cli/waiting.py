@@ -8,9 +8,13 @@ import msgspec
 
 from weft.cli.words import call_words
 from weft.compiler.text import safe
+from weft.compiler.undone import hidden_by_undoing
 from weft.content import FunctionCall
+from weft.declare.compare import same
+from weft.declare.template import to_text
 from weft.errors import UsageError
-from weft.runtime.progress import CONFIRMATION
+from weft.runtime.gates import choices_of
+from weft.runtime.progress import CONFIRMATION, INPUT
 from weft.session import Event, Session
 from weft.values import Json
 
@@ -19,9 +23,10 @@ _NO = ("n", "no", "false")
 
 
 class Question(NamedTuple):
-    """A call that is open: a yes or no is wanted, or what it returned.
+    """A call that is open: a yes or no is wanted, what it returned, or what a gate asks.
 
-    `unknown` says that nobody knows whether it ran: the process died while it did.
+    A gate may offer `choices`. `unknown` says that nobody knows whether the call ran: the process
+    died while it did.
     """
 
     id: str
@@ -29,8 +34,13 @@ class Question(NamedTuple):
     call: str
     confirm: bool = False
     unknown: bool = False
+    gate: bool = False
+    choices: tuple[Json, ...] = ()
 
     def __str__(self) -> str:
+        if self.gate:
+            offered = ", ".join(map(to_text, self.choices))
+            return f"{self.name} asks: {self.call}{f' ({offered})' if offered else ''}"
         if self.confirm:
             return f"waits for a yes or no: {self.call}"
         if self.unknown:
@@ -43,8 +53,9 @@ def open_questions(session: Session, invocation_id: str | None = None) -> list[Q
     calls: dict[str, FunctionCall] = {}
     asked: dict[str, str] = {}
     found: dict[str, Question] = {}
-    for event in session.events:
-        if invocation_id not in (None, event.invocation_id):
+    undone = hidden_by_undoing(session.events)
+    for index, event in enumerate(session.events):
+        if invocation_id not in (None, event.invocation_id) or index in undone:
             continue
         for result in event.results:
             id = result.id or ""
@@ -57,7 +68,9 @@ def open_questions(session: Session, invocation_id: str | None = None) -> list[Q
             else:
                 calls[call.id or ""] = call
         for id in _pending(event):
-            if id in calls:
+            if id in calls and calls[id].name == INPUT:
+                found[id] = _asked_by(event.author, calls[id])
+            elif id in calls:
                 found[id] = _question(calls[id])
         if event.error_code == "unknown_outcome":
             said = event.error_message or ""
@@ -81,6 +94,15 @@ def find_question(questions: Sequence[Question], name: str) -> Question:
 
 def answer_to(question: Question, value: Json) -> object:
     """The answer as the call takes it: where a yes or no is wanted, one of them."""
+    if question.choices and not any(same(value, choice) for choice in question.choices):
+        said = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
+        if said is None:
+            raise UsageError(
+                f"{value!r} is none of the choices",
+                where=question.name,
+                hint=f"say one of: {', '.join(map(to_text, question.choices))}",
+            )
+        return said
     if not question.confirm:
         return value
     word = str(value).strip().lower()
@@ -100,12 +122,22 @@ def how_to_go_on(questions: Sequence[Question], command: Sequence[str]) -> str:
         if one.unknown:
             words.append(f"--retry {key}")
         else:
-            words.append(f"--answer {key}={'true' if one.confirm else 'JSON'}")
+            word = "true" if one.confirm else "JSON"
+            if one.gate:
+                word = shlex.quote(to_text(one.choices[0])) if one.choices else "ANSWER"
+            words.append(f"--answer {key}={word}")
     return " ".join(words)
 
 
 def _question(call: FunctionCall) -> Question:
     return Question(call.id or "", call.name or "", safe(call_words(call)))
+
+
+def _asked_by(gate: str, call: FunctionCall) -> Question:
+    """The question of a gate."""
+    said = (call.args or {}).get("message")
+    words = safe(said if isinstance(said, str) else "")
+    return Question(call.id or "", gate, words, gate=True, choices=tuple(choices_of(call)))
 
 
 def _original(call: FunctionCall) -> FunctionCall:

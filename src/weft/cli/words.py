@@ -6,7 +6,7 @@ from typing import NamedTuple, TextIO
 from weft.compiler.text import clip, safe
 from weft.compiler.transfer import TRANSFER
 from weft.content import FunctionCall, FunctionResponse
-from weft.runtime.progress import CONFIRMATION
+from weft.runtime.progress import CONFIRMATION, INPUT
 from weft.session import Event
 from weft.values import compact
 
@@ -57,7 +57,7 @@ def error_words(event: Event) -> str:
 def deeds(event: Event, marks: Marks, width: int) -> Iterator[str]:
     """What an event does beside speaking, a line each: calls, results, a hand-over, a refusal."""
     for call in event.calls:
-        if call.name not in (TRANSFER, CONFIRMATION):
+        if call.name not in (TRANSFER, CONFIRMATION, INPUT):
             yield _line(marks.call, call_words(call), width)
     shown = [one for one in event.results if one.name not in (TRANSFER, CONFIRMATION)]
     for result in shown:

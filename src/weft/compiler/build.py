@@ -4,7 +4,7 @@ Nothing is dropped here: what must not reach the model becomes a hidden item wit
 so that a pass can drop it and the report can say why.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Literal
 
@@ -16,9 +16,11 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
+from weft.session.forks import written_by
 from weft.values import has_lone_surrogate, spells
 
 _SUMMED = "a summary stands for it"
+_NONE_JOINED: Mapping[int, str] = {}
 
 
 PAUSED = "CONTINUATION"
@@ -34,11 +36,16 @@ class Built(msgspec.Struct):
 
 
 def build_items(
-    events: Iterable[Event], start: int, agent: str, hidden: dict[int, str] | None = None
+    events: Iterable[Event],
+    start: int,
+    agent: str,
+    hidden: dict[int, str] | None = None,
+    joined: Mapping[int, str] = _NONE_JOINED,
 ) -> Built:
     """An item for every event, in log order; `hidden` gives reasons by log index.
 
-    A summary takes the place of the first event it stands for, wherever it was written.
+    `joined` gives the branch that an event is on now, where it is no longer its own. A summary
+    takes the place of the first event it stands for, wherever it was written.
     """
     items: list[Item] = []
     diagnostics: list[Diagnostic] = []
@@ -52,6 +59,8 @@ def build_items(
             items += summaries.get(position, ())
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
+        if joined and position in joined:
+            branch = joined[position]
         actions = event.actions
         why = "it is partial" if event.partial else ""
         if hidden is not None and position in hidden:
@@ -109,13 +118,16 @@ def build_items(
                     mixed = mixed or kind == "calls"
                     kind = "results"
         wrote: tuple[str, ...] = ()
-        if actions.state_delta and author != "user":
+        if (actions.state_delta or event.custom_metadata is not None) and author != "user":
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE
+        data = event.audience == "internal" and author != agent and author != "user"
+        if data:
+            features |= Feature.DATA
         item = Item(
             kind, blocks, author, event.invocation_id, position, position, event.id, branch,
-            wrote, waits, paused=event.finish_reason == PAUSED,
+            wrote, waits, paused=event.finish_reason == PAUSED, data=data,
         )  # fmt: skip
         items += _unmixed(item, role) if mixed else (item,)
     return Built(items, features, diagnostics)
@@ -241,7 +253,7 @@ def wrote_keys(event: Event) -> tuple[str, ...]:
     text = event.text
     if not text:
         return ()
-    return tuple(key for key, value in event.actions.state_delta.items() if spells(text, value))
+    return tuple(key for key, value in written_by(event).items() if spells(text, value))
 
 
 def _odd(part: Part) -> bool:

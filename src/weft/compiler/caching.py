@@ -321,6 +321,7 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
     for event in reversed(log.since(0)):
         if (
             event.usage is not None
+            and event.content is not None
             and event.author == compiled.prompt.agent
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope

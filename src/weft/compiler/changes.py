@@ -18,6 +18,7 @@ from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
+from weft.session.forks import seen_from
 from weft.values import Json, Strand
 
 CHANGED = "These instructions have changed. From now on:"
@@ -104,11 +105,12 @@ def first_instructions(
         return None
     then = session.before(index)
     over = {key: value for key, value in state.items() if key not in session.state}
+    facts = facts_of(then.events)
     scope = Scope(
-        {**then.state, **over},
+        {**seen_from(then.state, facts.forks, branch), **over},
         artifacts,
         on_missing="empty" if on_missing == "empty" else "keep",
-        volatile=facts_of(then.events).volatile,
+        volatile=facts.volatile,
         recorded=recorded,
     )
     found = resolve_instructions(wording, scope)

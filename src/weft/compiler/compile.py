@@ -14,19 +14,26 @@ import msgspec
 from weft.compiler.caching import known_by
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compiled
+from weft.compiler.conditions import decided
 from weft.compiler.context import ReadonlyContext
+from weft.compiler.costs import shares_of
 from weft.compiler.count import Scale
+from weft.compiler.effects import effects_of
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
+from weft.compiler.labels import Whole
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.thread import WHOLE, Basis, Slot, facts_of, weave
 from weft.compiler.turn import start_of, user_content
+from weft.compiler.validated import require_valid
 from weft.content import ContentLike, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
+from weft.declare.policy.transforms import Label
 from weft.declare.template import to_text
 from weft.errors import CompileError
 from weft.ir import Prompt, TextBlock
-from weft.passes import ON_REQUEST, Env, Step, is_ready, run
+from weft.passes import Env, Step, is_ready, passes_of, run
 from weft.session import Event, Session
+from weft.session.forks import seen_from
 from weft.values import Json, JsonObject, Strand, require_object
 
 __all__ = ["SET_RESPONSE", "ModelLike", "compile", "output_for"]
@@ -47,13 +54,15 @@ def compile(
     artifacts: Mapping[str, str] | None = None,
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
+    part_of: Whole | None = None,
 ) -> Compiled:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
     `state` is laid over the session's, `message` is what the user says now, `branch` where in a
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them,
-    `within` the tokens it must not exceed, whatever the agent's own budget allows.
+    `within` the tokens it must not exceed, whatever the agent's own budget allows, `part_of` the
+    labels and the session of a program of which `root` and `session` are only a part.
     """
     if (
         type(session) is not Session
@@ -65,15 +74,17 @@ def compile(
         _require_kinds(session, config, branch, artifacts, recorded)
     config = config if config is not None else _DEFAULT
     session = session if session is not None else Session()
-    plan = plan_for(root, agent, config)
+    plan = plan_for(root, agent, config, part_of.labels if part_of is not None else ())
     asked, log = plan.agent, session.events
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
     known = session.state if message is None else session.state_for(invocation)
+    facts = facts_of(log)
+    if branch and facts.forks:
+        known = seen_from(known, facts.forks, branch)
     if state is not None:
         known = {**known, **require_object(state, where="state")}
-    facts = facts_of(log)
     instructions = None if recorded else _kept(plan, log, known, artifacts, facts.volatile)
     if instructions is None:
         scope = Scope(
@@ -100,10 +111,20 @@ def compile(
             least=plan.append_from,
         )
         system, features, changes, inserted = deliver(instructions, first, plan.appends)
+    policy, passes = plan.policy, plan.passes
+    if policy.is_conditional:
+        policy = policy.resolved(known, decided)
+        passes = passes_of(policy)
     carried: JsonObject = {}
+    shown: JsonObject = inserted
+    if policy.state_keys:
+        shown = {**{k: known[k] for k in policy.state_keys if k in known}, **inserted}
     if facts.produced:
-        carried = {k: v for k, v in inserted.items() if k in facts.produced}
-    start = 0 if plan.policy.view == "default" else start_of(events, invocation)
+        carried = {k: v for k, v in shown.items() if k in facts.produced}
+    view = policy.view
+    whole = passes.plain and view == "default" and policy.limit is None
+    turn = 0 if whole else start_of(events, invocation)
+    start = 0 if view == "default" else turn
     basis = WHOLE
     if start or carried or facts.reaches_back >= 0:
         basis = Basis(
@@ -117,15 +138,40 @@ def compile(
         dialect=plan.target.dialect,
         branch=branch or "",
         invocation=invocation,
-        turn=start,
-        policy=plan.policy,
+        turn=turn,
+        policy=policy,
         carried=carried,
         budget=_budget(asked, within),
         changes=changes,
         picks_tools=plan.target.facts.picks_tools,
     )
-    slot = plan.slot if not branch else Slot(asked.name, branch, plan.slot.view)
-    thread, woven = weave(events, slot, basis, env)
+    budgeted = env.budget is not None or policy.limit is not None
+    scale = Scale(plan.target.dialect, plan.target.model) if budgeted or not passes.plain else None
+    if scale is not None:
+        shares = shares_of(plan.target.facts.cache, kept=plan.cache)
+        env = msgspec.structs.replace(
+            env,
+            told=inserted,
+            count=scale.counter.count,
+            margin=scale.counter.margin,
+            session=session.id,
+            log=events,
+            state=known,
+            artifacts=artifacts or {},
+            tools={tool.name: tool for tool in asked.tools},
+            effects=effects_of(log),
+            cleared=frozenset(asked.cleared),
+            model=plan.target.model,
+            window=plan.target.facts.window,
+            read=shares.read,
+            write=shares.write,
+            widest=partial(_window, plan.target.model),
+            whole=part_of.session if part_of is not None else session,
+        )
+    slot = plan.slot
+    if branch or policy is not plan.policy:
+        slot = Slot(asked.name, branch or "", str(policy))
+    thread, woven = weave(events, slot, basis, env, passes)
     prompt = Prompt(
         plan.target.model,
         asked.name,
@@ -140,17 +186,28 @@ def compile(
         plan.diagnostics + instructions.diagnostics + woven.diagnostics,
         plan.cache,
     )
-    if env.budget is not None:
-        scale = Scale(plan.target.dialect, plan.target.model)
+    if scale is not None:
         measure = partial(scale.measure, thread=thread, changes=changes)
         env = msgspec.structs.replace(env, measure=measure)
     steps: list[Step] = []
-    if not is_ready(prompt, env):
-        prompt, steps = run(prompt, env, ON_REQUEST)
-    previous = partial(_previous, root, asked, session, state, config, branch, artifacts)
+    if not passes.plain or policy.limit is not None or not is_ready(prompt, env):
+        prompt, steps = run(prompt, env, passes.request)
+        if config.strict:
+            require_valid(prompt)
+    previous = partial(_previous, root, asked, session, state, config, branch, artifacts, part_of)
     made = Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
+    made.policy, made.passes = policy, passes
     if changes:
         made.instructions = instructions.system
+    labels = tuple(one for one in policy.protections if isinstance(one, Label))
+    if labels:
+        from weft.passes.labelled import withheld_from
+        from weft.passes.withhold_labelled import withhold_labelled
+
+        made.labelled = withheld_from(env, labels)
+        if changes:
+            now = msgspec.structs.replace(prompt, system=instructions.system, items=Strand())
+            made.instructions = withhold_labelled(now, env, labels).system
     if newest is not None:
         made.asked = newest.timestamp
     return made
@@ -162,6 +219,13 @@ def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
     if within is None or (own is not None and own.token_budget <= within):
         return own
     return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
+
+
+def _window(model: str) -> int:
+    """The model's window from the list of prices, loaded for a request that may not fit it."""
+    from weft.compiler.prices import window_of
+
+    return window_of(model)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -246,6 +310,7 @@ def _previous(
     config: RunConfig,
     branch: str | None,
     artifacts: Mapping[str, str] | None,
+    part_of: Whole | None,
 ) -> Compiled | None:
     """The request that led to this agent's last answer, rebuilt from the log.
 
@@ -274,6 +339,7 @@ def _previous(
                 artifacts=artifacts,
                 recorded=recorded_by(event) or _provided(session, asked.name, index),
                 within=_within(event),
+                part_of=part_of.before(event) if part_of is not None else None,
             )
             found.usage, found.answered = event.usage, event.timestamp
             found.known = known_by(event.custom_metadata)

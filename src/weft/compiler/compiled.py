@@ -22,6 +22,7 @@ from weft.values import JsonObject, canonical
 if TYPE_CHECKING:
     from weft.compiler.diff import Diff
     from weft.compiler.explain import Report
+    from weft.passes.labelled import Labelled
 
 
 class Compiled:
@@ -37,6 +38,8 @@ class Compiled:
     """How many tokens of it and its answer a model that runs here will know again."""
     reads: Tokens | None = None
     """How its model reads a request, where the model runs here."""
+    labelled: "Labelled | None" = None
+    """What the model may not see of all that carries a label; None where it may see all."""
     instructions: tuple[TextBlock, ...] | None = None
     """The instruction as it holds now, where a part of it is said behind the conversation."""
 
@@ -62,6 +65,10 @@ class Compiled:
         self._thread = thread
         self._find_previous = previous
         self._lowered: dict[str, Lowered] = {}
+        self.policy = plan.policy
+        """The policy as it held, with its conditions decided."""
+        self.passes = plan.passes
+        """The passes it was made with."""
 
     @property
     def system(self) -> str:
@@ -96,17 +103,39 @@ class Compiled:
         if held is None:
             target = DIALECTS.get(name) or dialect_named(name)
             held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
+            self.require_protected(self.prompt, held.wire)
+            self.require_cleared(held.wire)
             self._lowered[name] = held
         return held
+
+    def require_protected(self, prompt: Prompt, wire: JsonObject) -> None:
+        """Refuse a request that still holds something that its policy redacts."""
+        if self.policy.protections:
+            from weft.compiler.protected import require_protected
+
+            require_protected(prompt, wire, self.policy)
+
+    def require_cleared(self, wire: JsonObject) -> None:
+        """Refuse a request that still holds something that the model may not see."""
+        if self.labelled is not None:
+            from weft.compiler.cleared import require_cleared
+
+            require_cleared(wire, self.prompt, self.labelled)
 
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What the compiler has to say, without what the agent allows."""
+        from weft.compiler.breaks import announced
         from weft.compiler.refused import refused
 
         lowered = self.lowered()
         predicted = refused(lowered, self.prompt.model)
-        found = (*self.prompt.diagnostics, *lowered.diagnostics, *predicted)
+        found = (
+            *self.prompt.diagnostics,
+            *lowered.diagnostics,
+            *predicted,
+            *announced(self),
+        )
         unique = dict.fromkeys(str(d) for d in found)
         by_text = {str(d): d for d in reversed(found)}
         allowed = self.plan.agent.allow

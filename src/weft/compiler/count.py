@@ -163,7 +163,8 @@ class Scale:
         more = 0
         if changes:
             more = self.item(Item("system", changes, "", "", 0, 0, ""))
-        return Sizes(self.request(lowered) + more, partial(self._split, prompt, lowered, more))
+        split = partial(self._split, prompt, lowered, more)
+        return Sizes(self.request(lowered) + more, split, self.item)
 
     def _split(self, prompt: Prompt, lowered: Lowered, more: int) -> tuple[int, list[int]]:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from weft.compiler.report import (
     Action,
     CachedRow,
+    CostRow,
     LeftOutRow,
     OptionRow,
     PassRow,
@@ -23,7 +24,7 @@ from weft.compiler.text import block_kind, block_text
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
-from weft.passes import ON_FRESH, ON_REQUEST
+from weft.passes import names_of
 from weft.passes.pair_results import REPLACED
 from weft.values import compact
 
@@ -60,6 +61,7 @@ def explain(compiled: "Compiled") -> Report:
         hash=compiled.hash,
         prefix=prefix,
         cached=_cached(compiled),
+        cost=_cost(compiled),
         passes=tuple(_passes(compiled, left_out)),
         sent=sent,
         left_out=tuple(left_out),
@@ -209,8 +211,8 @@ def _source(item: Item, block: Block) -> Source:
         return "system"
     if item.kind == "foreign":
         return "foreign"
-    if item.kind == "summary":
-        return "summary"
+    if item.kind in ("summary", "state"):
+        return item.kind
     return "model" if block.role == "model" else "user"
 
 
@@ -281,11 +283,11 @@ def _item_text(item: Item) -> str:
 
 
 def _passes(compiled: "Compiled", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
-    for one in ON_FRESH:
-        yield _pass_row(one.__name__, "fresh", rows, changed=False)
+    for name in names_of(compiled.passes.fresh):
+        yield _pass_row(name, "fresh", rows, changed=False)
     changed = {step.name for step in compiled.steps}
-    for one in ON_REQUEST:
-        yield _pass_row(one.__name__, "request", rows, changed=one.__name__ in changed)
+    for name in names_of(compiled.passes.request):
+        yield _pass_row(name, "request", rows, changed=name in changed)
 
 
 def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool) -> PassRow:
@@ -333,6 +335,21 @@ def _cached(compiled: "Compiled") -> CachedRow:
     found = compiled.cached
     return CachedRow(
         found.cached, found.total, found.possible, found.exact, found.blame, found.origin
+    )
+
+
+def _cost(compiled: "Compiled") -> CostRow:
+    from weft.compiler.costs import cost_of, said
+
+    found = cost_of(compiled)
+    return CostRow(
+        found.total,
+        found.cached,
+        found.saved,
+        found.broken,
+        found.rates.money,
+        found.cliff,
+        said(found),
     )
 
 

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from weft.compiler.report import Report, SentRow, Source
-from weft.compiler.text import cached_line, counter_words, place_of, prefix_lines, preview, safe
+from weft.compiler.text import (
+    cached_line,
+    cost_lines,
+    counter_words,
+    place_of,
+    prefix_lines,
+    preview,
+    safe,
+)
 from weft.diagnostics import Origin
 from weft.values import compact
 
@@ -24,6 +32,7 @@ _HUES: dict[Source, int] = {
     "results": 60,
     "foreign": 320,
     "summary": 95,
+    "state": 250,
     "overhead": 0,
 }
 
@@ -76,6 +85,7 @@ def _body(report: Report) -> Iterator[str]:
         for line in (
             *prefix_lines(report.prefix, report.tokens),
             cached_line(report),
+            *cost_lines(report),
         )
     )
     yield f"<p>{prefix}</p>"

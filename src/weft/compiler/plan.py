@@ -13,16 +13,20 @@ import msgspec
 from weft import schema
 from weft.codes import report
 from weft.compiler.instruction import Wording, wording_of
+from weft.compiler.labels import guarded, labels_of, united
+from weft.compiler.recall import policy_of, recall_tool
 from weft.compiler.thread import Slot
 from weft.compiler.transfer import transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, tree
 from weft.declare.config import merge
+from weft.declare.policy.transforms import Label
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
+from weft.passes import PLAIN, Passes, passes_of
 from weft.values import Json, JsonObject, compact
 
 SET_RESPONSE = "set_model_response"
@@ -71,6 +75,7 @@ class Plan:
     path: tuple[Agent, ...]
     agent: Agent
     policy: Policy
+    passes: Passes
     slot: Slot
     key: str
     model: str | ModelLike
@@ -88,8 +93,12 @@ class Plan:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def plan_for(root: Agent, agent: str | None, config: RunConfig) -> Plan:
+def plan_for(
+    root: Agent, agent: str | None, config: RunConfig, labels: tuple[Label, ...] = ()
+) -> Plan:
     """The plan for `root`, or for the agent of its tree named by `agent`, under this config.
+
+    `labels` hold for a program of which `root` is only a part.
 
     It is kept with the root, under what it was made from. The environment may come to name
     another model, and a model object another name: then the plan is made again.
@@ -104,13 +113,14 @@ def plan_for(root: Agent, agent: str | None, config: RunConfig) -> Plan:
         raise _unknown(root, agent)
     model = config.model
     key: object = agent
-    if model is not None or config.generate_config:
+    if model is not None or config.generate_config or config.context is not None or labels:
         chosen = model if model is None or isinstance(model, str) else id(model)
-        key = (agent, chosen, compact(config.generate_config))
+        seen = str(config.context) if config.context is not None else ""
+        key = (agent, chosen, compact(config.generate_config), seen, labels)
     held = root.memo.get(key)
     if isinstance(held, Plan) and (held.fixed or _fits(held)):
         return held
-    plan = _made(root, agent, config)
+    plan = _made(root, agent, config, labels)
     if len(root.memo) >= MOST_PLANS:
         root.memo.clear()
     root.memo[key] = plan
@@ -120,7 +130,8 @@ def plan_for(root: Agent, agent: str | None, config: RunConfig) -> Plan:
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
     chosen = _written(path, RunConfig())
-    return _output(path, _target(chosen if chosen is not None else _default()))
+    target = _target(chosen if chosen is not None else _default())
+    return _output(path, target, recalls=policy_of(path[-1]).makes_handles and target.facts.tools)
 
 
 def _fits(plan: Plan) -> bool:
@@ -131,26 +142,30 @@ def _fits(plan: Plan) -> bool:
     return model.name == plan.target.model and model.dialect == plan.target.dialect
 
 
-def _made(root: Agent, name: str | None, config: RunConfig) -> Plan:
+def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
     found = tree.find(root, name) if name is not None else (root,)
     path = tuple(node for node in found if isinstance(node, Agent))
     if not path or path[-1] is not found[-1]:
         raise _unknown(root, name)
     agent = path[-1]
+    declared = united((*labels_of(root, config), *labels))
+    policy = guarded(policy_of(agent, config), declared, agent.cleared)
     written = _written(path, config)
     chosen = written if written is not None else _default()
     target = _target(chosen)
-    output = _output(path, target)
+    recalls = policy.makes_handles and target.facts.tools
+    output = _output(path, target, recalls=recalls)
     generate, origins = _config(agent, config)
     cache, said = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output)
-    tools = _tools(path, output)
+    tools = _tools(path, output, recalls=recalls)
     return Plan(
         path=path,
         agent=agent,
-        policy=agent.policy,
-        slot=Slot(agent.name, "", str(agent.policy)),
+        policy=policy,
+        passes=PLAIN if policy.is_conditional else passes_of(policy),
+        slot=Slot(agent.name, "", str(policy)),
         key=f"instructions of {agent.name}",
         model=chosen,
         fixed=isinstance(written, str),
@@ -220,7 +235,7 @@ def _target(model: str | ModelLike) -> Target:
     return Target(model.name, model.dialect, facts._replace(dialect=model.dialect, known=True))
 
 
-def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
+def _output(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output | None:
     agent = path[-1]
     if agent.output_schema is None:
         return None
@@ -228,7 +243,7 @@ def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
         schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
     )
     facts = target.facts
-    has_tools = bool(agent.tools) or bool(transfer_targets(path))
+    has_tools = bool(agent.tools) or bool(transfer_targets(path)) or recalls
     native = facts.native_schema and dialect_named(facts.dialect).takes_schema(declared)
     if native and (facts.schema_with_tools or not has_tools):
         how: Literal["native", "tool", "text"] = "native"
@@ -244,7 +259,9 @@ def _output(path: tuple[Agent, ...], target: Target) -> Output | None:
     )
 
 
-def _tools(path: tuple[Agent, ...], output: Output | None) -> tuple[ToolDecl, ...]:
+def _tools(
+    path: tuple[Agent, ...], output: Output | None, *, recalls: bool
+) -> tuple[ToolDecl, ...]:
     agent = path[-1]
     tools = [
         ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
@@ -253,6 +270,8 @@ def _tools(path: tuple[Agent, ...], output: Output | None) -> tuple[ToolDecl, ..
     targets = transfer_targets(path)
     if targets:
         tools.append(transfer_tool(agent, targets))
+    if recalls:
+        tools.append(recall_tool(agent))
     if output is not None and output.how == "tool":
         about = "Give the final answer. Call this once, when you are done, instead of replying."
         tools.append(ToolDecl(SET_RESPONSE, about, output.schema, output.origin))

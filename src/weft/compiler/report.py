@@ -13,7 +13,16 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.values import Json, JsonObject
 
 Source = Literal[
-    "system", "tools", "schema", "user", "model", "results", "foreign", "summary", "overhead"
+    "system",
+    "tools",
+    "schema",
+    "user",
+    "model",
+    "results",
+    "foreign",
+    "summary",
+    "state",
+    "overhead",
 ]
 """Where tokens go, coarsely: what the bar of the page is divided into."""
 
@@ -117,6 +126,23 @@ class CachedRow(msgspec.Struct, frozen=True):
     origin: Origin | None = None
 
 
+class CostRow(msgspec.Struct, frozen=True):
+    """What the request is predicted to cost without its answer, in US dollars.
+
+    Where nobody knows the model's price, `money` is false and a fresh token costs 1. `cached` is
+    paid for what is read again, `saved` what that saves, `broken` what a changed prefix costs
+    now, `cliff` the number of tokens above which all of them cost more, if it has more.
+    """
+
+    total: float = 0.0
+    cached: float = 0.0
+    saved: float = 0.0
+    broken: float = 0.0
+    money: bool = False
+    cliff: int = 0
+    words: str = ""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one request; the tokens of `sent` add up to `tokens`."""
 
@@ -130,6 +156,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     prefix: PrefixRow
     cached: CachedRow
+    cost: CostRow
     passes: tuple[PassRow, ...]
     sent: tuple[SentRow, ...]
     left_out: tuple[LeftOutRow, ...]

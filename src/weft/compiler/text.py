@@ -59,6 +59,7 @@ def header_lines(report: Report) -> list[str]:
         f"  hash     {report.hash}",
         *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
         f"  {cached_line(report)}",
+        *(f"  {line}" for line in cost_lines(report)),
     ]
 
 
@@ -100,6 +101,12 @@ def cached_line(report: Report) -> str:
         by = f" ({place_of(cached.origin)})" if cached.origin is not None else ""
         line += f": {cached.blame}{by}"
     return clip(safe(line), 96)
+
+
+def cost_lines(report: Report) -> list[str]:
+    """What the request costs, what the cache saves, and what a changed prefix costs."""
+    lead = " " * 9
+    return textwrap.wrap(report.cost.words, 87, initial_indent="cost     ", subsequent_indent=lead)
 
 
 def option_line(name: str, value: object, origin: str) -> str:

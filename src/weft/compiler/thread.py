@@ -18,12 +18,14 @@ from weft.compiler.build import (
     plain_items,
     wrote_keys,
 )
+from weft.compiler.undone import hidden_by_undoing, joined_branches, undoes
 from weft.diagnostics import Diagnostic
 from weft.dialects import Track
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.passes import ON_FRESH, Env, run
+from weft.passes import Env, Passes, run
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
+from weft.session.forks import Forks, forks_after, written_by
 from weft.values import Strand
 
 
@@ -31,18 +33,20 @@ class Facts(msgspec.Struct, frozen=True):
     """What there is to know of a log after reading so many of its events.
 
     `produced` are the keys answers were stored under, `volatile` all keys that agents and tools
-    wrote, `reaches_back` the index of the last event that does so, or -1.
+    wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what branches
+    wrote for themselves.
     """
 
     read: int = 0
     produced: frozenset[str] = frozenset()
     volatile: frozenset[str] = frozenset()
     reaches_back: int = -1
+    forks: Forks = {}
 
     def after(self, events: Strand[Event]) -> "Facts":
         """What is known once the events that were not read yet are read."""
         wrote: list[Event] = []
-        reaches_back, position = self.reaches_back, self.read
+        reaches_back, position, forks = self.reaches_back, self.read, self.forks
         for event in events.since(self.read):
             actions = event.actions
             if actions is not NO_ACTIONS:
@@ -50,14 +54,21 @@ class Facts(msgspec.Struct, frozen=True):
                     wrote.append(event)
                 if actions.rewind_before_invocation_id or actions.compaction is not None:
                     reaches_back = position
+            if event.custom_metadata is not None:
+                forks = forks_after(forks, event)
+                if undoes(event):
+                    reaches_back = position
+                if not actions.state_delta and written_by(event):
+                    wrote.append(event)
             position += 1
         if not wrote:
-            return Facts(position, self.produced, self.volatile, reaches_back)
+            return Facts(position, self.produced, self.volatile, reaches_back, forks)
         return Facts(
             position,
             self.produced.union(*(wrote_keys(event) for event in wrote)),
-            self.volatile.union(*(event.actions.state_delta for event in wrote)),
+            self.volatile.union(*(written_by(event) for event in wrote)),
             reaches_back,
+            forks,
         )
 
 
@@ -136,9 +147,9 @@ class Thread:
         held = self.tracks.get(key)
         return held if held is not None else self.tracks.setdefault(key, Track())
 
-    def weave(self, events: Strand[Event], env: Env) -> Woven:
+    def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
-        talk = self._talk(events, env)
+        talk = self._talk(events, env) if passes.plain else None
         if talk is not None:
             return talk
         built = self._build(events)
@@ -148,7 +159,12 @@ class Thread:
             built = self._build(events)
             features = built.features
         self.features |= features
-        env = msgspec.structs.replace(env, used_ids=self.used_ids, opening=not self.settled.settled)
+        env = msgspec.structs.replace(
+            env,
+            used_ids=self.used_ids,
+            opening=not self.settled.settled,
+            before=self.settled,
+        )
         prompt = Prompt(
             model="",
             agent=env.agent,
@@ -156,7 +172,7 @@ class Thread:
             features=features,
             diagnostics=tuple(built.diagnostics),
         )
-        prompt, _ = run(prompt, env, ON_FRESH)
+        prompt, _ = run(prompt, env, passes.fresh)
         return self._settle(built, prompt, events.settled)
 
     def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
@@ -208,10 +224,13 @@ class Thread:
 
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
+        joined: dict[int, str] = {}
         if self.basis.reaches_back >= self.consumed:
             summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
-            hidden = {**summed, **hidden_by_rewind(events)}
-        return build_items(events.since(self.consumed), self.consumed, self.slot.agent, hidden)
+            hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
+            joined = joined_branches(events)
+        fresh = events.since(self.consumed)
+        return build_items(fresh, self.consumed, self.slot.agent, hidden, joined)
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
@@ -265,7 +284,9 @@ def _settles(items: list[Item], length: int) -> tuple[int, int]:
     return whole, boundary
 
 
-def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env) -> tuple[Thread, Woven]:
+def weave(
+    events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes
+) -> tuple[Thread, Woven]:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
     The thread is kept with the log; a new one begins where the old one does not fit.
@@ -278,4 +299,4 @@ def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env) -> tuple[Th
             or thread.basis != basis
         ):
             thread = events.memo[slot] = Thread(slot, basis)
-        return thread, thread.weave(events, env)
+        return thread, thread.weave(events, env, passes)

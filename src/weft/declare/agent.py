@@ -9,14 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
 from weft.declare import checks, tree
+from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
-from weft.declare.config import OnMissing, OnProviderError, check_choice, check_generate_config
+from weft.declare.config import OnMissing, OnProviderError, check_generate_config
 from weft.declare.policy import C, Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
     from weft.declare.flow import Flow
+
+_EVERYTHING = C.default(data=False)
 
 Callback: TypeAlias = Callable[..., object]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
@@ -65,6 +68,8 @@ class Agent(Composable):
     on_missing: OnMissing = field(default="keep", kw_only=True)
     on_provider_error: OnProviderError = field(default="log", kw_only=True)
     allow: tuple[str, ...] = field(default=(), kw_only=True)
+    cleared: tuple[str, ...] = field(default=(), kw_only=True)
+    """The labels that its model may see."""
 
     if TYPE_CHECKING:
 
@@ -99,6 +104,7 @@ class Agent(Composable):
             on_missing: OnMissing = "keep",
             on_provider_error: OnProviderError = "log",
             allow: str | Iterable[str] = (),
+            cleared: str | Iterable[str] = (),
         ) -> None:
             """What people may pass is wider than what the fields hold."""
 
@@ -130,6 +136,7 @@ class Agent(Composable):
         for choice, kinds in (("on_missing", OnMissing), ("on_provider_error", OnProviderError)):
             check_choice(name, choice, getattr(self, choice), kinds)
         self._set("allow", checks.check_allow(name, self.allow))
+        self._set("cleared", checks.check_cleared(name, self.cleared))
         for verb in checks.CALLBACKS:
             self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))
 
@@ -172,7 +179,7 @@ class Agent(Composable):
     @property
     def policy(self) -> Policy:
         """The policy in force."""
-        return self.context if self.context is not None else C.default()
+        return self.context if self.context is not None else _EVERYTHING
 
     @cached_property
     def memo(self) -> dict[object, object]:

@@ -15,9 +15,9 @@ import msgspec
 
 from weft import schema
 from weft.codes import CODES
-from weft.declare.config import is_model
 from weft.declare.functions import is_async, is_generator, misfit, name_of
-from weft.declare.policy import C, Policy, TokenBudget
+from weft.declare.model_like import is_model
+from weft.declare.policy import C, Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool
 from weft.errors import DeclarationError
 from weft.values import compact, has_lone_surrogate
@@ -98,6 +98,13 @@ def check_instruction(agent: str, field: str, value: object) -> None:
 
 def check_policy(agent: str, context: object, include_contents: object) -> Policy | None:
     """What the agent sees: the policy, or ADK's word for it."""
+    if isinstance(context, Transforms):
+        raise wrong(
+            agent,
+            "context",
+            f"{context} selects nothing: it is a transform",
+            f"write C.default(){str(context).removeprefix('C')}",
+        )
     if context is not None and not isinstance(context, Policy):
         raise wrong(agent, "context", f"{context!r} is no policy", "write context=C.none()")
     if include_contents not in (None, "default", "none"):
@@ -108,7 +115,7 @@ def check_policy(agent: str, context: object, include_contents: object) -> Polic
             'pass "default" or "none", or a policy: context=C.none()',
         )
     if include_contents != "none":
-        return context
+        return C.default() if context is None and include_contents is not None else context
     if context is not None and context.view != "none":
         raise wrong(
             agent,
@@ -159,6 +166,18 @@ def check_output_key(agent: str, key: object) -> None:
         raise wrong(agent, "output_key", f"{key!r} is no state key", "pass a non-empty string")
 
 
+def check_key(flow: str, option: str, key: object) -> None:
+    """A state key that a flow reads or writes."""
+    if not isinstance(key, str) or not key.strip():
+        raise wrong(flow, option, f"{key!r} is no state key", f'write {option}="results"')
+
+
+def check_count(flow: str, option: str, value: object) -> None:
+    """How many: at least one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise wrong(flow, option, f"{option}={value!r}", "pass a whole number of at least 1")
+
+
 def check_text(agent: str, field: str, value: object) -> None:
     """A text."""
     if not isinstance(value, str):
@@ -194,6 +213,15 @@ def check_allow(agent: str, codes: object) -> tuple[str, ...]:
             )
         kept.append(code)
     return tuple(kept)
+
+
+def check_cleared(agent: str, labels: object) -> tuple[str, ...]:
+    """Labels, one or several."""
+    listed = (labels,) if isinstance(labels, str) else labels
+    found = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
+    if not all(isinstance(label, str) and label for label in found):
+        raise wrong(agent, "cleared", f"{labels!r} is no list of labels", 'write ["secret"]')
+    return cast("tuple[str, ...]", found)
 
 
 CALLBACKS: dict[str, str] = {

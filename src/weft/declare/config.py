@@ -7,6 +7,10 @@ from typing import Literal, cast
 
 import msgspec
 
+from weft.declare.choices import check_choice
+from weft.declare.model_like import is_model
+from weft.declare.policy import Policy
+from weft.declare.run_budget import RunBudget
 from weft.errors import DeclarationError, SessionError
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
@@ -152,6 +156,14 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Whether partial events come while the model speaks."""
     busy: Busy = "queue"
     """What a second run of one session does: wait, be refused, or stop the first."""
+    context: Policy | None = None
+    """What agents see that have no policy of their own."""
+    infer: bool = True
+    """Whether an agent of a flow writes the one key that the next reads and nobody writes."""
+    effects: bool = True
+    """Whether models are asked for what a policy wants of them; else it does without."""
+    budget: RunBudget | None = None
+    """The most that the run may spend, with all its agents."""
 
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
@@ -175,29 +187,29 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise DeclarationError(
                 f"stream={self.stream!r}", where="RunConfig.stream", hint="pass True or False"
             )
+        if not isinstance(cast("object", self.effects), bool):
+            raise DeclarationError(
+                f"effects={self.effects!r}", where="RunConfig.effects", hint="pass True or False"
+            )
+        if not isinstance(cast("object", self.infer), bool):
+            raise DeclarationError(
+                f"infer={self.infer!r}", where="RunConfig.infer", hint="pass True or False"
+            )
         check_choice("RunConfig", "busy", self.busy, Busy)
+        if self.context is not None and not isinstance(cast("object", self.context), Policy):
+            raise DeclarationError(
+                f"{self.context!r} is no policy",
+                where="RunConfig.context",
+                hint="write context=C.auto()",
+            )
+        if self.budget is not None and not isinstance(cast("object", self.budget), RunBudget):
+            raise DeclarationError(
+                f"{self.budget!r} is no run budget",
+                where="RunConfig.budget",
+                hint="write budget=RunBudget(tokens=200_000, money=0.50)",
+            )
         calls = cast("object", self.max_llm_calls)
         if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
             raise DeclarationError(
                 f"max_llm_calls={calls!r}", where="RunConfig.max_llm_calls", hint="pass 1 or more"
             )
-
-
-def is_model(value: object) -> bool:
-    """Whether this is a model's name, or an object that has a name and speaks a dialect."""
-    if isinstance(value, str):
-        return bool(value) and value == value.strip() and value.isprintable()
-    return all(isinstance(getattr(value, name, None), str) for name in ("name", "dialect"))
-
-
-def check_choice(owner: str, name: str, value: object, choices: object) -> None:
-    """Refuse a string option that is not one of its choices."""
-    valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
-    if value not in valid:
-        near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.4)
-        options = ", ".join(repr(choice) for choice in valid)
-        raise DeclarationError(
-            f"{name}={value!r} is not one of {options}",
-            where=f"{owner}.{name}",
-            hint=f"did you mean {near[0]!r}?" if near else f"pass one of {options}",
-        )

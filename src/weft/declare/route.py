@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
-from weft.declare import checks, template
+from weft.declare import checks
 from weft.declare.compare import Comparison, Incomparable, check_value, holds, quoted, same
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction, name_of
+from weft.declare.lookup import looked_up
 from weft.declare.operand import to_node
 from weft.declare.walk import check_agents
 from weft.errors import DeclarationError, RunError
@@ -165,7 +166,7 @@ class Route(Composable):
     def _value(self, state: Mapping[str, Json]) -> Json:
         """What the cases are compared with; None if it is missing, as a deleted key is."""
         if isinstance(self.key, str):
-            found = _looked_up(self.key, state)
+            found = looked_up(self.key, state)
             missing = f"there is no `{self.key}` in the state"
         else:
             found = cast("Json", self._called(self.key, name_of(self.key), state))
@@ -199,7 +200,7 @@ class Route(Composable):
                 answer.close()
                 raise TypeError("it gave something to wait for, not an answer")
         except Exception as error:
-            held = _looked_up(self.key, state) if isinstance(self.key, str) else None
+            held = looked_up(self.key, state) if isinstance(self.key, str) else None
             about = f"`{self.key}` = {shorten(quoted(held), 80)}" if held is not None else "state"
             raise RunError(
                 f"{label} failed on {about}: {type(error).__name__}: {error}",
@@ -207,12 +208,3 @@ class Route(Composable):
                 hint=f"mend `{name_of(function)}`, or read keys with state.get()",
             ) from error
         return answer
-
-
-def _looked_up(key: str, state: Mapping[str, Json]) -> Json:
-    """The value of the key, read as `{key}` in a template is; None if it is missing."""
-    found = state.get(key)
-    if found is None:
-        for variable in template.parse(f"{{{key}}}").variables:
-            return template.lookup(variable, state, {})
-    return found

@@ -4,10 +4,16 @@ from typing import TYPE_CHECKING, assert_never
 
 from weft.declare.agent import Agent
 from weft.declare.compare import quoted
-from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until
+from weft.declare.expect import Expect
+from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
+from weft.declare.gate import Gate
+from weft.declare.map import Map
+from weft.declare.race import Race
 from weft.declare.route import Route
 from weft.declare.step import Step
+from weft.declare.tap import Tap
+from weft.declare.timeout import Timeout
 
 if TYPE_CHECKING:
     from weft.declare.flow import Flow
@@ -19,8 +25,10 @@ def show(node: Node) -> str:
     Agents and steps stand by their names. What no operator can say takes the named form.
     """
     match node:
-        case Agent() | Step():
+        case Agent():
             return node.name
+        case Step():
+            return node.written or node.name
         case Sequence():
             return _joined(node, " >> ")
         case Parallel():
@@ -31,6 +39,18 @@ def show(node: Node) -> str:
             return _loop(node)
         case Route():
             return _route(node)
+        case Map():
+            return _map(node)
+        case Gate():
+            return _gate(node)
+        case Race():
+            return _called("race", [show(child) for child in node.branches], node)
+        case Timeout():
+            return _called("timeout", [show(node.body), f"{node.seconds:g}"], node)
+        case Tap():
+            return _tap(node)
+        case Expect():
+            return _called("expect", [name_of(node.predicate), quoted(node.message)], node)
         case _ as unreachable:
             assert_never(unreachable)
 
@@ -49,10 +69,16 @@ def _loop(loop: Loop) -> str:
     body = show(loop.body)
     options = _options(loop)
     if not options:
-        times = loop.max if loop.until is None else until(loop.until, max=loop.max)
+        times: object = loop.max
+        if loop.until is not None:
+            times = until(loop.until, max=loop.max)
+        elif loop.while_ is not None:
+            times = while_(loop.while_, max=loop.max)
         return f"({body} * {times})"
     if loop.until is not None:
         options.insert(0, f"until={name_of(loop.until)}")
+    if loop.while_ is not None:
+        options.insert(0, f"while_={name_of(loop.while_)}")
     return f"Loop({', '.join([body, f'max={loop.max}', *options])})"
 
 
@@ -64,6 +90,44 @@ def _route(route: Route) -> str:
     if route.default is not None:
         pieces.append(f"otherwise({show(route.default)})")
     return ".".join(pieces)
+
+
+def _map(node: Map) -> str:
+    said = [quoted(node.items), show(node.body), f"into={quoted(node.into)}"]
+    if node.item != "item":
+        said.append(f"item={quoted(node.item)}")
+    if node.concurrency != 4:
+        said.append(f"concurrency={node.concurrency}")
+    if node.on_error != "cancel":
+        said.append(f"on_error={quoted(node.on_error)}")
+    return _called("Map", said, node)
+
+
+def _gate(gate: Gate) -> str:
+    said = [quoted(gate.name)]
+    if gate.question:
+        said.append(f"question={quoted(gate.question)}")
+    if gate.key != gate.name:
+        said.append(f"key={quoted(gate.key)}")
+    if gate.choices:
+        said.append(f"choices=[{', '.join(quoted(choice) for choice in gate.choices)}]")
+    if gate.description:
+        said.append(f"description={quoted(gate.description)}")
+    return f"Gate({', '.join(said)})"
+
+
+def _tap(node: Tap) -> str:
+    own = name_of(node.function)
+    said = [own]
+    if node.name not in (own, "tap"):
+        said.append(f"name={quoted(node.name)}")
+    if node.description:
+        said.append(f"description={quoted(node.description)}")
+    return f"tap({', '.join(said)})"
+
+
+def _called(function: str, said: list[str], flow: "Flow") -> str:
+    return f"{function}({', '.join([*said, *_options(flow)])})"
 
 
 def _options(flow: "Flow") -> list[str]:

@@ -13,8 +13,8 @@ from typing import Literal, Protocol, cast, overload, runtime_checkable
 import msgspec
 
 from weft import schema
+from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
-from weft.declare.config import check_choice
 from weft.declare.context import ToolContext
 from weft.declare.functions import misfit, name_of
 from weft.errors import DeclarationError
@@ -48,6 +48,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
+    """The labels that its arguments may carry."""
+    compact: bool | int | None = None
+    """Whether, or from how many tokens on, its results become handles; None: by policy."""
     timeout: float | None = None
     retries: int = 0
     sequential: bool = False
@@ -141,6 +145,8 @@ def tool(
     reads: Sequence[str] = (),
     writes: Sequence[str] = (),
     labels: Sequence[str] = (),
+    cleared: Sequence[str] = (),
+    compact: bool | int | None = None,
     timeout: float | None = None,
     retries: int = 0,
     sequential: bool = False,
@@ -158,6 +164,8 @@ def tool(
     reads: Sequence[str] = (),
     writes: Sequence[str] = (),
     labels: Sequence[str] = (),
+    cleared: Sequence[str] = (),
+    compact: bool | int | None = None,
     timeout: float | None = None,
     retries: int = 0,
     sequential: bool = False,
@@ -167,8 +175,12 @@ def tool(
     probe: Function | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool; bare, or with options."""
-    for option, keys in (("reads", reads), ("writes", writes), ("labels", labels)):
+    for option, keys in (
+        ("reads", reads), ("writes", writes), ("labels", labels), ("cleared", cleared),
+    ):  # fmt: skip
         check_names(option, keys, where="@tool")
+    if compact is not None and not isinstance(cast("object", compact), bool):
+        _check_number("compact", compact, (int,), "True, False, or at least 64 tokens", above=63)
     if timeout is not None:
         _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
     _check_number("retries", retries, (int,), "0 or more", above=-1)
@@ -191,6 +203,8 @@ def tool(
             reads=tuple(reads),
             writes=tuple(writes),
             labels=tuple(labels),
+            cleared=tuple(cleared),
+            compact=compact,
             timeout=timeout,
             retries=retries,
             sequential=sequential,

@@ -66,6 +66,9 @@ class Facts(NamedTuple):
     cache: Cache = Cache()
 
 
+YARDSTICK = "openai-chat/gpt-5"
+"""The model whose tokens are counted where policies are compared and no model is named."""
+
 _GEMINI, _CLAUDE, _GPT = "gemini", "anthropic", "openai-responses"
 _CHAT = "openai-chat"
 

@@ -94,17 +94,22 @@ def _grown(old: JsonObject, new: JsonObject, parts: str) -> bool:
 def _taken_back(before: Prompt, after: Prompt) -> bool:
     """Whether the log gives a reason to change what was sent.
 
-    A call got a later result, what closed the request was in no log, a summary or a budget took
-    the place of older items, or they were rewound: then nothing is left of them from there on.
+    A call got a later result, what closed the request was in no log, a value of the state that a
+    policy shows was written again, a summary or a budget took the place of older items, a policy
+    says that it edits them from now on, or they were rewound: then nothing is left of them from
+    there on.
     """
     if _left_out(before) != _left_out(after):
         return True
     late = False
+    edited = _edited(after) - _edited(before)
     olds, news = list(before.items), list(after.items)
     for index, (old, new) in enumerate(zip(olds, news, strict=False)):
         if old is new or old == new:
             continue
-        if old.event in _UNLOGGED or new.kind == "summary":
+        if old.event in _UNLOGGED or new.kind == "summary" or old.kind == "state":
+            return True
+        if new.event in edited:
             return True
         if old.event != new.event or new.last <= old.last:
             left = {item.event for item in news[index:]}
@@ -115,3 +120,8 @@ def _taken_back(before: Prompt, after: Prompt) -> bool:
 
 def _left_out(prompt: Prompt) -> set[str]:
     return {note.before.event for note in prompt.notes if note.after is None}
+
+
+def _edited(prompt: Prompt) -> set[str]:
+    """The events of items that a policy rewrote in this request."""
+    return {note.before.event for note in prompt.notes if note.after is not None}

@@ -36,7 +36,7 @@ def attribute_foreign(prompt: Prompt, env: Env) -> Prompt:
     kept: list[Item] = []
     notes: list[Note] = []
     for item in prompt.items:
-        if item.author in ("user", env.agent) or item.kind in ("summary", "results"):
+        if item.author in ("user", env.agent) or item.kind in ("summary", "results", "state"):
             kept.append(item)
             continue
         blocks = _narrated(item)

@@ -14,7 +14,10 @@ from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
 from weft.runtime.progress import CONFIRMATION, QUESTION, UNKNOWN_OUTCOME, Progress
+from weft.runtime.restore import Spoken, restored_answer, with_restored
 from weft.runtime.signals import NodeFailed, Suspended
+from weft.runtime.spending import RUN_BUDGET
+from weft.runtime.writing import captured_by, noted_by
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS
 from weft.values import JsonObject
@@ -33,7 +36,17 @@ class Made(NamedTuple):
 class AgentRun:
     """One agent's turn at a place; each method stores what it makes before it returns."""
 
-    __slots__ = ("agent", "context", "invocation", "kit", "place", "plan", "progress", "root")
+    __slots__ = (
+        "agent",
+        "context",
+        "invocation",
+        "kit",
+        "performed",
+        "place",
+        "plan",
+        "progress",
+        "root",
+    )
 
     def __init__(
         self,
@@ -54,19 +67,24 @@ class AgentRun:
         self.kit.model = plan.model
         self.context: CallbackContext | None = None
         """What the model's callbacks of this step were handed; its changes go with the reply."""
+        self.performed: list[Event] = []
+        """What models were asked for the request of this step, as it is in the log."""
 
     async def begin(self) -> tuple[Event, ...]:
         """Let the callbacks answer instead of the agent, or change the state before it runs."""
         progress = self.progress
         progress.begun, progress.agent = True, self.agent.name
         chain = self.kit.callbacks.before_agent
-        if not chain:
+        captured = captured_by(self)
+        if not chain and not captured:
             return ()
         context = self.new_context()
-        content = await chain.first((Content,), context)
+        for key, heard in captured.items():
+            context.state[key] = heard
+        content = await chain.first((Content,), context) if chain else None
         if content is not None:
             answer = check_answer(self.agent, content, self.plan.output)
-            actions = context.actions.to_actions(answer.delta)
+            actions = context.actions.to_actions({**answer.delta, **noted_by(self, answer)})
             actions = msgspec.structs.replace(actions, end_of_agent=True)
             said = msgspec.structs.replace(content, role="model")
             return (await self._commit(self._event(said, actions)),)
@@ -97,6 +115,9 @@ class AgentRun:
         limit = invocation.config.max_llm_calls
         if invocation.llm_calls >= limit:
             return await self._failure("max_llm_calls", f"the invocation made {limit} model calls")
+        spending = invocation.spending
+        if spending is not None and (words := spending.exhausted(invocation.llm_calls)):
+            return await self._failure(RUN_BUDGET, words)
         invocation.llm_calls += 1
         return None
 
@@ -118,11 +139,17 @@ class AgentRun:
         content = spoken(content, self.plan.output)
         calls = any(part.function_call is not None for part in content.parts or ())
         if not calls and not paused:
+            draft = content
+            content, used = self._with_values(content)
             answer = check_answer(self.agent, content, self.plan.output)
+            if used:
+                metadata = with_restored(reply.custom_metadata, used)
+                reply = msgspec.structs.replace(reply, custom_metadata=metadata)
             if answer.problem:
-                return await self._reject(reply, content, actions, answer.problem)
-            if answer.delta:
-                delta = {**actions.state_delta, **answer.delta}
+                return await self._reject(reply, draft, actions, answer.problem)
+            noted = noted_by(self, answer)
+            if answer.delta or noted:
+                delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
         if content is not reply.content or actions is not reply.actions or calls:
             reply = msgspec.structs.replace(
@@ -132,6 +159,12 @@ class AgentRun:
                 long_running_tool_ids=self._waiting(content) if calls else None,
             )
         return Made((await self._commit(reply),))
+
+    def _with_values(self, content: Content) -> Spoken:
+        """The answer with the values that a policy lets the user have."""
+        session = self.invocation.view(self.place.scope)
+        is_json = self.plan.output is not None
+        return restored_answer(content, self.plan.policy, session, is_json=is_json)
 
     async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> Made:
         """Store a bad answer and what is wrong with it together; give up after a few."""
@@ -253,6 +286,7 @@ class AgentRun:
                 usage=reply.usage,
                 finish_reason=reply.finish_reason,
                 model_version=reply.model_version,
+                custom_metadata=reply.custom_metadata,
             )
         return NodeFailed(await self.invocation.commit(event))
 

@@ -5,6 +5,7 @@ It sees the request it was called with, not the conversation; nobody else sees i
 
 from contextlib import aclosing
 
+from weft.compiler.undone import hidden_by_undoing
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow
 from weft.runtime.answer import parse
@@ -51,8 +52,13 @@ async def run_agent_tool(
 
 
 def _answer(invocation: Invocation, scope: str) -> Event | None:
-    """The last thing said in the scope."""
-    for event in reversed(invocation.view(scope).events):
+    """The last thing said in the scope, and not taken back."""
+    events = list(invocation.view(scope).events)
+    undone = hidden_by_undoing(events)
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if index in undone:
+            continue
         if event.author != "user" and event.text and event.is_final_response():
             return event
     return None

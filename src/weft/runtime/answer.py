@@ -17,11 +17,15 @@ RETRIES = 2
 
 
 class Answer(NamedTuple):
-    """A checked answer: the state it writes, the value it stands for, or what is wrong with it."""
+    """A checked answer: the state it writes, the value it stands for, or what is wrong with it.
+
+    `held` is the answer as it can be kept: its text, or JSON where it has a schema.
+    """
 
     delta: JsonObject
     value: object = None
     problem: str = ""
+    held: Json = None
 
 
 def spoken(content: Content, output: Output | None) -> Content:
@@ -49,12 +53,12 @@ def check_answer(agent: Agent, content: Content, output: Output | None) -> Answe
     text = content.text
     key = agent.output_key
     if agent.output_schema is None or output is None:
-        return Answer({key: text} if key is not None and text else {})
+        return Answer({key: text} if key is not None and text else {}, held=text or None)
     try:
         held, value = parse(agent, text, wrapped=output.wrapped)
     except SchemaError as error:
         return Answer({}, problem=f"{error.message}; {error.hint}" if error.hint else error.message)
-    return Answer({key: held} if key is not None else {}, value)
+    return Answer({key: held} if key is not None else {}, value, held=held)
 
 
 def parse(agent: Agent, text: str, *, wrapped: bool) -> tuple[Json, object]:

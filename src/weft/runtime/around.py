@@ -10,10 +10,10 @@ import msgspec
 from weft.content import Content
 from weft.declare import Agent, CallbackContext, Node
 from weft.runtime.callbacks import plugin_methods, wrong_answer
-from weft.runtime.flows import Record
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import settled
 from weft.runtime.place import Place
+from weft.runtime.record import Record
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 

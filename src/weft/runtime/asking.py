@@ -3,21 +3,23 @@
 import logging
 import time
 from collections.abc import AsyncIterator
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
 from weft.compiler import Compiled, compile
 from weft.compiler.caching import Miss, Reader, known_by, watch
 from weft.content import Content
-from weft.declare import Agent, CallbackContext
+from weft.declare import CallbackContext
 from weft.dialects import dialect_named
-from weft.errors import BudgetExceeded, ModelError, UsageError, WeftError
+from weft.errors import BudgetExceeded, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
-from weft.models.registry import model_for
 from weft.runtime.agent_run import AgentRun
 from weft.runtime.call_ids import identified
+from weft.runtime.chosen import chosen_model
+from weft.runtime.clearance import labelled_texts, part_of
+from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.overflow import tighter
 from weft.runtime.providers import provided_texts
 from weft.session import Event
@@ -30,6 +32,7 @@ class Asking:
     """One request to the model, from the compiled prompt to the reply as an event."""
 
     __slots__ = (
+        "_asked",
         "_compiled",
         "_context",
         "_prompt",
@@ -48,6 +51,7 @@ class Asking:
         self._prompt: Prompt
         self._wire: JsonObject | None = None
         self._context: CallbackContext | None = None
+        self._asked = False
         self._spoke = False
         self._refused = False
         self._within: int | None = None
@@ -78,12 +82,15 @@ class Asking:
                 verify(answer, step="before_model")
                 self._prompt = answer
                 self._wire = dialect_named(compiled.dialect).lower(answer, strict=False).wire
+                compiled.require_protected(answer, self._wire)
+                compiled.require_cleared(self._wire)
             elif isinstance(answer, ModelResponse):
                 self.response = answer
         return self.response is None
 
     def answers(self) -> AsyncIterator[ModelResponse]:
         """What the model says, as it says it."""
+        self._asked = True
         wire = self._wire if self._wire is not None else self._compiled.wire
         return _model(self._run).generate(self._prompt, wire, stream=self.stream)
 
@@ -96,6 +103,7 @@ class Asking:
             content=response.content,
             invocation_id=self._run.invocation.id,
             partial=True,
+            audience=_audience(self._run),
             branch=place.branch or None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
@@ -165,7 +173,16 @@ class Asking:
         if self._context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self._context)
         watched = self._watched(response)
-        return _reply(self._run, response, self._compiled, self._within, watched)
+        spent = self._spent(response)
+        return _reply(self._run, response, self._compiled, self._within, watched, spent)
+
+    def _spent(self, response: ModelResponse) -> JsonObject:
+        """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
+        spending = self._run.invocation.spending
+        failed = response.error_code is not None and response.usage is None
+        if spending is None or not self._asked or failed:
+            return {}
+        return spending.entry(self._compiled, response, self._run.invocation.llm_calls)
 
     def _watched(self, response: ModelResponse) -> Miss | None:
         """What was not reused of the request though it could have been, where the answer says."""
@@ -190,14 +207,28 @@ class Asking:
 
 
 async def _compiled(run: AgentRun, within: int | None) -> Compiled:
+    """The request, once models were asked for what it is to be made of."""
+    compiled = await _compiled_now(run, within)
+    for _ in range(ROUNDS):
+        if not compiled.prompt.wants or not await perform(run, compiled):
+            break
+        compiled = await _compiled_now(run, within)
+    return compiled
+
+
+async def _compiled_now(run: AgentRun, within: int | None) -> Compiled:
     invocation, place = run.invocation, run.place
     session = invocation.view(place.scope)
-    state = invocation.state if place.scope else invocation.temp or None
+    state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
     instructions = (run.agent.instruction, run.root.global_instruction)
     artifacts = recorded = None
-    if any(not isinstance(text, str) or "artifact." in text for text in instructions if text):
+    said = any(not isinstance(text, str) or "artifact." in text for text in instructions if text)
+    if said or run.plan.policy.shows_artifacts:
         artifacts = await invocation.artifact_texts()
-        recorded = await provided_texts(run.plan, session, invocation, artifacts)
+    if said:
+        recorded = await provided_texts(run.plan, session, invocation, place, artifacts or {})
+    if invocation.labels:
+        artifacts = artifacts or await labelled_texts(invocation, run.agent.cleared)
     return compile(
         run.root,
         session=session,
@@ -208,34 +239,12 @@ async def _compiled(run: AgentRun, within: int | None) -> Compiled:
         artifacts=artifacts,
         recorded=recorded,
         within=within,
+        part_of=part_of(invocation),
     )
 
 
 def _model(run: AgentRun) -> Model:
-    """The model to ask: the one declared or given as an object, or found by its name."""
-    chosen = run.plan.model
-    if not isinstance(chosen, str):
-        return _given(run.agent, chosen)
-    models = run.invocation.services.models
-    held = models.get(chosen)
-    if held is None:
-        held = models[chosen] = model_for(chosen, where=f"{run.agent.name}.model")
-    return held
-
-
-def _given(agent: Agent, model: object) -> Model:
-    """The model object, once it is known to be one; the agent remembers that of the last."""
-    held = agent.memo.get(Model)
-    if held is model:
-        return cast("Model", held)
-    if not isinstance(model, Model):
-        raise UsageError(
-            f"a {type(model).__name__} cannot be asked: it has no `generate`",
-            where=f"{agent.name}.model",
-            hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
-        )
-    agent.memo[Model] = model
-    return model
+    return chosen_model(run.invocation.services, run.agent, run.plan.model)
 
 
 def _reply(
@@ -244,6 +253,7 @@ def _reply(
     compiled: Compiled,
     within: int | None,
     miss: Miss | None,
+    spent: JsonObject,
 ) -> Event:
     """The answer as an event: every call has an id, and signatures know whose they are."""
     content = response.content
@@ -262,7 +272,7 @@ def _reply(
         elif content.role != "model":
             content = msgspec.structs.replace(content, role="model")
     metadata = response.custom_metadata
-    if signed or compiled.provided or within is not None or miss is not None:
+    if signed or compiled.provided or within is not None or miss is not None or spent:
         metadata = dict(metadata or {})
         held = metadata.get("weft")
         weft: JsonObject = {**held} if isinstance(held, dict) else {}
@@ -275,6 +285,7 @@ def _reply(
             weft["within"] = within
         if miss is not None:
             weft["cacheMiss"] = miss.to_dict()
+        weft |= spent
         metadata["weft"] = weft
     place = run.place
     return Event(
@@ -294,4 +305,10 @@ def _reply(
         citation_metadata=response.citation_metadata,
         logprobs_result=response.logprobs_result,
         avg_logprobs=response.avg_logprobs,
+        audience=_audience(run),
     )
+
+
+def _audience(run: AgentRun) -> Literal["internal"] | None:
+    """Whether what the agent says is data for others (O2): then it is not shown as the answer."""
+    return "internal" if run.agent.name in run.invocation.inner else None

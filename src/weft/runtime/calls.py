@@ -7,10 +7,12 @@ import msgspec
 
 from weft.codes import report
 from weft.compiler.compile import SET_RESPONSE
+from weft.compiler.recall import policy_of
 from weft.compiler.transfer import TRANSFER, transfer_targets
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.diagnostics import Origin
+from weft.ir.handle import RECALL
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import BoundTool, Kit
 from weft.runtime.place import Place
@@ -62,6 +64,11 @@ class Batch(NamedTuple):
             escalate = actions.escalate or escalate
             skip = actions.skip_summarization or skip
         weft: JsonObject = {}
+        put_back: JsonObject = {}
+        for outcome in self.outcomes:
+            put_back |= outcome.restored
+        if put_back:
+            weft["restored"] = put_back
         if waiting:
             weft["pending"] = waiting
         if twice:
@@ -116,6 +123,10 @@ async def run_calls(
         if call.name == TRANSFER:
             one.answer(_transfer(path, call, again=transferred))
             transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
+        elif call.name == RECALL and call.name not in kit.tools and _recalls(invocation, path):
+            from weft.runtime.recall import recalled
+
+            one.answer(recalled(invocation, place, path, call))
         elif call.name == SET_RESPONSE and call.name not in kit.tools:
             one.answer(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})
@@ -136,6 +147,11 @@ async def run_calls(
         _in_order(tuple(one.outcome for one in running if one.outcome is not None)),
         frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], kit)),
     )
+
+
+def _recalls(invocation: Invocation, path: tuple[Agent, ...]) -> bool:
+    """Whether the agent's requests offer what handles stand for."""
+    return policy_of(path[-1], invocation.config).makes_handles
 
 
 def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:

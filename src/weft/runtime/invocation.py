@@ -7,9 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.compiler.effects import effect_of
+from weft.compiler.thread import facts_of
+from weft.compiler.turn import user_content
+from weft.compiler.undone import undone_by
 from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
 from weft.declare.inherit import inherit
+from weft.declare.policy.transforms import Label
 from weft.models import Model
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.kit import Kit, settled
@@ -17,8 +22,10 @@ from weft.runtime.place import Place, is_below, path_of, place_of
 from weft.runtime.progress import Progress, is_failure, is_reply
 from weft.runtime.rewind import hidden_events
 from weft.runtime.signals import Interrupted
+from weft.runtime.spending import Spending
 from weft.runtime.unbroken import unbroken
-from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
+from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction, apply_delta
+from weft.session.forks import hold
 from weft.values import Json, JsonObject
 
 _PLAIN = Actions()
@@ -75,7 +82,15 @@ class Invocation:
         self.temp: JsonObject = {}
         self.llm_calls = 0
         self.hops = 0
+        self.spending = Spending(config.budget) if config.budget is not None else None
+        """What was spent of the run's budget, where it has one."""
         self.retry: frozenset[str] = frozenset()
+        self.labels: tuple[Label, ...] = ()
+        """The labels that are declared anywhere in what runs."""
+        self.inner: frozenset[str] = frozenset()
+        """The agents whose text is data for others, not for the user (O2)."""
+        self.asked: dict[tuple[str, str], asyncio.Lock] = {}
+        """Who asks a model for what a request wants: by the scope and the fingerprint."""
         self.call_ids: set[str] = set()
         """The ids given to calls so far in this run."""
         self.escalated: set[tuple[str, str]] = set()
@@ -83,6 +98,9 @@ class Invocation:
         self.interrupted = False
         self.task: asyncio.Task[object] | None = None
         self._sheltered: list[str] = []
+        self._forks: dict[str, str] = {}
+        """Where branches have a state of their own: the path, and the fork's name."""
+        self._temps: dict[str, JsonObject] = {}
         self._views: dict[str, Session] = {}
         self._progress: dict[Place, Progress] = {}
         self._lock = asyncio.Lock()
@@ -104,12 +122,24 @@ class Invocation:
     def _recall(self) -> None:
         """Take up what the log says about this invocation."""
         for event in self.events():
-            if event.actions.escalate:
-                self.escalated.add((path_of(event), event.isolation_scope or ""))
-            if event.usage is not None or is_reply(event):
+            self._note_escalation(event)
+            if event.usage is not None or is_reply(event) or effect_of(event) is not None:
                 self.llm_calls += 1
             if event.actions.transfer_to_agent:
                 self.hops += 1
+        if self.spending is not None:
+            self.spending.recall(self.events())
+
+    def _note_escalation(self, event: Event) -> None:
+        """Keep in mind that somebody escalated, unless a flow took back what was done there."""
+        if event.actions.escalate:
+            self.escalated.add((path_of(event), event.isolation_scope or ""))
+        if event.custom_metadata is not None and self.escalated:
+            self.escalated = {
+                (path, scope)
+                for path, scope in self.escalated
+                if not any(is_below(path, undone) for undone in undone_by(event))
+            }
 
     async def commit(self, *events: Event) -> Event:
         """Store the events, all or none, with what they change; gives back the last of them.
@@ -132,7 +162,11 @@ class Invocation:
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """The events as they were stored."""
-        stored = [self._kept(event) for event in events]
+        stored = [self._held(self._kept(event)) for event in events]
+        if self.labels:
+            from weft.runtime.clearance import noted
+
+            stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
         async with self._lock:
@@ -145,10 +179,11 @@ class Invocation:
             scope = event.isolation_scope
             if scope and scope in self._views:
                 self._views[scope] = self._views[scope].append(_unscoped(event))
-            if event.actions.escalate:
-                self.escalated.add((path_of(event), event.isolation_scope or ""))
+            self._note_escalation(event)
             if event.actions.artifact_delta:
                 self._artifacts = None
+            if self.spending is not None:
+                self.spending.note(event)
         return stored
 
     async def _append_again(self, events: list[Event]) -> None:
@@ -181,9 +216,20 @@ class Invocation:
             return event
         kept = {key: value for key, value in delta.items() if not key.startswith("temp:")}
         passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
-        self.temp = {k: v for k, v in {**self.temp, **passing}.items() if v is not None}
+        forks = self._forks_around(path_of(event))
+        if forks:
+            self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
+        else:
+            self.temp = {k: v for k, v in {**self.temp, **passing}.items() if v is not None}
         actions = msgspec.structs.replace(event.actions, state_delta=kept)
         return msgspec.structs.replace(event, actions=actions)
+
+    def _held(self, event: Event) -> Event:
+        """The event with what it writes held on the branch it was made on, if that is a fork."""
+        if not self._forks or not event.actions.state_delta:
+            return event
+        forks = self._forks_around(path_of(event))
+        return hold(event, forks[-1], event.actions.state_delta) if forks else event
 
     async def _seen(self, event: Event) -> Event:
         """The event as the plugins leave it."""
@@ -249,6 +295,42 @@ class Invocation:
                 return is_failure(event)
         return False
 
+    def fork(self, place: Place) -> None:
+        """Say that the branch of a place has a state of its own, below that path."""
+        self._forks[place.path] = place.fork
+
+    def own_state(self, place: Place) -> JsonObject:
+        """What was written on the branch of a place; None stands for a key that was deleted."""
+        held = facts_of(self.session.events).forks.get(place.fork, {})
+        return {**held, **self._temps.get(place.fork, {})}
+
+    def state_at(self, place: Place) -> Mapping[str, Json]:
+        """The state as it is seen from a place."""
+        names = self._forks_around(place.path)
+        if not names:
+            return self.state
+        seen: Mapping[str, Json] = self.session.state
+        forks = facts_of(self.session.events).forks
+        for name in names:
+            seen = apply_delta(seen, forks.get(name, {}))
+        return apply_delta(seen, self.temp_at(place))
+
+    def temp_at(self, place: Place) -> JsonObject:
+        """The state that lasts as long as the invocation, as it is seen from a place."""
+        seen = self.temp
+        for name in self._forks_around(place.path):
+            seen = apply_delta(seen, self._temps.get(name, {}))
+        return seen
+
+    def _forks_around(self, path: str) -> list[str]:
+        """The branches with a state of their own that a path leads through, the outermost first."""
+        found: list[str] = []
+        while path and self._forks:
+            if path in self._forks:
+                found.append(self._forks[path])
+            path = path.rpartition("/")[0]
+        return found[::-1]
+
     def recalled(self) -> list[tuple[Place, Progress]]:
         """Every place that left something in the log, and what that says of it."""
         found: dict[tuple[str, str], tuple[Place, Progress]] = {}
@@ -269,6 +351,11 @@ class Invocation:
             self._views[scope] = held
         return held
 
+    def said(self, place: Place) -> str:
+        """What the user said to start the invocation, or a node to the one it calls; its text."""
+        content = user_content(self.view(place.scope).events, self.id)
+        return content.text if content is not None else ""
+
     @property
     def state(self) -> Mapping[str, Json]:
         """The state as this invocation sees it."""
@@ -280,7 +367,7 @@ class Invocation:
             agent_name=agent,
             invocation_id=self.id,
             branch=place.branch,
-            state=self.state,
+            state=self.state_at(place),
             around=self,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 from weft.compiler.plan import plan_for
 from weft.declare import Agent, Flow, Node, tree
-from weft.errors import CompileError, StoreError
+from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.agent_run import AgentRun
 from weft.runtime.asking import Asking
 from weft.runtime.callbacks import CallbackError
@@ -45,7 +45,7 @@ async def run_agent(
                     await events.aclose()
                 progress.ended = True
                 return
-            plan = plan_for(root, target.name, invocation.config)
+            plan = plan_for(root, target.name, invocation.config, invocation.labels)
             run = AgentRun(invocation, place, root, target, progress, plan)
             turn = run_turn(run)
             try:
@@ -82,8 +82,11 @@ async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
             if failure is not None:
                 yield failure.event
                 raise failure
+            run.performed = []
             asking = Asking(run)
             asks = await asking.prepare()
+            for event in run.performed:
+                yield event
             while asks:
                 asks = False
                 answers = asking.answers()
@@ -119,6 +122,8 @@ def _model_above(path: tuple[Node, ...]) -> object:
 
 def _code(error: Exception) -> str:
     """The code of the error event for what user code, or a declaration, raised."""
+    if isinstance(error, ProtectionError):
+        return "protect"
     if isinstance(error, CompileError):
         return "compile_error"
     return "callback_error" if isinstance(error, CallbackError) else "error"

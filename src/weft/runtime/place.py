@@ -27,6 +27,11 @@ class Place(NamedTuple):
         return self._replace(branch=f"{self.branch}.{below}" if self.branch else below)
 
     @property
+    def fork(self) -> str:
+        """The name under which the log keeps what this branch writes for itself."""
+        return f"{self.scope}/{self.branch}" if self.scope else self.branch
+
+    @property
     def node_info(self) -> JsonObject | None:
         """The path as events carry it."""
         return {"path": self.path} if self.path else None

@@ -18,6 +18,9 @@ from weft.values import Json, JsonObject, canonical
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""
 
+INPUT = "adk_request_input"
+"""The name of a gate's question to the user; ADK's clients know it."""
+
 QUESTION = "ask-"
 """What the id of such a question begins with; the id of the call it is about follows."""
 
@@ -179,7 +182,7 @@ class Progress:
 def is_reply(event: Event) -> bool:
     """Whether the event is what a model said: no question of ours, no result."""
     said = event.author != "user" and event.content is not None and event.content.role == "model"
-    return said and not any(call.name == CONFIRMATION for call in event.calls)
+    return said and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
 
 
 def _unwrapped(answer: JsonObject) -> JsonObject:

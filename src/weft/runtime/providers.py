@@ -26,7 +26,11 @@ def must_wait(provider: object) -> bool:
 
 
 async def provided_texts(
-    plan: Plan, session: Session, invocation: Invocation, artifacts: dict[str, str] | None
+    plan: Plan,
+    session: Session,
+    invocation: Invocation,
+    place: Place,
+    artifacts: dict[str, str] | None,
 ) -> dict[str, str] | None:
     """What the async providers of this request say, under the names `compile(recorded=)` knows."""
     agent, root = plan.agent, plan.path[0]
@@ -39,7 +43,7 @@ async def provided_texts(
             continue
         context = ReadonlyContext(
             agent_name=agent.name,
-            state=invocation.state,
+            state=invocation.state_at(place),
             events=session.events,
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,

@@ -1,6 +1,7 @@
 """Rewinding: one event that takes invocations out of view and puts the state back."""
 
 from weft.compiler.build import hidden_by_rewind
+from weft.compiler.undone import hidden_by_undoing
 from weft.errors import SessionError
 from weft.session import Actions, ArtifactStore, Event, Session, scope_of
 from weft.session.event import new_id
@@ -41,8 +42,8 @@ def hidden_events(events: Strand[Event]) -> dict[int, str]:
 
 
 def visible_events(session: Session) -> list[Event]:
-    """The events that no rewind took out of view."""
-    hidden = hidden_events(session.events)
+    """The events that no rewind and no flow took out of view."""
+    hidden = {**hidden_events(session.events), **hidden_by_undoing(session.events)}
     return [event for index, event in enumerate(session.events) if index not in hidden]
 
 

@@ -4,14 +4,21 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from typing import NamedTuple
 
+from weft.compiler.labels import labels_of
+from weft.compiler.undone import hidden_by_undoing
 from weft.content import Content, FunctionResponse, Part
 from weft.declare import Agent, Node, RunConfig, agents_of
+from weft.declare.policy.transforms import Label
+from weft.declare.roles import inner_agents
 from weft.errors import SchemaError, SessionError
 from weft.runtime.answer import parse
 from weft.runtime.around import root_place, with_plugins
 from weft.runtime.flows import run_node
+from weft.runtime.gates import check_decisions
+from weft.runtime.inferring import inferred_root
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.loop import run_agent
+from weft.runtime.paying import require_prices
 from weft.runtime.place import Place, place_of
 from weft.runtime.progress import CONFIRMATION, QUESTION
 from weft.runtime.result import Result, total_usage
@@ -94,6 +101,7 @@ class _Work:
         self.services = services
         self.request = request
         self._invocation: Invocation | None = None
+        self._labels: tuple[Label, ...] = ()
         self._failure: NodeFailed | None = None
         self._start = ""
         self._asked_to_stop = False
@@ -105,10 +113,12 @@ class _Work:
         store, request = self.services.store, self.request
         lease: Lease | None = None
         interrupted = False
+        require_prices(self.root, request.config)
         try:
             lease = await store.lease(
                 request.key, busy=request.config.busy, interrupt=self._interrupt
             )
+            self._labels = labels_of(self.root, request.config)
             invocation = self._invocation = await self._open()
             invocation.interrupted = self._asked_to_stop
             events = self._nodes(invocation)
@@ -183,11 +193,14 @@ class _Work:
             if not fresh:
                 raise await unknown_session(self.services, request.key)
             session = await unbroken(self._created())
+        made = self.services.heirs
+        self.root = inferred_root(self.root, session, request.config, request.state, made)
         if fresh:
             invocation = Invocation(
                 self.services, session, request.invocation_id or new_id(), request.config,
                 resumed=False,
             )  # fmt: skip
+            invocation.labels, invocation.inner = self._labels, inner_agents(self.root)
             invocation.task = asyncio.current_task()
             said = invocation.event(
                 "user", Place(), request.content, actions=Actions(state_delta=request.state)
@@ -201,6 +214,7 @@ class _Work:
             invocation = self._continued(session, answered[0][0].invocation_id)
             actions, told = Actions(state_delta=request.state), list[Event]()
             for asked, answers in answered:
+                check_decisions(asked, answers)
                 news = new_answers(session, answers)
                 if news is not None or actions.state_delta:
                     told.append(invocation.event("user", place_of(asked), news, actions=actions))
@@ -230,6 +244,7 @@ class _Work:
         if isinstance(self.root, Agent):
             self._start = agent_for(self.root, session.before(first))
         invocation = Invocation(self.services, session, id, self.request.config, resumed=True)
+        invocation.labels, invocation.inner = self._labels, inner_agents(self.root)
         invocation.retry = self.request.retry
         invocation.task = asyncio.current_task()
         return invocation
@@ -250,6 +265,8 @@ class _Work:
         session = invocation.session
         answer: Event | None = None
         mine = invocation.events()
+        undone = hidden_by_undoing(mine)
+        mine = [event for index, event in enumerate(mine) if index not in undone]
         for event in mine:
             spoke = event.text and event.is_final_response() and event.audience != "internal"
             shown = not event.isolation_scope and not event.error_code and event.author != "user"
@@ -290,7 +307,10 @@ def _answers(session: Session, answers: dict[str, object]) -> Content | None:
         return None
     event = None
     parts: list[Part] = []
-    for call_id, value in answers.items():
+    waiting = waiting_calls(visible_events(session))
+    for given, value in answers.items():
+        named = [id for id, name in waiting.items() if name == given and given not in waiting]
+        call_id = named[0] if len(named) == 1 else given
         question = f"{QUESTION}{call_id}"
         if any(call.id == question for event in visible_events(session) for call in event.calls):
             plain = to_json(value)

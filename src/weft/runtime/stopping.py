@@ -34,10 +34,10 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     return await invocation.store(msgspec.structs.replace(event, interrupted=True))
 
 
-async def settle_below(invocation: Invocation, path: str) -> None:
-    """Answer the calls that are open in a branch that was stopped."""
+async def settle_below(invocation: Invocation, path: str, words: str) -> None:
+    """Answer the calls that are open in a branch that was stopped; `words` say why it was."""
     places = [one for one in invocation.recalled() if is_below(one[0].path, path)]
-    await _settle(invocation, places, "another branch failed")
+    await _settle(invocation, places, words)
 
 
 async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], words: str) -> None:

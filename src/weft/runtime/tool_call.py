@@ -16,10 +16,12 @@ from weft.declare import Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.runtime.calling import call_within_limits
+from weft.runtime.clearance import refusal
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import BoundTool, Kit, settled
 from weft.runtime.place import Place
 from weft.runtime.progress import Progress
+from weft.runtime.restore import restored_arguments
 from weft.runtime.results import Returned, shortened, to_json, to_returned
 from weft.runtime.signals import Interrupted, Suspended
 from weft.session import Actions
@@ -48,13 +50,16 @@ class Outcome(msgspec.Struct, frozen=True):
     suspended: bool = False
     question: JsonObject | None = None
     raised: Exception | None = None
+    restored: JsonObject = {}
+    """What was put back into the arguments in place of placeholders."""
 
 
 class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
-        "_invocation", "_kit", "_malformed", "_place", "_progress", "call", "outcome", "written",
+        "_invocation", "_kit", "_malformed", "_place", "_progress", "_restored",
+        "call", "outcome", "written",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +76,7 @@ class ToolCall:
         self._kit = kit
         self._progress = progress
         self._malformed = malformed
+        self._restored: JsonObject = {}
         self.call = call
         self.outcome: Outcome | None = recorded(progress, call)
         self.written: JsonObject = {}
@@ -84,7 +90,10 @@ class ToolCall:
     async def run(self) -> None:
         """Run the call, unless it is settled."""
         if self.outcome is None:
-            self.outcome = await self._outcome()
+            outcome = await self._outcome()
+            if self._restored:
+                outcome = msgspec.structs.replace(outcome, restored=self._restored)
+            self.outcome = outcome
 
     def record(self) -> JsonObject | None:
         """The outcome as the log keeps it until the event with all results is made."""
@@ -106,11 +115,15 @@ class ToolCall:
             return Outcome(
                 call, {"error": f"the arguments are not a JSON object: {shown}", **_schema(bound)}
             )
-        args = dict(call.args or {})
+        args = self._arguments(bound.tool)
         try:
             kwargs = bound.arguments(args)
         except SchemaError as error:
             return Outcome(call, {"error": _words(error)})
+        if self._invocation.labels:
+            refused = await refusal(self._invocation, bound.tool, args)
+            if refused is not None:
+                return Outcome(call, refused)
         asked = self._confirmation(bound.tool)
         if asked is not None:
             return asked
@@ -135,8 +148,19 @@ class ToolCall:
         except Exception as error:  # what a callback raised stops the run, once it is in the log
             return Outcome(call, {"error": _words(error)}, raised=error)
 
+    def _arguments(self, tool: Tool) -> JsonObject:
+        """The arguments, with the values that a policy lets tools have; an agent gets none."""
+        args = dict(self.call.args or {})
+        if tool.agent is not None:
+            return args
+        invocation = self._invocation
+        session = invocation.view(self._place.scope)
+        found = restored_arguments(args, self._kit.agent, invocation.config, session)
+        self._restored = found.used
+        return found.args
+
     def _state(self) -> Mapping[str, Json]:
-        state = self._invocation.state
+        state = self._invocation.state_at(self._place)
         return apply_delta(state, self.written) if self.written else state
 
     async def _called(
@@ -345,6 +369,8 @@ def _record(outcome: Outcome) -> JsonObject:
         held["parts"] = [msgspec.to_builtins(part) for part in outcome.parts]
     if outcome.waits:
         held["waits"] = True
+    if outcome.restored:
+        held["restored"] = outcome.restored
     return held
 
 
@@ -360,4 +386,5 @@ def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
         msgspec.convert(held.get("actions", {}), Actions),
         msgspec.convert(held.get("parts", ()), tuple[Part, ...]),
         waits=held.get("waits") is True,
+        restored=cast("JsonObject", held.get("restored", {})),
     )

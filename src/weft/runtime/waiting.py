@@ -6,7 +6,7 @@ import msgspec
 
 from weft.content import Content, FunctionResponse, Part
 from weft.errors import SessionError
-from weft.runtime.progress import CONFIRMATION, QUESTION
+from weft.runtime.progress import CONFIRMATION, INPUT, QUESTION
 from weft.runtime.rewind import visible_events
 from weft.session import Event, Session
 
@@ -17,7 +17,7 @@ def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
     waiting: dict[str, str] = {}
     for event in events:
         for call in event.calls:
-            names[call.id or ""] = call.name or ""
+            names[call.id or ""] = event.author if call.name == INPUT else call.name or ""
         for result in event.results:
             asked = result.name == CONFIRMATION
             waiting.pop((result.id or "").removeprefix(QUESTION if asked else ""), None)
