@@ -10,12 +10,14 @@ from weft.diagnostics import Diagnostic, Origin
 
 LONG = 1024
 """Tokens that a provider reuses at least: less is never kept."""
+NARROW = 8_000
+"""Letters that fit into any model; no window is looked up for fewer."""
 EARLY = 0.25
 """How much of a text may stand before its first variable until that is called early."""
 
 
 def too_long(record: Record) -> Iterator[Diagnostic]:
-    """Texts and tools that alone take more than their agent's budget allows."""
+    """Texts and tools that alone take more than their agent's budget or its model allows."""
     for agent in _agents(record):
         limits = [
             ("the budget", agent.policy.limit.tokens if agent.policy.limit is not None else 0),
@@ -25,8 +27,13 @@ def too_long(record: Record) -> Iterator[Diagnostic]:
             ),
         ]
         parts = fixed_parts(agent)
+        letters = sum(len(text) for _, text in parts)
+        if isinstance(agent.model, str) and letters > NARROW:
+            from weft.compiler.prices import window_of
+
+            limits.append((f"the window of {agent.model}", window_of(agent.model)))
         for words, limit in limits:
-            if not limit or sum(len(text) for _, text in parts) < limit:
+            if not limit or letters < limit:
                 continue
             counts = [count(agent, text) for _, text in parts]
             total = sum(counts)
@@ -37,7 +44,9 @@ def too_long(record: Record) -> Iterator[Diagnostic]:
                     place,
                     f"what is sent in any case takes {total} tokens, {max(counts)} of them here,"
                     f" and {words} is {limit}",
-                    f"raise it to at least {total * 2}, or shorten this",
+                    "shorten this, or take a wider model"
+                    if words.startswith("the window")
+                    else f"raise it to at least {total * 2}, or shorten this",
                 )
 
 
