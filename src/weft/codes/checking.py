@@ -230,6 +230,30 @@ Use instead:  (web | papers) >> writer. print(flow) shows all parentheses.
 """,
     ),
     Code(
+        "WEFT406",
+        _W,
+        "sub-agents that nobody reaches",
+        """An agent has sub-agents, and its tool_choice keeps it from handing over to them.
+
+Why it matters: they never run.
+
+Flagged:      Agent("desk", sub_agents=[billing], generate_config={"tool_choice": "none"})
+Use instead:  leave tool_choice out, or leave out the sub-agents.
+""",
+    ),
+    Code(
+        "WEFT407",
+        _E,
+        "transfers without an end",
+        """An agent must hand over, and so must everybody it can hand over to.
+
+Why it matters: nobody ever answers; the run ends with `transfer_loop` or `max_transfers`.
+
+Flagged:      two agents with generate_config={"tool_choice": {"name": "transfer_to_agent"}}
+Use instead:  let one of them answer.
+""",
+    ),
+    Code(
         "WEFT506",
         _E,
         "fixed text longer than the budget",

@@ -13,6 +13,7 @@ from weft.checker.rules.routes import (
 from weft.checker.rules.sight import lost_message, lost_output, seen_twice
 from weft.checker.rules.state import dead_key, parallel_writers, read_of_nothing, torn_read
 from weft.checker.rules.texts import too_long, volatile_first
+from weft.checker.rules.transfers import endless_transfer, unreachable
 from weft.checker.rules.types import wrong_type
 
 RULES = (
@@ -29,6 +30,8 @@ RULES = (
     lost_message,
     unknown_name,
     loop_without_exit,
+    unreachable,
+    endless_transfer,
     secret_reaches_model,
     too_long,
     volatile_first,

@@ -1,0 +1,59 @@
+"""Rules on transfers: agents that nobody can hand over to, and agents that only hand over."""
+
+from collections.abc import Iterator
+
+from weft.checker.sites import Record
+from weft.codes import report
+from weft.compiler.transfer import TRANSFER, transfer_targets
+from weft.declare import Agent, tree
+from weft.diagnostics import Diagnostic, Origin
+
+
+def unreachable(record: Record) -> Iterator[Diagnostic]:
+    """Sub-agents of an agent that may not call the tool that hands over."""
+    for agent in _agents(record):
+        choice = _choice(agent)
+        if agent.sub_agents and choice not in ("", "auto", "any", "required", TRANSFER):
+            names = ", ".join(f"`{child.name}`" for child in agent.sub_agents)
+            yield report(
+                "WEFT406",
+                Origin("field", "sub_agents", agent.name),
+                f"nobody can hand over to {names}: tool_choice keeps `{agent.name}` from calling"
+                f" {TRANSFER}",
+                "leave tool_choice out, or leave out the sub-agents",
+            )
+
+
+def endless_transfer(record: Record) -> Iterator[Diagnostic]:
+    """Agents that must hand over, to agents that must do so too."""
+    for root in _agents(record):
+        for node, _ in tree.walk(root):
+            if not isinstance(node, Agent) or _choice(node) != TRANSFER:
+                continue
+            path = tuple(one for one in tree.find(root, node.name) if isinstance(one, Agent))
+            targets = transfer_targets(path)
+            forced = [one for one in targets if isinstance(one, Agent) and _choice(one) == TRANSFER]
+            if targets and len(forced) == len(targets):
+                names = ", ".join(f"`{one.name}`" for one in forced)
+                yield report(
+                    "WEFT407",
+                    Origin("field", "generate_config", node.name),
+                    f"`{node.name}` can only hand over, and so can all it hands over to: {names}",
+                    "let one of them answer: leave tool_choice out",
+                )
+
+
+def _agents(record: Record) -> Iterator[Agent]:
+    seen: set[int] = set()
+    for site in record.sites:
+        if isinstance(site.node, Agent) and id(site.node) not in seen:
+            seen.add(id(site.node))
+            yield site.node
+
+
+def _choice(agent: Agent) -> str:
+    """What its tool_choice says: a word, or the name of the one tool it must call."""
+    choice = agent.generate_config.get("tool_choice")
+    if isinstance(choice, dict):
+        return str(choice.get("name", ""))
+    return choice if isinstance(choice, str) else ""
