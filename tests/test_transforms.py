@@ -166,3 +166,15 @@ def test_the_checker_knows_what_changes_do() -> None:
     assert codes(S.default(tone="dry") >> Agent("w", instruction="{tone}")) == []
     assert codes(S.when(lambda state: "x" in state, S.set(a=1)) >> Agent("w", instruction="{a}")) \
         == ["WEFT106"]  # fmt: skip
+
+
+def test_a_renamed_value_arrives_once() -> None:
+    """H8: who carries the value under its new name does not overhear it."""
+    model = ScriptedModel(["three flights", "done"])
+    flow = (
+        Agent("scout").writes("findings")
+        >> S.rename(findings="input")
+        >> Agent("author", instruction="Write from {input}.").sees(C.default())
+    )
+    weft.run_sync(flow, "Go", config=RunConfig(model=model))
+    assert str(model.wires[1]).count("three flights") == 1

@@ -32,9 +32,9 @@ from weft.values import Strand
 class Facts(msgspec.Struct, frozen=True):
     """What there is to know of a log after reading so many of its events.
 
-    `produced` are the keys answers were stored under, `volatile` all keys that agents and tools
-    wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what branches
-    wrote for themselves.
+    `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
+    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
+    branches wrote for themselves.
     """
 
     read: int = 0
@@ -63,13 +63,22 @@ class Facts(msgspec.Struct, frozen=True):
             position += 1
         if not wrote:
             return Facts(position, self.produced, self.volatile, reaches_back, forks)
+        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
         return Facts(
             position,
-            self.produced.union(*(wrote_keys(event) for event in wrote)),
+            produced.union(*(_moved(event, produced) for event in wrote)),
             self.volatile.union(*(written_by(event) for event in wrote)),
             reaches_back,
             forks,
         )
+
+
+def _moved(event: Event, produced: frozenset[str]) -> list[str]:
+    """The keys that an answer may stand under since its own was taken away, as by a renaming."""
+    delta = event.actions.state_delta
+    if not any(value is None and key in produced for key, value in delta.items()):
+        return []
+    return [key for key, value in delta.items() if value is not None]
 
 
 def facts_of(log: Strand[Event]) -> Facts:

@@ -34,5 +34,5 @@ def _carried(item: Item, env: Env) -> str:
     if item.kind != "model" or not only_text:
         return ""
     said = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
-    keys = (key for key in item.wrote if key in env.carried and spells(said, env.carried[key]))
-    return next(keys, "")
+    names = dict.fromkeys((*item.wrote, *env.carried))  # it may have been renamed since
+    return next((k for k in names if k in env.carried and spells(said, env.carried[k])), "")
