@@ -161,3 +161,11 @@ def test_less_than_a_quarter_of_a_long_log_is_sent() -> None:
         message="What is the code of my locker?",
     )
     assert chosen.tokens * 4 < whole.tokens
+
+
+def test_a_query_that_is_not_in_the_state_is_told() -> None:
+    log = make_session(("user", "I live in Oslo"), ("bot", "Noted"), ("user", "Where do I live?"))
+    bot = Agent("bot", model="gpt-5").sees(C.relevant(from_state="topic"))
+    without = weft.compile(bot, session=log)
+    assert [one.code for one in without.diagnostics] == ["WEFT101"]
+    assert not weft.compile(bot, session=log, state={"topic": "Oslo"}).diagnostics

@@ -5,8 +5,10 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from weft.codes import report
 from weft.declare.policy.selectors import Relevant
 from weft.declare.template import to_text
+from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
 from weft.passes.env import Env
 from weft.passes.item_text import item_text
@@ -54,7 +56,7 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
             kept.append(msgspec.structs.replace(item, score=scores[number]))
         else:
             notes.append(Note("select_relevant", _reason(scores[number]), item))
-    made = prompt.with_items(kept, notes, asked.diagnostics)
+    made = prompt.with_items(kept, notes, [*asked.diagnostics, *_unasked(env, options)])
     return msgspec.structs.replace(made, wants=(*prompt.wants, *asked.wants))
 
 
@@ -75,16 +77,29 @@ def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
     """What to look for; what says nothing by itself is read with what was asked before it."""
     if options.query is not None:
         return options.query
-    if options.from_state is not None:
-        value = env.state.get(options.from_state)
-        if value not in (None, "", [], {}):
-            return to_text(value)
+    if options.from_state is not None and not _unasked(env, options):
+        return to_text(env.state[options.from_state])
     query = "\n".join(_text(item) for item in items if env.is_asked(item))
     if words(query):
         return query
     said = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
     earlier = next((item for item in said if not env.is_asked(item)), None)
     return query if earlier is None else f"{_text(earlier)}\n{query}"
+
+
+def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
+    """That there is no query in the state, where it was to be there."""
+    key = options.from_state
+    if key is None or env.state.get(key) not in (None, "", [], {}):
+        return []
+    return [
+        report(
+            "WEFT101",
+            Origin("field", "context", env.agent),
+            f"C.relevant looks for what `{key}` holds, which has no value",
+            f"write `{key}` before this agent runs; until then the user's message is looked for",
+        )
+    ]
 
 
 def _text(item: Item) -> str:
