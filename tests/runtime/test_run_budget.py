@@ -1,15 +1,27 @@
 """A run warns when its budget is nearly spent, and stops cleanly when it is."""
 
-import asyncio
 import logging
 
+import msgspec
 import pytest
 
 import weft
-from weft import Agent, C, RunBudget, RunConfig, Runner
+from weft import Agent, C, CallbackContext, Plugin, RunBudget, RunConfig, Runner
+from weft.content import Part
 from weft.errors import DeclarationError, UsageError
+from weft.ir import Prompt
 from weft.runtime.result import Result
+from weft.session import Event
 from weft.testing import ScriptedModel, call, delayed, usage
+
+
+class Clock:
+    """A clock that only moves where a test moves it."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 def look(q: str = "") -> str:
@@ -144,15 +156,40 @@ async def test_a_resumed_run_knows_what_was_spent() -> None:
     assert more.text == "done"
 
 
-async def test_seconds_of_an_earlier_stretch_count_and_those_in_between_do_not() -> None:
-    model = ScriptedModel([delayed(0.2, call("look", q="1")), "done"])
-    runner = Runner(Agent("a", model=model, tools=[look]))
-    await runner.run(message="go", session_id="s", config=RunConfig(budget=RunBudget(seconds=0.1)))
-    await asyncio.sleep(0.3)
-    spent = await runner.resume(session_id="s", config=RunConfig(budget=RunBudget(seconds=0.19)))
-    assert spent.error is not None
-    fine = await runner.resume(session_id="s", config=RunConfig(budget=RunBudget(seconds=0.6)))
-    assert fine.text == "done"
+async def test_seconds_of_an_earlier_stretch_count_and_those_in_between_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("weft.runtime.spending.time", clock)
+
+    class Stamp(Plugin):
+        def on_event(self, ctx: CallbackContext, event: Event) -> Event:
+            return msgspec.structs.replace(event, timestamp=clock.now)
+
+    def slow(q: str) -> str:
+        """Look for a long time."""
+        clock.now += 2
+        return q
+
+    def thinks(prompt: Prompt) -> Part:
+        clock.now += 10
+        return call("slow", q="1")
+
+    agent = Agent("a", model=ScriptedModel([thinks, "done"]), tools=[slow])
+    runner = Runner(agent, plugins=[Stamp()])
+
+    async def within(seconds: float, *, first: bool = False) -> Result:
+        clock.now += 1000
+        config = RunConfig(budget=RunBudget(seconds=seconds))
+        if first:
+            return await runner.run(message="go", session_id="s", config=config)
+        return await runner.resume(session_id="s", config=config)
+
+    for most in (5, 11, 12):
+        stopped = await within(most, first=most == 5)
+        assert stopped.error is not None
+        assert "1 model call, 12.0 s" in str(stopped.error.error_message)
+    assert (await within(12.5)).text == "done"
 
 
 async def test_what_a_policy_asks_a_model_for_counts_too() -> None:

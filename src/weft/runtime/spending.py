@@ -52,7 +52,11 @@ class Spending:
         self._warned = False
 
     def recall(self, events: Iterable[Event]) -> None:
-        """Take up what the log says was spent before."""
+        """Take up what the log says was spent before.
+
+        Answers say at what second they came. What came after the last of them counts by the time
+        between events, except behind an error: there the run had stopped.
+        """
         seconds, last = 0.0, None
         for event in events:
             self.note(event)
@@ -61,7 +65,7 @@ class Spending:
                 seconds = float(str(told["seconds"]))
             elif last is not None and event.author != "user" and not told:
                 seconds += max(0.0, event.timestamp - last)
-            last = event.timestamp
+            last = event.timestamp if not event.error_code else None
             self._warned = self._warned or warning_in(event) is not None
         self._started -= seconds
 
