@@ -17,9 +17,11 @@ import weft
 from weft.cli.chat import chat_command
 from weft.cli.check import check_command
 from weft.cli.compile import compile_command
+from weft.cli.diff import diff_command
 from weft.cli.doctor import doctor_command
 from weft.cli.explain import explain_command
 from weft.cli.graph import graph_command
+from weft.cli.init import init_command
 from weft.cli.model import model_app
 from weft.cli.models import models_command
 from weft.cli.replay import replay_command
@@ -36,11 +38,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("init")(init_command)
 app.command("run")(run_command)
 app.command("chat")(chat_command)
 app.add_typer(sessions_app)
 app.command("compile")(compile_command)
 app.command("explain")(explain_command)
+app.command("diff")(diff_command)
 app.command("check")(check_command)
 app.command("graph")(graph_command)
 app.command("replay")(replay_command)
@@ -121,8 +125,8 @@ def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
 
 
 _COMMANDS = (
-    "run", "chat", "sessions", "compile", "explain", "check", "graph", "replay", "model", "models",
-    "rule", "doctor",
+    "init", "run", "chat", "sessions", "compile", "explain", "diff", "check", "graph", "replay",
+    "model", "models", "rule", "doctor",
 )  # fmt: skip
 _BELOW = {
     "sessions": ("list", "show", "export", "rewind"),

@@ -9,11 +9,13 @@ import msgspec
 from weft.cli.artifacts import texts_at
 from weft.cli.homes import home_of
 from weft.cli.load import load_node
-from weft.cli.steps import at_step, index_of, speaking
+from weft.cli.steps import at_step, index_of, model_events, speaking
 from weft.cli.stored import find_session, opened
 from weft.compiler import Compiled, compile
 from weft.compiler.labels import Whole, labels_of
-from weft.declare import Node, RunConfig
+from weft.compiler.policies import policy_from
+from weft.declare import Node, Policy, RunConfig
+from weft.declare.rebuild import rebuilt
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
@@ -38,6 +40,7 @@ class Inputs(NamedTuple):
     options: list[str]
     strict: bool
     step: int | None
+    policy: str | None = None
 
 
 def request(inputs: Inputs) -> Compiled:
@@ -51,6 +54,8 @@ def request(inputs: Inputs) -> Compiled:
     session = _read(inputs) if inputs.store is None else None
     artifacts: dict[str, str] | None = None
     root = load_node(inputs.target)
+    if inputs.policy is not None:
+        root = seeing(root, policy_from(inputs.policy))
     if inputs.store is not None:
         session, artifacts = asyncio.run(_stored(inputs, inputs.store, root))
     if inputs.step is not None:
@@ -98,6 +103,24 @@ def request(inputs: Inputs) -> Compiled:
         recorded=made.provided,
         part_of=part_of,
     )
+
+
+def last_step(inputs: Inputs) -> int:
+    """How many model events the session has, or one agent's: the number of its last step."""
+    if inputs.store is None:
+        session = _read(inputs)
+    else:
+        session, _ = asyncio.run(_stored(inputs, inputs.store, load_node(inputs.target)))
+    if session is None:
+        raise UsageError(
+            "which session?", where="--session", hint="--session FILE, or --store and --session ID"
+        )
+    return len(model_events(session, inputs.agent))
+
+
+def seeing(root: Node, policy: Policy) -> Node:
+    """The same agents, each of which sees what a policy lets it see."""
+    return rebuilt(root, lambda agent: agent.sees(policy))
 
 
 def exit_code(compiled: Compiled, *, strict: bool) -> int:
