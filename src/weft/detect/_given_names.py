@@ -4,209 +4,333 @@ from weft.detect.tables import table
 
 COMMON = table(
     """
-aad aarne aaron abby abdul abdullah abel abena abigail abraham ada adalbert adam adao adeel
-adela adele aditi adolf adriaan adrian adriana adrien afonso agata agathe agnes agneta agnieszka
-agoston agust agustin ahmad ahmed ahti aida aidan aiko aileen aimee ainhoa aino aisha aitor
-akash akiko akira akos akosua aladar alain alan alana albert alberto albin alejandra alejandro
-alejo aleksandar aleksandr aleksandra aleksi aleksy alena alessandra alessandro alessia alex
-alexander alexandra alexandre alexei alexey alexis alfonso alfred alfredo alice alicia alina
-alison alistair alma alois alvaro ama amadeo amalia amalie amanda amber amelia amina amir amit
-amna amparo amy ana anahi ananya anastasia anastazja anatoly anders andor andrea andreas andrei
-andreina andrej andres andrew andrey andrzej andy anett anette anfisa angela angelica angelina
-angelo angus anil anita anja anjali anke anna annabelle anne anneli annelies annemarie annemiek
-annette annie annika anouk anselm antal ante antero anthony antje antoine anton antonella antoni
-antonia antonin antonio antti anu anya aoi aoife araceli archie arend ari ariana arie ariel arif
-aristoteles arjun arkady armando armas arne arni arnold aron artem arthur arto arturo arun asa
-asger ashley ashok asier asif aslam aslan aslaug asma astrid athena attila aubrey audrey audun
-august auguste augustin aurelia aurelie aurora ava axel aya ayaka ayanda ayesha ayumi balazs
-balint barbara barbora barnabas barry bart bartek bartlomiej bartosz bas basil bastiaan bastian
-beata beatrice beatrix beatriz becky begona bela belinda belle ben bence benedetta benedikt
-benjamin benoit bent bente berit bernadette bernard bernardo bernd bernhard bert berta bertha
-bertram beth bethany betty bianca bilal birgit birgitta birgitte birna bjarne bjarni bjorg bjork
-bjorn blanca blazej bo bob bogdan bogdana boglarka bogumil boguslaw bohumil bohuslav bojan
-bojana bongani boris borys botond bozena bozidar brad bradley bram brandon branka branko brenda
-brendan brent bret brian bridget brigitte britt britta brittany bronislaw brooke bruce bruno
-bryan bryce bryndis brynjar caio caitlin caleb calvin camila camilla camille candela candice
-carina carl carla carlo carlos carme carmen carol carolina caroline carolyn carsten casey caspar
-cassandra catalina caterina catharina catherine cathy cecilia cecilie cedric cees celeste celia
-celina celine cesar chad chandra chantal charlene charles charlie chiara chidi chie chioma chloe
-chris christa christel christiane christina christine christoffer christoph christophe
-christopher chuck cindy claes claire clara clarissa claudia claudio claus clemens clement
-clifford clint clive coen colette colin colleen conchita connor conor constance corinna corinne
-cornelia cornelius cosima courtney craig cristian cristiano cristina cristobal csaba csilla
-curtis cynthia cyril cyrus czeslaw daan dagfinn dagmar dagny daiki daisuke dalia dalibor damian
-damien damir damjan dan dana daniel daniela daniele danielle danijel danny dante danuta daphne
-daria dario darius dariusz darlene darren dave david davide davor dawid deanna debbie deborah
-deepak deirdre delia denes denis denisa denise dennis derek desiree detlef devin dezso diana
-diane didier diego dieter dietmar dietrich dilip dimitri dimitris dina dino dirk divya dmitri
-dmitry dolores dolors domenico dominic dominik dominika dominique donald donna donovan dora
-doreen doris dorota dorothea dorothee dorothy doug douglas dragan drago drahomira duarte
-dubravka duncan dusan dusko dustin dylan eamon ebba ebbe eberhard eddie edgar edina edith edmund
-edna edoardo edu eduard eduardo edvard edward edwin edyta eero eetu eevi efim egon egor eija
-eila eileen einar eino eirik eirin eivind ekaterina elaine eldbjorg eleanor elemer elena eleni
-eleonora elfriede eli eliana elias elif elijah elin elina elisa elisabet elisabeth elise eliska
-eliza elizabeth elizaveta elke ella ellen ellie elliot elmar elmer elodie eloise elsa elsbeth
-else elske elvira elzbieta ema emeka emese emiel emil emile emilia emiliano emilie emily emma
-emmanuel eneko eniko enrico enrique ensio enzo eric erica erich erik erika erin erkki erla
-erlend ernest ernesto ernst ervin erwin esko esmee espen esteban estelle esther eszter ethan
-etienne eugene eugenia eugenio eugeniusz eunice eva evan evelyn evert evgeny ewa ewan eyjolfur
-fabian fabien fabio fabrice fabricio fabrizio faddey faina faisal fang farai farid fatima fatma
-federica federico fedor felicia felicity feliks felipe felix femke ferdinand ferenc ferencz
-fermin fernanda fernando filip filipp filippa filippo finn fiona flavia flavio fleur floor
-florian floris floyd frances francesca francesco francine francis francisca francisco franciska
-franco francois francoise frank franklin frantisek franz franziska freddy frederic frederick
-frederik frederikke freek frida frieda friedrich fritz frode fumiko funmi fyodor gabor gabriel
-gabriela gabriele gabriella gael galina gareth gary gaspard gaurav gavin geert geertje geir
-gemma genevieve gennady genowefa geoffrey georg george georges georgina georgy gerald geraldine
-gerard gerben gerda gergely gergo gerhard germaine gerrit gertrud gertrude gianluca gianni gijs
-giorgia giorgio giovanna giovanni gisele giselle gisli giulia giuliana giulio giuseppe
-giuseppina gladys glenda glenn gloria gonzalo goran gordana gordon gottfried grazia grazyna greg
-gregor gregorio gregory greta grethe grigory gro grzegorz gudmundur gudrun guido guilherme
-guillaume guillermo gunilla gunnar gunnhildur gunter gunther gustav gustavo gustaw gwen
-gwendolyn gyongyi gyorgy gyula haakon hajnalka hakan hal halina halla halldor hamid hamza hana
-hanako hanna hanna-mari hannah hanne hanneke hannes hannu hans hanspeter harald harm harold
-harriet harry haruka haruki harvey hasan hassan hayley heather hector hedvig hege heidi heike
-heikki heiko heinrich heinz heitor heleen helen helena helene helga helge helgi helmut helmuth
-hendrik henk henning henri henriette henrik henrique henry henryk henryka herbert heribert
-herman hermann hermine hidde hijiri hilary hilda hilde hildegard hildur hilkka hina hiroko
-hiroshi hjalmar holger holly homero hong horst hrafn hrvoje hubert hugh hugo hui humberto
-hussein hynek ian iara ibolya ibrahim ichiro ida ifeoma ignacio ignasi ignatius igor iida iiro
-iker ilan ildi ildiko ileana ilkka ilmari ilona ilse ilya imke imran imre inaki indira ineke
-ines inessa inga inge ingeborg ingemar inger ingibjorg ingo ingrid inka inkeri innokenty iosif
-ippolit iqbal irena irene ireneusz irina irma irmgard isaac isabel isabella isabelle isak ismael
-ismail istvan itziar ivan ivana ivar ivica ivo iwona izabela jaakko jaana jaap jacek jacinto
-jack jackie jacob jacoba jacqueline jacques jadranka jadwiga jaime jakob jakub jalmari james
-jamie jamila jan jana jane janet janez janice janina janis janka janko janneke jannik janos
-janusz jari jarmila jarmo jarno jaromir jaroslav jaroslaw jasmin jasmina jasmine jason jasper
-javed javier jay jayden jeanette jeanne jedrzej jeff jeffrey jelena jelle jenna jennie jennifer
-jenny jeno jens jeremiah jeremy jeroen jerome jerry jerzy jesper jess jesse jessica jessie jesus
-jill jim jimmy jindrich jing jiri jirina jiro jitka joachim joan joana joanna joanne joao
-joaquim joaquin jocelyn jodi joel joelle joep joerg johan johann johanna johannes john johnny
-jolan jolanda jolanta jon jonah jonas jonathan jonna joonas joost jordi jorge jorgen joris jorn
-jorunn jos josef josefa josefina josefine joseph josephine joshua josie josip jouni joyce jozef
-juan juana juanita judit judith judy juha juhani juho jukka julia julian juliana juliane julie
-julien juliet julieta julio julius jun junko jurgen juri jussi justin justyna jutta jyrki
-kaarina kaija kaisa kaito kalervo kalle kalman kamil kamila kamran karel karen kari karim karin
-karina karl karla karolina karoly karsten kashif kasia kasimir kasper katalin katarina katarzyna
-kate katerina katharina katherine kathleen kathrin kathryn kathy katie katja katrin katrina
-katrine katy kauko kavita kay kaye kayla kazimierz kazuko kazuo kazuya keiko keith kelly ken
-kenichi kenji kenneth kenta kerry kerstin kevin khadija khaled khalid kieran kim kimberly kinga
-kiran kirill kirsi kirsten kirsti kirsty kjell kjersti klaas klara klaudia klaus klavdiya knud
-knut koen kofi koji kolbjorn kolbrun konrad konstantin kornel kresimir kris krista kristen
-kristian kristiina kristin kristina kristine kristjan kristof kristoffer krisztian krisztina
-krystian krystyna krzysztof ksenia kumar kumiko kurt kveta kwame kyle kylie kyllikki lachlan
-ladislav ladislava laila lajos lakshmi lan lara larisa larissa larry lars lasse laszlo lauha
-laura laure lauren laurence laurent lauri laurie lea leah leandro lech leena lehel leif leila
-lena lene lennart leo leon leona leonard leonardo leonid leonie leonor leopold lerato leroy
-lesley leslie leszek leticia lev levi lewis liam libor lidia lidiya lieke lies liesbeth
-lieselotte liisa lilian liliana lillian lily lina linda lindsay lindsey ling linnea linus lionel
-lior lisa lisbeth liselotte liv livia liz ljubica lloyd loes logan lois lola lorant lorea lorena
-lorenz lorenzo loretta lorraine lothar lotte louis louisa louise lourdes lubos luca lucas lucia
-luciana luciano lucie lucien lucille lucinda lucjan lucy ludek ludmila ludovic ludwig ludwik
-luigi luis luisa luise luiza luka lukas lukasz luke lutz luz lydia lynn lynne lyubov maaike
-maarit maarten macarena machteld maciej madeleine madeline mads magda magdalena magdolna maggie
-magnea magnhild magnus maha mahmoud mai maialen maija maike maite maja maksim malcolm malgorzata
-malin malte malwina manfred manish manolis manon manuel manuela mara marc marcel marcela
-marcelina marcella marcelo marcia marcin marcio marco marcos marcus marek maren marfa margaret
-margareta margarete margarita margaux margit margot margret margrethe mari maria mariam marian
-mariana marianne maribel marie mariel marija marijke marijn marika marilyn marin marina mario
-marion marisa marisol marit marita maritta marius mariusz marja marjatta marjorie marketa markku
-marko markus marleen marlene marta martha martin martina martine marton martti marty marvin mary
-maryam marzena masako masashi massimo mate matej mateja mateo mateusz matheus mathias mathieu
-mathilda mathilde matilda matilde matjaz matt matteo matthew matthias matti mattias matvei maud
-maureen maurice mauricio maurits maurizio mauro maxim maxime maximilian maximiliano maxine maya
-mayumi meera mehdi mehmet mei meike melanie melinda melissa mercedes mercy meredith merel merete
-merja merle mervi mette mia micha michael michaela michal michel michele michelle michiel mick
-mieczyslaw mieke mieszko miguel mihai mihail mihaly mijail mika mikael mikaela mike mikel
-mikhail mikko miklos mikolaj milada milan mildred mile milena milica milos miloslav mimi min
-mina minna mira miranda mireia mirela mirella miriam mirjam mirjana mirko miroslav miroslava
-mirosław misaki mitchell mitsuko miyuki mladen mohamed mohammad mohammed mohan moises mona
-monica monika monique montserrat morgane moritz morten moshe mscislaw muhammad murat muriel
-murilo mustafa myriam nada nadezhda nadia nadine nancy nandor naoki naoko naomi narcyz nasir
-natalia natalie natascha natasha nathalie nathan nathaniel nebojsa neha neil nelly nelson nenad
-nerea nevena neville ngozi nicholas nick nicki nico nicola nicolai nicolas nicole nicoleta
-nicolo niels nienke nigel niina nikanor nikhil nikita nikki niklas nikola nikolai nikolaj
-nikolaos nikolaus nikolay niksa nils nina nino nnamdi noah noel noelia noemi nomsa noor nora
-norbert noriko norma norman nuno nuria obinna odd oddvar oistein oksana ola olaf olafur olaia
-olav oldrich ole oleg olena olesya olga olgierd oliver olivia olivier oliwia olof olu oluwaseun
-omar onni oona oriol orlando orsolya orvokki oscar oskar osman osmo oswald otakar otavio othmar
-otso ottilie otto ove owen oystein oyvind paavo pablo paco paivi pal palina pallavi palle paloma
-pamela panu paola paolo pascal pascale pasi patrice patricia patricio patrick patrik patrizia
-patrycja pau paul paula paulette paulina pauline paulo pavel pavla pavlina pawel pedro peggy
-pekka penelope penny per perttu petar pete peter petr petra petri petros petter petteri phil
-philip philipp philippa philippe phillip phoebe phyllis pia pierre pierrick pieter pilar pim
-ping piotr pirjo pirkka pirkko piroska pleun polina pooja povl pradeep prakash praskovya predrag
-preeti premysl priscila priya priyanka prokhor przemyslaw qing quentin quincy rachel radek radim
-radka radmila radomir radoslav radoslaw radovan rafael rafaela rafal raffaele raffaella ragna
-ragnar ragnhild rahul raija raimo raimund rainer raisa raj rajesh rakesh ralf ralph ramon ramona
-randi randy raphael raquel rashid rasmus ratko raul rauno ravi ravil raymond rebecca rebekka
-reem regina reginald regine reidar reidun reijo reiko reine reinhard reinhold reinier reino reka
-rekha remco remedios remi remigiusz remy renan renata renate renato rene renee rens reto rhonda
-ricardo riccardo richard rick ricky riikka rik rikard rikke riku rin risto rita ritu ritva
-rizwan robert roberta roberto robin rocio roderick rodion rodney rodolfo rodrigo roger rogerio
-rohan rohit roksana roland rolf romain roman romana romina ron ronald ronan rong ronja ronnie
-roope roos roosa rosa rosalie rosalind rosanna rosario roseanne rosemarie rosemary rosie rosita
-ross rostislav roswitha roxana roxanne roy rozalia ruben rudolf rudy rufus rune rupert ruslan
-russell ruth ruud ryan ryo ryszard ryszarda saana saara sabina sabine sabrina saburo sachiko
-sachin sadie said sakari sakura salla sally salma salome salvador salvatore sam samantha samara
-samir samira sammy sampo samuel samuli sana sandeep sandor sandra sandrine sandro sanja sanjay
-sanna sanne santeri santiago sara sarah sarka saskia satoshi satu saul saverio savva scott sean
-sebastian sebastiano sebastien seija selena selma sem semyon seppo serafima serena serge sergei
-sergey sergi sergio severin seweryn shan shane shannon sharon shaun shauna shawn sheila shelley
-shelly sherry shigeru shintaro shirley shota shreya sibylle sidney siegfried sieglinde siem
-sigrid sigridur sigrun sigurd sigurdur sigve siiri silje silke silvana silvester silvia silvio
-simeon simo simon simona simone sini sinisa siobhan sipho siri sirkka sirpa sissel sjoerd
-slavica slavko slawomir slobodan sneha snezana snorri sofia sofie sofija solange soledad solveig
-solvi sonia sonja sophia sophie soren spartak spencer srdjan stacey stacy stan stanislav
-stanislaw stanislawa stefan stefania stefanie stefano steffen stein steinar steinunn stella sten
-stepan stephan stephane stephanie stephen steve steven stig stijn stipe stjepan stuart sumiko
-sune sunil suresh susan susana susanna susanne susie suvi suzanne suzuki svein sveinn sven
-svenja svetlana svyatoslav swati sybille sylvain sylvester sylvia sylvie sylwester synnove
-szilvia szymon tadashi tadeu tadeusz tahir taina tais taisiya takashi takeshi takumi tamara
-tamas taneli tania tanja tanvi tanya tapio tara taras tariq tarja taru tatiana tatjana ted teemu
-tendai teodor terence teresa teresita tereza terhi terje tero terri terry terttu tessa tetsuya
-teun thabo thais thea thelma themba theo theodor theodora theodore theresa therese thiago
-thibault thierry thijs thomas thor thora thorsteinn thorsten thorvald tiago tibor tiffany
-tihomir tiina tikhon til till tilly tilman tim timo timofei timothy timur tina tineke ting tino
-tiziana tjeerd tobias toby todd toivo tom tomas tomasz tomi tomislav tommaso tommy tomoko tomomi
-toni tonje tony topi tor torben torbjorn tore torill tormod torsten toshi toshiko tove tracey
-tracy travis trevor trine tristan trond troy trudy truls truus trygve tuija tunde tuomas tuomo
-tuovi turid turul tuula tyler tymon tyrone tytti udo ulf uliana ulla ulrich ulrika ulrike
-umberto una unai unni unnur urban urho urs ursula urszula usko usman uta ute uwe vaclav vadim
-valentin valentina valeria valerie valerij valerio valery valgerdur valtteri vanessa vappu varun
-varvara vasco vasilisa vasily vedran veera vegard veikko veniamin venla vera verena verner
-veronica veronika veronique vesa vesna vicenta vicente vicki vicky victoria vieno vigdis viggo
-vijay vikram viktor viktoria viktorija vilhelm vilhjalmur vilho ville vilma vilmos vincent
-vincenzo vinicius vinko viola violeta violetta virag virginie virpi virve vishal vit vitaly vito
-vitor vittoria vittorio vivian viviana viviane vivien vlad vlada vladimir vladimira vladislav
-vlasta voitto vojtech volker vsevolod waclaw wade wagner waldemar walid walter wanda warren
-wawrzyniec wayne wei wendelin wendy werner weronika wieslaw wieslawa wiktor wilfried wilhelm
-wilhelmina willem william willy wilma wim winfried winston witold wladyslaw wlodzimierz wojciech
-wolf wolfgang wouter xavi xavier xiao ximena xin yael yago yakov yan yana yann yannick yaroslav
-yasir yasmin yasmine yaw yefim yegor yelena yevgeny yoko yolanda yoshiko yosuke youssef yrjo
-ysbrand yuki yukiko yulia yuliya yun yuri yusuf yves yvette yvonne zachary zainab zak zanele
-zara zarko zbigniew zbynek zdena zdenek zdenka zdravko zdzislaw zelda zeljko zenon zhanna zhen
-zinaida zita zlata zlatko zofia zola zoltan zoran zoya zsigmond zsofia zsolt zsuzsanna zubair
-zuzana zvonimir zygmunt
+aad aada aaliyah aanya aarav aarne aaron aarti abbas abby abdul abdullah abdulrahman abel abena
+abhishek abigail abraham achim ada adalbert adalyn adam adao addison adebayo adeel adela
+adelaide adele adelina adem adil aditi aditya adnan adolf adriaan adrian adriana adrianna
+adriano adrien aednan afonso afra agata agathe agnes agneta agnete agnieszka agostino agoston
+agust agustin ahmad ahmed ahti aida aidan aiden aigars aija aiko aileen aimee aimo ainars aine
+ainhoa aino aisha aisling aitor aivars ajay akash akiko akira akos akosua akshay aladar alain
+alan alana alba albena albert alberte alberto albin aldo aleida aleix alejandra alejandro alejo
+aleks aleksandar aleksander aleksandr aleksandra aleksandras aleksas aleksi aleksy alem alen
+alena alessandra alessandro alessia alessio alex alexa alexander alexandra alexandre alexandrina
+alexei alexey alexia alexis alfie alfonso alfred alfredo algirdas ali alice alicia alina alise
+alisha alison alistair aliya aljaz aljosa allan allison alma almudena alois alojz alojzij alona
+alper alvaro alvin alwin alycia ama amadeo amaia amalia amalie amanda amara amari amaya amber
+ambrose amelia amelie amerigo amina amir amira amit amna amol amos amparo amra amrita amy ana
+anabel anahi anais anamaria anand ananya anastasia anastazija anastazja anatol anatoly anca
+andela anders andor andrada andraz andrea andreas andrei andreina andrej andres andrew andrey
+andris andrius andrzej andy aneta anett anette anfisa angel angela angelica angelika angelina
+angelique angelo angelos angus aniela aniket anil anis anish anita anja anjali anka anke ankita
+ann anna annabel annabelle annalisa annamaria anne annegret anneke anneli annelies anneliese
+annemarie annemie annemiek annette annick annie annija annika anouk anselm ansis antal antanas
+ante antero anthea anthony antje antoine anton antonela antonella antoni antonia antonietta
+antonija antonin antonina antonio antonios antreas antti anu anupama anusha anya aoi aoife
+aparna apolline apolonia april araceli archibald archie arda arend ari ariadna ariana arianna
+arie ariel arif aris aristoteles arjun arkady arlene arlette armando armas armel armin arnaldo
+arnaud arnav arne arni arno arnold arnoud aron art artem arthur arto arturo arun arvid arvo arya
+asa asen asger ashish ashley ashok ashwin asier asif aslam aslan aslaug aslihan asma astrid asya
+atanas athanasios athena attila aubrey audrey audrone audun august auguste augustin augusto
+aurel aurelia aurelie aurelien aurelio aurora ausra ava avi axel aya ayaan ayaka ayanda aydin
+ayesha ayla aylin ayman ayse ayumi aziz azra baiba balazs balint barbara barbora barnabas barry
+bart bartek bartlomiej bartosz bas basak basil basile bastiaan bastian beat beata beate beatrice
+beatrix beatriz becky begona bela belen belinda belle ben bence benedek benedetta benedict
+benedikt benita benito benjamim benjamin benoit bent bente berit berkay bernadett bernadette
+bernard bernardo bernd bernhard bert berta bertha bertil bertram beryl beth bethany bettina
+betty bianca bianka bilal bill birgit birgitta birgitte birna birte biserka bjarne bjarni bjorg
+bjork bjorn blanca blanka blaz blazej blerim bo bob bogdan bogdana boglarka bogumil boguslaw
+bohdan bohumil bohuslav bojan bojana boleslaw bongani bonifacy borbala boris borislav borna
+borut borys botond boyan bozena bozidar brad bradley bram brandon branimir branislav branka
+branko brenda brendan brent bret brett brian briana bridget brigita brigitta brigitte brita
+britt britta brittany brona bronislaw brooke bruce bruna brunhilde bruno bryan bryce bryndis
+brynjar burak burcu caio caitlin caitlyn caleb callum calum calvin camila camilla camille
+candela candice carina carl carla carlo carlos carlota carly carme carmel carmela carmen carmine
+carol carolina caroline carolyn carsten casey casimir caspar cassandra catalin catalina catarina
+caterina cathal catharina catherine cathrine cathy cecilia cecilie cedric cees celal celeste
+celestino celia celina celine cemal cesar cesare chad chandra chantal charlene charles charlie
+charline charlotte chase chelsea chiara chidi chie chinedu chioma chloe chris christa christel
+christiaan christian christiane christina christine christoffer christoph christophe christopher
+christos chuck ciara ciaran cillian cindy ciprian claes claire clara clarissa claudia claudine
+claudio claus clelia clemence clemens clement cleo clifford clint clive clovis codrut coen
+colette colin colleen colm concetta conchita connie connor conor conrad constanca constance
+constantin constanza consuelo cora coralie cordula corentin corina corinna corinne cormac
+cornelia cornelis cornelius corrado cosima cosimo cosmin costel courtney craig cristian
+cristiana cristiano cristina cristobal crystal csaba csilla curtis cynthia cyril cyrille cyrus
+czeslaw daan dagfinn dagmar dagny daiki daina dainis daisuke daiva dale dalia dalibor dalila
+dallas damian damien damir damjan dan dana danail danica daniel daniela daniele danielle danijel
+danijela danilo danny dante danuta danute daphne daria darija darina dario darius dariusz dariya
+darja darko darlene darren darryl dave david davide davor dawid dawn dean deanna debbie debora
+deborah debra declan deepa deepak deirdre dejan delia delphine demet demetrio denes denis denisa
+denise deniz dennis derek dermot desiree desislava desmond detlef devin devon dezso dhruv diana
+diane diarmuid didier diego dieter diether dietmar dietrich dilan dilara dilip dimitra dimitri
+dimitrije dimitrios dimitris dina dinesh dinka dino dirk ditte divya djordje dmitri dmitry
+dobrica dolf dolores dolors domagoj domen domenica domenico dominic dominik dominika dominique
+don donal donald donata donatella donato donna donovan dora doreen dorin dorina doris dorota
+dorothea dorothee dorothy dorte doug douglas dovile draga dragan dragana dragica drago dragos
+dragutin drahomira drazen drew duarte dubravka duje duncan dunja dusan dusanka dusko dustin
+duygu dwayne dylan eamon ebba ebbe eberhard ebru ece eckart eckhard edda eddie edgar edgaras
+edina edita edith edmund edna edoardo edu eduard eduarda eduardo edvard edvin edward edwin edyta
+eelco eero eetu eevi efe efim efstathios egidijus egil egle egon egor eija eila eileen eilidh
+eimear einar eino eira eirik eirin eirini eitan eivind ekaterina ela elaine eldbjorg eleanor
+eleftheria elemer elena eleni eleonora eleonore elfriede eli elia eliana elias elif elijah elin
+elina eline elio eliot elisa elisabet elisabeta elisabeth elisabetta elise eliska eliza
+elizabeta elizabeth elizaveta elke ella ellen ellie elliot elmar elmer elodie eloise elsa
+elsbeth else elsie elske elvir elvira elzbieta ema emanuel emanuela emeka emel emeric emese
+emiel emil emile emilia emiliano emilie emilija emilio emily emin emir emma emmanuel emmanuelle
+emmi emmie emre ene eneko engin eniko enrica enrico enrique ensio enver enzo eoin erdem erhan
+eric erica erich erick erik erika erin erkan erki erkki erla erlend erna ernest ernestas ernesto
+ernst erol ertugrul ervin erwan erwin erzsebet esa esben esin esko esma esmee espen esteban
+estela estelle ester estera esther eszter ethan etienne eugen eugene eugenia eugenio eugeniusz
+eulalia eunice eusebio eustachy eva evan evandro evangelia evangelos eve eveli evelien evelin
+evelina eveline evelyn everett evert evgeni evgeny evita evzen ewa ewan ewelina eyjolfur eylem
+eytan ezgi ezio fabian fabien fabio fabiola fabrice fabricio fabrizio faddey fadime faina faisal
+faith fang fanni fanny farah farai farid fatih fatima fatma federica federico fedor felicia
+felicity feliks felipe felix femke ferdi ferdinand ferenc ferencz fergus fermin fernanda
+fernando ferran fidel fiete filip filipa filipe filipp filippa filippo filiz finn fiona fiorella
+fiorenzo firat flavia flavio flemming fleur floor flor flora florence florian floriane florica
+florin florina floris floyd folke foteini fotini franca frances francesca francesco francine
+francis francisca francisco franciska franciszek franco francois francoise frane franja franjo
+frank franklin frans frantisek franz franziska fraser fraukje freddie freddy frederic frederica
+frederick frederico frederik frederikke fredric fredrik freek freja freya frida frieda friedhelm
+friedrich fritz frode froukje fryderyk fulvio fumiko funmi furkan fyodor gabor gabriel gabriela
+gabriele gabriella gabrielle gael gaetano gaia galina gareth gary gaspar gaspard gaston gaurav
+gavin geert geertje geir gema gemma gene genevieve gennady genoveva genowefa geoffrey georg
+george georges georgeta georgi georgia georgiana georgina georgios georgy geraint gerald
+geraldine gerard gerardo gerben gerda gergely gergo gerhard gerlinde germaine gernot gero gerrit
+gert gertrud gertrude gheorghe ghislaine giacomo giada gian giancarlo gianluca gianmarco gianni
+giedrius gijs gil gilbert gilberto gilda gilles gina ginevra gino gintaras gioacchino giorgia
+giorgio giorgos giovanna giovanni gisela gisele giselle gisli gitta gitte giulia giuliana
+giuliano giulio giuseppe giuseppina giustino gizella gizem gjalt gladys glen glenda glenn gloria
+gonca gonzalo goran gordana gordon gosta gottfried graca grace graciela gracja graeme graham
+grainne grant grazia grazyna greg gregor gregorio gregory greta gretchen grete grethe grigore
+grigory gro grzegorz guadalupe gualtiero gudmundur gudrun guido guilherme guillaume guillermo
+guiomar gulsah gun gunilla gunnar gunnhildur gunter gunther guntis gustaf gustav gustavo gustaw
+guy gwen gwendolyn gyongyi gyorgy gyula haakon habib hajnalka hakan hakon hal halil halina halla
+halldor halvor hamid hamza hana hanako hanka hanna hanna-mari hannah hannamari hanne hanneke
+hannele hannes hannu hans hansjorg hanspeter harald hariklia haris harm harmony harold harri
+harriet harrison harry haruka haruki harvey hasan hassan hatice hayden hayley hazel heath
+heather heba hector hedda hedvig hedwig hege heidi heidrun heike heikki heiko heiner heinrich
+heinz heitor heleen helen helena helene helga helge helgi helle hellen helmer helmut helmuth
+hendrik henk henning henri henrietta henriette henrik henrike henrique henry henryk henryka
+herbert heribert herman hermann hermina hermine hernan hidde hijiri hilary hilda hilde hildegard
+hildur hilkka hilma hina hiroko hiroshi hjalmar hjordis holger holly homero hong honorata hope
+horst hortense hortensia howard hrafn hrvoje hubert hugh hugo hui hulda humberto hunor hunter
+huseyin hussein hynek iain ian iara ibolya ibrahim ichiro ida idris ieva ifeoma ignacia ignacio
+ignacy ignas ignasi ignatius igor iida iiro iker ikram ilan ilaria ilda ildi ildiko ileana ilga
+ilhan ilia iliana ilie ilija ilkka illes ilma ilmari ilona ilse ilya ilze iman imants imke
+immacolata imran imre ina inaki inara indira indre indrek indrikis ineke ines inessa inga inge
+ingeborg ingemar inger ingibjorg ingmar ingo ingrid ingrida ingvar inigo inka inkeri inna
+innokenty ioan ioana ion ionela ionut iosif ippolit iqbal ira irena irene ireneusz irina iris
+irma irmgard isa isaac isabel isabell isabella isabelle isadora isak isidora isla ismael ismail
+ismet isolde israel istvan itziar iulia iulian ivan ivana ivanka ivar ivars iveta ivica ivo
+ivona ivonne ivy iwan iwona izabela izidor jaak jaakko jaan jaana jaap jacek jacinto jack jackie
+jackson jaco jacob jacoba jacobus jacqueline jacques jade jadranka jadwiga jaime jaka jakob
+jakov jakub jalmari jamal james jamie jamila jan jana jane janek janet janez janice janina
+janine janis janja janka janko janna janne janneke jannik janos janus janusz jarek jari jarkko
+jarmila jarmo jarno jaromir jaroslav jaroslava jaroslaw jarrod jasmin jasmina jasmine jasna
+jason jasper javed javier jay jayden jean jeanette jeanne jeannette jedrzej jeff jeffrey
+jekaterina jelena jelle jelmer jenna jenni jennie jennifer jenny jeno jens jerca jeremiah
+jeremias jeremy jerko jerneja jeroen jerome jerry jerzy jesper jess jesse jessica jessie jesus
+jette jill jim jimmy jindrich jing jiri jirina jiro jitka joachim joakim joan joana joanna
+joanne joao joaquim joaquin jocelyn jochen jodi joel joelle joep joerg johan johana johann
+johanna johanne johannes john johnathan johnny jolan jolana jolanda jolanta jolita jon jonah
+jonas jonathan jonna joona joonas joost jordan jordi jorge jorgen joris jorn jorunn jos josef
+josefa josefina josefine josep joseph josephine josette josh joshua josie josip josipa jost
+josue jouni jovan jovana joy joyce jozef jozefa jozica jozsef juan juana juanita judit judith
+judy juha juhan juhani juho jukka jules julia julian juliana juliane julianna julie julien
+juliet julieta juliette julio julita julius jun june junko jurate jure jurgen jurgita juri
+jurica juris jussi justin justina justine justyna jutta juuso jyrki jytte kaarel kaarina kadri
+kai kaija kaisa kaito kaja kajetan kajsa kalervo kalev kalina kalle kalman kamil kamila kamile
+kamilla kamran kaori karel karen kari karim karin karina karl karla karlis karlo karol karoliina
+karolina karoly karsten kashif kasia kasimir kasper kata katalin katarina katarzyna kate
+katerina katharina katherine kathleen kathrin kathryn kathy katie katinka katja katka katleen
+kato katre katri katrin katrina katrine katy kauko kavita kay kaye kayla kazimierz kazuko kazuo
+kazuya keiko keith kelly kelsey kemal ken kendra kenichi kenji kenneth kent kenta kerem kerli
+kerry kerstin kestutis kevin khadija khaled khalid kiara kieran kiki kilian kim kimberly kinga
+kira kiran kirill kirk kirsi kirsten kirsti kirstin kirsty kit kitti kjell kjersti klaas klara
+klaudia klaudija klaus klavdiya klavs klemen klemens klementina knud knut koen kofi koji
+kolbjorn kolbrun konrad konstantin konstantinos konstanty kora koray kornel kornelia kosta
+kostas kresimir kris krista kristaps kristel kristen kristi kristian kristiina kristijan kristin
+kristina kristine kristjan kristo kristof kristoffer kristyna krisztian krisztina krystian
+krystyna krzysztof ksenia ksenija kseniya kuba kubilay kumar kumiko kurt kveta kwame kyle kylie
+kyllikki kyosti kyriakos laboni lachlan ladislav ladislava laia laila laimonas lajos lakshmi lan
+lana lance lane lara larisa larissa larry lars lasse laszlo latoya lauha laura laure laureen
+laurel lauren laurence laurent laurentiu lauri laurie laurin lauritz laurynas lavinia lazar
+lazaro lazlo lea leah leander leandro leanne lech leena lehel leho leif leigh leila leire lejla
+lena lene lenka lennart lennox leo leokadia leon leona leonard leonardo leonel leonid leonie
+leonor leonora leonore leopold lerato leroy leslaw lesley leslie leszek leticia letizia lev
+levent levente levi lewis leyla lia liam liana libor libuse lidia lidija lidiya lieke liepa lies
+liesbeth lieselotte lieve liisa lilian liliana liliane lilja lilla lilli lillian lillie lilly
+lily lina linas lincoln linda lindsay lindsey ling linnea lino linus lionel lior lisa lisbet
+lisbeth lise liselotte lisette lissa liv livia livio liz liza lizette ljiljana ljubica ljubisa
+ljubomir ljudmila llorenc lloyd lluis lodewijk loes logan loic lois lola lone lora lorant lorea
+loredana lorena lorenz lorenza lorenzo loreta loretta lori lorna lorraine lothar lotta lotte lou
+louis louisa louise lourdes louwrens lovisa lovre lovro luan lubomir lubos luboslav luc luca
+lucas lucia lucian luciana luciano lucie lucien lucija lucile lucille lucinda lucio lucjan
+lucrezia lucy ludek ludger ludmila ludo ludovic ludovica ludvig ludwig ludwik luigi luigina luis
+luisa luise luiza luka lukas lukasz luke luljeta luna lurdes lutz luz lydia lydie lykke lynda
+lynn lynne lyubomir lyubov maaike maarika maarit maarja maarten maartje macarena machteld maciej
+madalena madara madeleine madeline madhav madison mads magali magda magdalena magdolna maggie
+magne magnea magnhild magnus maha mahmoud mahmut mahsa mai maia maialen maija maik maike mairead
+maisie maite maj maja makoto maksim maksymilian malak malcolm malene malgorzata malik malin
+malina malte malwina mandy manfred manish manja manjula manoj manolis manon manuel manuela mara
+marc marcel marcela marceli marcelina marceline marcella marcelle marcello marcelo marcia marcin
+marcio marco marcos marcus marek maren marfa marga margaret margareta margarete margarethe
+margarida margarita margaux margherita margit margita margot margret margreta margrethe margriet
+marguerite margus mari maria mariam marian mariana marianna marianne mariano maribel marica
+marie marieke mariel mariella marielle marietta mariia marija marijan marijana marijke marijn
+marijo marika mariken marilena marilyn marin marina marinela marinko marinus mario marion marios
+maris marisa mariska marisol marit marita maritta maritza marius mariusz mariya marja marjan
+marjana marjatta marjeta marjo marjolein marjorie marjut mark marketa markku marko markus marla
+marleen marlen marlena marlene marlies marlon marnix marta marte marten martha marthe marti
+martijn martim martin martina martine martins marton martti marty marvin mary maryam maryse
+marzena masako masashi mason massimo matas mate matea matej mateja mateo mateus mateusz matheus
+mathias mathieu mathilda mathilde mati matia matias matija matilda matilde matis matjaz matt
+matteo matthew matthias matthieu matti mattia mattias matus matvei matyas maud maura maureen
+maurice mauricio maurits maurizio mauro maurycy max maxim maxime maximilian maximiliano
+maximilien maxine may maya mayra mayumi meera mehdi mehmed mehmet mei meike melania melanie
+melek melih melina melinda melis melisa melissa melita melody melvin mercedes mercedesz mercy
+meredith merel merete merit merja merle mert merve mervi meryem mette mia micaela micha michael
+michaela michal michalina michalis michel michela michele michelle michiel mick mickael
+mieczyslaw mieke mieszko miguel mihaela mihai mihail mihalis mihaly miho mijail mijo mika mikael
+mikaela mike mikel mikey mikhail mikk mikkel mikko miklos mikolaj mila milada milan milana milda
+mildred mile milena miles mileva milica miljenko milka milko milla millie milos miloslav
+miloslava milosz mimi min mina mindaugas minea minna miodrag miquel mira mirabela miranda mircea
+mirdza mireia mireille mirela mirella miren miriam mirja mirjam mirjana mirka mirko miro
+miroslav miroslava miroslaw mirosław misaki misko mislav mitch mitchell mitja mitko mitsuko
+miyuki mladen modestas mohamed mohammad mohammed mohan moira moises mojca momchil mona monica
+monika monique montserrat morana morgan morgane moritz morten moshe mostafa mscislaw muhammad
+muhammed murat muriel murilo mustafa myriam myrna myrthe nacho nada nadezda nadezhda nadia
+nadine nadir nadja nadya nahia naida naim najat nancy nandor nanna naoki naoko naomi narcis
+narcisa narcyz nasir nastja natale natalia natalie natalija nataliya natasa natascha natasha
+nathalie nathan nathaniel navid nazim neal nebojsa neda nedeljko neha neil nela nele nelly
+nelson nena nenad nerea nerijus neringa nermin neus nevena nevenka neville neza ngozi niall
+niamh nicholas nicholle nick nicki nico nicola nicolaas nicolae nicolai nicolas nicole nicoleta
+nicoletta nicolo nida nidal niek niels nienke nigel nihat niina nijole nika nikanor nike nikhil
+nikita nikki niklas niko nikodem nikola nikolai nikolaj nikolaos nikolas nikolaus nikolay
+nikoleta nikolett nikolina nikos niksa nils nilufer nina nino nives nnamdi noa noah noel noelia
+noelle noemi nomsa noor noora nora norbert norberto noreen noriko norma norman nova nuno nuray
+nurcan nuri nuria obinna octavia octavian octavio odalys odd oddvar ofelia ognjen oisin oistein
+oksana ola olaf olafur olaia olav oldrich ole oleg oleksandr oleksiy olena olesya olga olgierd
+olimpia olive oliver olivera olivia olivier oliwia olle olof olu oluwaseun omar omer ondrea
+ondrej onni oona orazio orhan oriol orlando ornella orsolya orvokki osama oscar oskar osman osmo
+osvaldo oswald otakar otavio othmar otilia otilie otso ottavio ottilia ottilie otto outi ove
+owen oystein oyvind ozan ozge ozlem paavo pablo paco paivi pal palina pallavi palle paloma
+pamela panagiotis panu paola paolo paris parker pascal pascale paschalis pascual pasi pasquale
+pat patience patrice patricia patricija patricio patrick patrik patrizia patrycja patryk pau
+paul paula paulette paulina pauline paulius paulo pavel pavla pavle pavlina pavol pawel peadar
+pearl pedja pedro peeter peggy peio peka pekka pelin pelle penelope penny pepijn peppi per pere
+perica pero perrine persida perttu petar pete peter peteris petr petra petri petrica petronela
+petros petru petrus petter petteri phil philip philipp philippa philippe phillip phoebe phoenix
+phyllis pia piedad pieke pierce pierre pierrick piet pieter pietro piia pilar pim ping piotr
+pippa piret pirita pirjo pirkka pirkko piroska plamen pleun polina polona pooja poppy porter
+poul povl pradeep prakash praskovya preben predrag preeti premysl priit primoz priscila priya
+priyanka prokhor prokop przemyslaw qing quentin quincy quinten quirijn rabia rachel rachelle
+radek radim radka radmila radomir radoslav radoslaw radovan radu rafael rafaela rafal raffaele
+raffaella ragna ragnar ragnhild rahel rahul raija raimo raimonda raimonds raimund raine rainer
+raisa raivo raj rajesh rajiv rakesh ralf ralitsa ralph ramazan ramin raminta ramiro ramon ramona
+ramunas ramune randi randy raoul raphael raquel rasa rashid rasim rasmus ratko raul rauno ravi
+ravil ray raymond raymonda razvan rebecca rebeka rebekka recep redzep reed reem regina reginald
+regine regis reidar reidun reijo reiko reima reinaldo reine reiner reinhard reinhold reinier
+reinis reino reka rekha remco remedios remi remigiusz remus remy rena renaat renan renars renata
+renate renato renaud rene renee rens renske reto rhonda rhys ricarda ricardo riccardo rich
+richard rick rickard ricky rihards riikka rik rikard rikke riku rimantas rin rina rinaldo ringo
+risto rita ritu ritva rizwan roald rob robbe robbert robert roberta roberto robin rocio rocky
+rod roderick rodica rodion rodney rodolfo rodrigo roelof roger rogerio rogier rohan rohit rok
+roksana roland rolanda rolando rolf romain roman romana romane romeo romina romuald romualdas
+romy ron ronald ronaldo ronan rong ronja ronnie rony roope roos roosa rosa rosalba rosalia
+rosalie rosalind rosalinda rosamund rosana rosangela rosanna rosaria rosario rose roseanne
+rosemarie rosemary rosetta rosie rosina rosita ross rostislav roswitha roumen rowan roxana
+roxane roxanne roy roza rozalia rozalija ruben rubens ruby rudi rudolf rudy ruediger rufus rui
+rumen runa rune rupert ruslan russell rusty rut ruta ruth ruud ruxandra ruza ruzica ryan ryo
+ryszard ryszarda rytis saana saara sabina sabine sabri sabrina saburo sacha sachiko sachin sadie
+safiye said sakari sakura salih salla sally salma salome salvador salvatore sam samantha samara
+sami samir samira sammy samo sampo samuel samuele samuli sana sandeep sander sandis sandor
+sandra sandrine sandro sandy sanja sanjay sanna sanne santeri santiago sara sarah sari sarita
+sarka sarolta sasa sascha saskia satoshi satu saul saule savannah savas saverio savva scarlet
+scott sean sebastian sebastiano sebastien sebnem secil seda sedat sefa seija selcuk selena selim
+selin selina selma selman sem semih semyon senad senem senka seppo serafima serafin serafina
+serap serena serge sergei sergej sergey sergi sergio sergiu serhat serhiy serife serkan servane
+sevda severin sevgi seweryn seyma shan shane shannon sharon shaun shauna shawn sheila shelley
+shelly sherry shigeru shintaro shirley shivani shona shota shreya sibylle sidney siegfried
+sieglinde siegmund siegrid siem siglinde sigmund signe sigrid sigridur sigrun sigurd sigurdur
+sigve siiri silje silke sille silvana silvester silvia silvie silvija silvije silvio sima simeon
+simo simon simona simone simonetta sina sinan sindre sine sinead sini sinikka sinisa siobhan
+sipho siri sirje sirkka sirpa sissel siv sixten sjoerd slavica slavko slavomir slawomir slobodan
+slobodanka sneha snezana snjezana snorri soeren sofia sofie sofija soheila sohvi soile solange
+soledad soley solvei solveig solvi soma sona sondre sonia sonja sophia sophie soren sorin sorina
+spartak spela spencer spiros spyros srdan srdjan srecko stacey stacy stan stana stanislav
+stanislava stanislaw stanislawa stanka stanko stavros stefan stefana stefani stefania stefanie
+stefano stefanos steffen steffi stein steinar steinunn stela stelian stelios stella sten stepan
+stephan stephane stephanie stephen sterling stevan steve steven stewart stian stig stijepan
+stijn stina stine stipan stipe stipo stjepan stoyan stuart sture styrbjorn suad subhash sue
+sulev suleyman sulo sumeyye sumiko suna sune sunil sunniva suresh susan susana susann susanna
+susannah susanne susie suvi suzana suzanne suzette suzuki svante svein sveinn sven svend svenja
+sverre svetlana svetozar svjetlana svyatoslav swati sybille sydney sylvain sylvester sylvia
+sylviane sylvie sylwester sylwia synnove szabina szabolcs szilard szilvia szymon tadas tadashi
+tadej tadeja tadeu tadeusz tahir taina tais taisiya taisto takashi takeshi takis takumi talia
+tamar tamara tamas tamsin tanel taneli tanguy tania tanja tanvi tanya tapani tapio tara taras
+tarcisio tarik tariq tarja tarmo taru tatiana tatjana tatyana tauno taylor ted teemu teet tekla
+telma tendai teo teodor teodora teodoro teofil terence teresa terese teresita tereza terezia
+terezie terhi terho teri terje tero terrence terri terry terttu tessa tetsuya teun teuvo thabo
+thaddeus thais thanasis thea thelma themba theo theodor theodora theodore theodoros theresa
+therese theresia thiago thibault thibaut thierry thies thijs thomas thor thora thorben thordis
+thore thorsteinn thorsten thorvald tiago tiana tibor tiemo tiffany tihana tihomir tiia tiina
+tiit tijana tikhon til till tilly tilman tim timo timofei timothy timur tina tineke ting tino
+tiril tiziana tjark tjasa tjeerd tobias tobiasz toby todd todor toivo tolga tom toma tomas
+tomasz tomaz tome tomi tomislav tommaso tommy tomo tomoko tomomi tone toni tonje tonny tonu tony
+toomas topi tor torben torbjorn tord tore torgeir torill torkel torleif tormod torstein torsten
+torvald toshi toshiko tove tracey tracy travis trevor triin trine tristan trond troy trudy truls
+truus tryggvi trygve tudor tuija tuncay tunde tuomas tuomo tuovi turid turul tuukka tuula tuuli
+tycho tyler tymon tyra tyrone tytti ubul udo ugnius ugo ugur uku ulf uliana ulla ulrich ulrik
+ulrika ulrike ulyana umberto umit umut una unai unni unnur uno urban urho uros urs ursa urska
+ursula urszula urte urve usko usman uta ute utku uwe vaclav vadim valdas valdemar valdis
+valentin valentina valentyna valeria valerie valerij valerio valery valgerdur valter valtteri
+valtyr van vanesa vanessa vanja vanya vappu varun varvara vasco vasil vasile vasilica vasiliki
+vasilios vasilisa vasily vasja vassilis vasyl vedran veera vegard veikko veiko velimir velma
+vendula veniamin venla vera verena verica verner vernon verona veronica veronika veronique vesa
+vesna vibeke vicenta vicente vicki vicky victoire victor victoria victoriano vidar vidas
+vidmantas vieno viesturs vigdis viggo viire viive vijay vikas vikram viktor viktoria viktorija
+vilco vildana vilhelm vilhjalmur vilho vilius viljar viljo villads ville vilma vilmos viltaute
+vinca vincas vincent vincente vincenza vincenzo vinicius vinko vinod viola violet violeta
+violetta viorel viorica virag virgil virgilijus virgilio virginia virginie virginija virpi virve
+vishal visnja vit vita vitalij vitaly vitas vitezslav vito vitor vitoria vittoria vittorio
+viveca viveka vivian viviana viviane vivien vivienne vlad vlada vladan vladas vladimir vladimira
+vladislav vladislava vladka vladko vlado vlasta vlastimil vlatka vlatko voitto vojtech volkan
+volker volodymyr vratislav vsevolod vuk vukasin vytautas waclaw wade wafa wagner waldemar walid
+wally walter waltraud wanda warren wawrzyniec wayne wei wenche wendel wendelin wendy wenke
+werner weronika wesley whitney wiebke wieslaw wieslawa wiktor wiktoria wilbert wilfred wilfried
+wilhelm wilhelmina wilhelmine will willem willemijn willemine willi william willibald willow
+willy wilma wim winfried winifred winston witold wladyslaw wlodzimierz wojciech wolf wolfgang
+wolfram wouter xander xaver xavi xavier xenia xiao ximena xin yael yago yakov yakup yan yana
+yanick yann yannick yannis yara yaroslav yasar yasemin yash yasin yasir yasmin yasmina yasmine
+yavuz yaw yefim yegor yehuda yelena yeliz yesim yevgeny yiannis yigit yoan yoana yoko yolanda
+yolande yordan yorgos yosef yoshiko yosuke youssef yrjo ysbrand yuki yukiko yulia yuliya yun
+yunus yuri yuriy yusuf yves yvette yvonne zachary zainab zaira zak zala zan zana zanele zara
+zarko zbigniew zbynek zdena zdenek zdenka zdenko zdislaw zdravko zdzislaw zehra zeina zeki zelda
+zeljka zeljko zenon zenona zeynep zhanna zhen ziga zigmunds zilvinas zinaida zita zivile zlata
+zlatan zlatko zoe zofia zofie zola zoltan zora zoran zorana zorica zoya zsanett zsigmond zsofia
+zsolt zsombor zsuzsa zsuzsanna zubair zuzana zuzanna zvonimir zvonko zydrunas zygmunt
 """
 )
 
 AMBIGUOUS = table(
     """
-alex amber amparo angel april ari art asa august aurora autumn axel bill bo brad brooke carol
-casey charlotte chase chelsea christian chuck clement clint cosima crystal dale dallas dawn dean
-denis devin dolores don drew dustin else emma eve ever faith felicity finn flora florence frank
-gene georgia glen gloria grace grant grazia guy hal harmony heath heather holly hope hunter ida
-iris israel ivy jack jackson jade jan jasmine jason jay jean jesus jill joel jordan joy june kay
-ken kim kit kris lance lane laurel laurie liberty lily lincoln logan lucas luz madison mai major
-malt mara marina mario mark martin mary mason max may melody mercedes mercy merit miles morgan
-nelson nick noel nova odd ola olive oliver orlando oscar otto owen paris parker pascal pat
-patience patrick pearl penny per phoenix pierce pilar poppy porter prince randy ray reed rene
-rich river rob robin rocky rod roman rosa rosario rose ross roy ruby rudy rusty ryan said
-salvador sam san sandy santiago saul savannah scala scarlet scott selena sidney skip sky sofia
-stan stella sterling stone sue summer sydney taylor ted terry theo tiffany til till tim tom tony
-tor tore trinity troy tyler una urban van vera verona victor victoria viola violet virginia vito
-wade warren wayne will willow winter wolf yuki
+adelaide alba alexa amber amparo angel anis april ari art asa august aurora axel basil beat bill
+bo brooke carol carolina casey catalina charlotte chase chelsea christian chuck clement clint
+cosima crystal dale dallas dawn dean devon dolores don drew edu elif else emir eve faith
+felicity fidel finn fleur floor flor flora florence florin frank gene georgia glen gloria grace
+grant grazia guadalupe gun guy hal harmony heath heather holly hope hunter ida ina ion ira iris
+isa isla israel ivy jack jackson jade jan jasmine jay jean jesus jill jordan joy june kai kay
+ken kent kim kit kris lana lance lane laurel laurie leigh leon leona lies lily lincoln liv logan
+lone lou lourdes luna luz madison mai maj mara marin marina mario mark mason max may mei melody
+mercedes mercy merit milan mile miles mimi min montserrat morgan narcis nelson nike noel nova
+octavia odd ola ole olive orlando oscar otto owen pal paris parker pascal pat patience pearl
+penny per phoenix pierce pilar ping poppy porter randy ray reed rene rich ringo rob robin rocky
+rod roman roos rosa rosario rose ross rowan roy ruby rudy rune rusty said salvador sam sander
+sandy santiago saul savannah scarlet scott selena sidney sine siri sofia soma stan stella
+sterling sue sydney taylor terry tiffany til till tome tone tor tore trine troy tyler una uno
+urban van vera verona victor victoria viola violet virginia vita vito wade wally warren will
+willow wolf wolfram yuki
 """
 )
 """Given names that are words, places or surnames as well; alone they say nothing."""

@@ -20,37 +20,62 @@ e st
 
 SURNAMES = table(
     """
-adams aguilar alexander ali allen almeida alvarez anderson andrews armstrong arnold bailey baker
-barnes barros bauer becker bell bennett berg bernard bianchi black blanc bonnet borg bos bosch
-boyd bradley braun brooks brown bruno bryant burns butler byrne campbell carlson carpenter carr
-carroll carter carvalho castillo castro chang chapman chavez chen choi chung clark clarke cohen
-cole coleman collins colombo conti cook cooper costa cox crawford cruz cunningham da daniels
-davies davis dawson delgado diaz dixon dubois duncan dunn dupont durand edwards ellis esposito
-evans ferguson fernandes fernandez ferrari ferreira fischer fisher flores ford foster fournier
-fox freeman fuchs garcia gardner garnier gibson girard gomes gomez gonzales gonzalez graham gray
-greco green greene griffin gruber guerrero gutierrez guzman haas hall hamilton hansen hanson
-harper harris harrison hart hartmann harvey hayes henderson henry hernandez herrera hicks hill
-hoffman hoffmann holmes horn horvat howard huang huber hudson hughes hunt hunter hussain ivanov
-jackson jacobs james jansen janssen jansson jenkins jensen jimenez johansen johansson johnson
-johnston jones jordan joseph kaiser kang kelley kelly kennedy khan kim king klein knight koch
-kowalski kovacs kozak kramer kraus krause krueger kumar lambert lang lange larsen larsson
-lawrence lee lefebvre lehmann leroy lewis li lin lindberg liu long lopes lopez lund ma maier
-marino marques marshall martin martinez martini mason matthews mayer mccarthy mcdonald medina
-mendez mendoza meyer miller mills mitchell moore morales moreau moreno morgan morris morrison
-müller mueller murphy murray myers nagy navarro nelson neumann newman nguyen nielsen novak nowak
-nunez obrien oliveira olsen olsson ortega ortiz owens palmer park parker patel patterson payne
-pereira perez perkins perry peters petersen peterson petrov pfeiffer phillips pierce pinto
-popescu porter powell price ramirez ramos reed reid reyes reynolds ribeiro ricci rice richards
-richardson richter riley rivera roberts robertson robinson rodrigues rodriguez rogers romano
-romero rose ross rossi roth rousseau roux ruiz russell russo ryan salazar sanchez sanders
-santana santos sato scharf schmid schmidt schmitt schmitz schneider scholz schreiber schröder
-schroeder schubert schultz schulz schulze schuster schwartz schwarz scott sharma shaw silva
-simmons simon simpson singh smit smith snyder soto souza spencer stein stephens stevens stewart
-stone sullivan suzuki svensson szabo tanaka tang taylor thomas thompson thomsen torres tran
-tucker turner vargas vasquez vega visser vogel wagner walker wallace wang ward warren washington
-watanabe watson weaver weber webb weber weiss wells west wheeler white williams williamson
-willis wilson winkler winter wolf wolff wong wood woods wright wu yamamoto yang yilmaz young
-zhang zhao zimmermann
+adamczyk adams adeyemi aguilar aguirre ahmed alexander ali allen almeida alvarez anderson
+andrews araujo armstrong arnold arslan aslan atkinson aubert aydin azevedo babic bailey baker
+bakken bakker balogh banerjee barbieri barbosa barnes barnett barros bauer becker bell bellini
+bennett benoit berg bergstrom bernard bianchi black blanc blanchard bonnet borg bos bosch
+bouchard bowers boyd boyer bradley braun brennan brooks brouwer brown brunet bruno bryant burns
+butler byrne campbell cardoso carlson caron carpenter carr carroll carter caruso carvalho
+castellanos castillo castro cavalcanti cazares celik cerny cervantes cetin chang chapman
+chatterjee chaudhry chavez chen chevalier choi chung cisneros claes clark clarke coelho cohen
+cole coleman collins colombo conte conti contreras cook cooper coppola costa cox crawford cruz
+cunningham da dabrowski dahl daniels davies davis dawson debacker dejong dekker delgado demir
+desai desjardins desmet devries diaz dimitrov dixon djordjevic dogan donovan doyle dubois dudek
+dumitru duncan dunn dupont durand dvorak edwards eide ellis engstrom eriksson escobar esposito
+evans farkas faure ferguson fernandes fernandez ferrari ferreira ferri figueroa fischer fisher
+fitzgerald flores fodor fonseca fontana ford forsberg foster fournier fox francois fraser
+freeman freitas fuchs fuentes gagnon gaillard gallagher gallegos galli garcia gardner garnier
+gauthier gentile georgiev gibson giordano girard giraud gomes gomez gonzales gonzalez goossens
+grabowski graham gray greco green greene griffin gruber guerin guerrero gupta gustafsson
+gutierrez guzman haas hagen hajek hall hamilton hansen hanson harper harrington harris harrison
+hart hartmann harvey hashimoto haugen hayashi hayes heikkinen heinonen henderson hendriks henry
+hernandez herrera hicks hill hodges hoffman hoffmann holloway holm holmes hopkins horn horvat
+horvath horvatic howard huang huber hudson hughes hunt hunter hussain huynh ibarra ikeda ilic
+inoue ionescu iqbal ivanov ivanova iyer jablonski jackson jacobs james jansen janssen jansson
+jenkins jennings jensen jimenez johansen johansson johnson johnston jones jonsson jordan joseph
+joshi jovanovic juhasz juric kaczmarek kaiser kaminski kang kapoor karlsson kaya kelley kelly
+kennedy khan kilic kim kimura king klein knezevic knight kobayashi koc koch korhonen koskinen
+kovac kovacevic kovacic kovacs kowal kowalczyk kowalski kozak kramer kraus krause krejci krol
+krueger kucera kumar laine lakatos lambert lang lange larsen larsson lawrence leblanc leclerc
+lee lefebvre lefevre legrand lehmann lehtonen lemoine leone leroy lewandowski lewis li lin lind
+lindberg lindgren lindqvist lindstrom liu lombardi lombardo long lopes lopez lund ma macdonald
+machado mackenzie maes maier makinen maldonado malik mancini marchetti mariani maric marino
+markovic marques marrero marshall martin martinelli martinez martini mason matei matsumoto
+matthews mayer mazur mccarthy mccormick mccoy mccullough mcdonald mcdowell mckenzie mckinney
+mclaughlin medina mehta mendes mendez mendoza mensah mercier mertens meszaros meyer middleton
+miller mills mitchell molnar monteiro montoya moore morales moreau moreira moreno moretti morgan
+mori morris morrison mueller mukherjee mulder munteanu murphy murray myers müller nagy nair
+nakamura nascimento navarro nelson nemeth neumann newman nguyen nielsen niemi nieminen nikolic
+nikolov nilsson novak novotny nowak nowicki nunez nystrom obrien oconnor okafor okonkwo olah
+oliveira olsen olsson oneill ortega ortiz osborne osei owens ozdemir ozturk pacheco palmer papp
+park parker patel patterson pavlovic pawlowski payne pearson peixoto pelletier pereira perez
+perkins perry persson peters petersen peterson petrov petrova petrovic pettersson pfeiffer pham
+phillips picard pierce pinto polat popa popescu popov porter powell price prochazka quintero
+ramalho ramirez ramos rantanen reddy reed reid renaud reyes reynolds ribeiro ricci rice richards
+richardson richter riley rinaldi rivera rizzo roberts robertson robinson rodrigues rodriguez
+rogers rojas rolland romano romero rose ross rossi roth rousseau roussel roux ruiz russell russo
+rusu ryan saarinen sahin salazar salinas salo salonen sanchez sandberg sanders santana santoro
+santos sasaki sato scharf schmid schmidt schmitt schmitz schneider scholz schreiber schroeder
+schröder schubert schultz schulz schulze schuster schwartz schwarz scott serra sharma shaw
+shimizu silva simmons simon simpson singh sjoberg smit smith snyder solberg soto souza spencer
+stankovic stein stephens stevens stewart stojanovic stone sullivan sutherland suzuki svensson
+svoboda szabo szucs szymanski takacs takahashi tanaka tang taylor teixeira thomas thompson
+thomsen thornton torres toth tran tremblay tucker turner valenzuela vandenberg vanderberg varga
+vargas vasquez vega velasco verma vesely vieira villarreal virtanen visser vitale vogel vos
+wagner walker wallace wallin wang ward warren washington watanabe watson weaver webb weber weiss
+wells west wheeler whitaker white wieczorek willems williams williamson willis wilson winkler
+winter wisniewski wojciechowski wojcik wolf wolff wong wood woods wouters wright wu yamada
+yamamoto yang yildirim yildiz yilmaz yoshida young zajac zamora zhang zhao zielinski zimmermann
 """
 )
 
@@ -63,6 +88,9 @@ porter price reed rice rose santos scott stein stone taylor thomas tucker turner
 warren washington weaver wells west wheeler white winter wolf wood woods wu yang young bruno
 alexander henry james simon martin marino victoria berg bos bosch horvat kang tang chang chen
 ali horn roman peters stephens
+ahmed aslan aydin benoit caruso conte dahl desai eide ferri fontana francois fraser galli
+gentile hagen holm kaya kowal leone lind maes malik matei mori nair pham popa renaud rolland
+salo serra vos
 """
 )
 """Surnames that are words, places or given names as well; alone they say nothing."""
@@ -131,7 +159,15 @@ fwd cc bcc attn ps directed produced written mission statement wisdom discipline
 internet google microsoft apple amazon facebook twitter linkedin python java javascript linux
 windows android github docker kubernetes postgres redis react airlines flight gold silver hall
 island islands lake mountain river valley beach hill hills woods day night morning evening week
-month year
+month year kenyan libyan wow yeah yep nope yay oh ooh ah aha aw aww ha haha hmm ouch oof ugh whoa
+woah woohoo hooray bye goodbye welcome congrats congratulations definitely absolutely totally
+exactly indeed certainly obviously actually honestly seriously apparently unfortunately sadly
+luckily fortunately hopefully basically sure cool awesome great good nice amazing fantastic
+wonderful perfect lovely sorry right well agreed agree gotcha true remember go come keep stop
+wait look listen enjoy love happy glad excited yum bummer anyway however therefore meanwhile
+moreover finally again still even never always once twice sometimes usually often really too
+world default team manager support sales marketing engineering hiring director service
+let's it's that's what's here's there's who's i'm i've i'll i'd don't can't won't didn't
 """
 )
 
@@ -143,6 +179,6 @@ software solutions services capital insurance investments consulting industries 
 labs media networks airlines motors foods energy health financial gmbh ag sa srl bv nv oy ab as
 plc street st road rd avenue ave lane drive court square place park bridge airport station
 county city island lake river valley beach hill prize award festival stadium center centre
-theatre museum
+theatre museum islands isle ville towers
 """
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from weft.detect.found import Span
-from weft.detect.near import is_near, words
+from weft.detect.near import is_near, lowered, places, words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
@@ -21,7 +21,7 @@ _DATE = re.compile(
     rf"(?i)[0-9](?<![\w./-][0-9])(?:(?:(?<=1)[89]|(?<=2)0)\d\d[-/.](?:0?[1-9]"
     rf"|1[0-2])[-/.]{_DAY}(?:[T ]{_CLOCK})?"
     rf"|\d?[-/.](?:{_DAY}|1[0-2])[-/.](?:{_YEAR}|\d\d)(?: {_CLOCK})?"
-    rf"|\d?(?:st|nd|rd|th)?(?: of)?[ -]{_MONTH}\.?(?:,?[ -]{_YEAR})?"
+    rf"|\d?(?:st|nd|rd|th)?(?: of)?[ -]{_MONTH}\.?(?:,?[ -]{_YEAR})?|\d?{_MONTH}{_YEAR}"
     rf"|\d?:[0-5]\d(?::[0-5]\d(?:\.\d{{1,9}})?)?(?: ?[ap]\.?m\.?)?(?: ?(?:Z|UTC|GMT)"
     rf"|[+-]\d\d:?\d\d)?"
     rf"|[0-2]? ?[ap]\.?m\.?"
@@ -31,9 +31,9 @@ _MONTHS = re.compile(
     rf"(?i)\b{_MONTH}(?:\.? {_DAY}(?:st|nd|rd|th)?(?:,? {_YEAR})?|\.?,? {_YEAR})(?![\w/])(?![.-]\d)"
 )
 _MONTH_STEMS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAY = re.compile(r"(?<!\w)(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day(?!\w)")
+_WEEKDAY = re.compile(r"(?<!\w)(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day(?!\w)", re.I)
 _WEEKDAY_BEFORE = re.compile(
-    r"(?:\b(?:on|next|last|this|until|by|since|every|from|to|before|after)\s)$", re.I
+    r"(?:\b(?:on|next|(?<!the )last|this|until|by|since|every|from|to|before|after)\s)\Z", re.I
 )
 _YEAR_ALONE = re.compile(
     r"[12](?<![\w.,/:$€£#-][12])(?:(?<=1)[89]|(?<=2)0)\d\d(?![\w%])(?![.,]\d)(?!-\d)"
@@ -41,7 +41,7 @@ _YEAR_ALONE = re.compile(
 _YEAR_BEFORE = re.compile(
     r"\b(?:in|during|since|until|till|by|from|of|year|before|after|circa|ca\.|around|early|late"
     r"|mid|spring"
-    r"|summer|autumn|fall|winter|is an?|was an?|the) $",
+    r"|summer|autumn|fall|winter|is an?|was an?|the) \Z",
     re.I,
 )
 _YEAR_ENDS = re.compile(
@@ -53,7 +53,7 @@ def look_for_dates(text: str) -> Iterator[Span]:
     """Days and times in the common spellings, week days, and years that a word leads to."""
     yield from _days(text)
     for match in _WEEKDAY.finditer(text):
-        before = text[max(0, match.start() - 8) : match.start()]
+        before = text[max(0, match.start() - 12) : match.start()]
         if _WEEKDAY_BEFORE.search(before) is not None:
             yield Span(*match.span())
     for match in _YEAR_ALONE.finditer(text):
@@ -83,7 +83,7 @@ def _is_possible(spelled: str) -> bool:
 
 _VERSION = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}")
 _BIRTH = words(
-    r"born(?: on| in)?|birth(?:s|day|date)?|d\.?o\.?b\.?|date[_ ]of[_ ]birth|geboren|né|née"
+    r"born(?: on| in)?|birth(?:s|day|date)?|d\.?o\.?b\.?|date of birth|geboren|né|née"
     r"|nacid[oa]"
 )
 
@@ -100,23 +100,22 @@ def look_for_birth_dates(text: str) -> Iterator[Span]:
             yield Span(start, end)
 
 
-_AGE = re.compile(
-    r"(?i)(?:"
-    r"(?P<old>[0-9](?<![\w.,$-][0-9])\d{0,2})(?=[ -]?(?:years?|yrs?)[ -](?:old|of age)\b"
+_OLD = re.compile(
+    r"(?i)[0-9](?<![\w.,$-][0-9])\d{0,2}(?=[ -]?(?:years?|yrs?)[ -](?:old|of age)\b"
     r"|[ -]?y/?o\b|[ -]?year[ -]old)"
-    r"|(?:\baged?|\bage of|\bturn(?:s|ed|ing)?|\bmy age is|\bage[:=])\s?(?P<aged>1?\d{1,2})"
-    r"(?=\s*(?:$|[.,;!?)\n]|years?\b|and\b|next\b|this\b|last\b|on\b|today\b|yesterday\b))"
-    r")"
 )
-
-
-_AGE_STEMS = ("year", "yr", "y/o", "yo ", "aged", "age ", "age:", "age=", "turn")
+_AGED = re.compile(
+    r"(?i)(?:\baged?|\bage of|\bturn(?:s|ed|ing)?|\bage is|(?<![^\W_])age[\"']?\s?[:=])[\s\"']{0,2}"
+    r"(?P<aged>1?\d{1,2})(?=\s*(?:$|[.,;!?)\n\"'}\]]|years?\b|and\b|next\b|this\b|last\b|on\b"
+    r"|today\b|yesterday\b))"
+)
 
 
 def look_for_ages(text: str) -> Iterator[Span]:
     """Years of a life: `47 years old`, `aged 47`, `turned 47`."""
-    lower = text.lower()
-    if not any(each in lower for each in _AGE_STEMS):
-        return
-    for match in _AGE.finditer(text):
-        yield Span(*match.span("old" if match["old"] else "aged"))
+    for match in _OLD.finditer(text):
+        yield Span(*match.span())
+    for at in places(lowered(text), "age", "turn"):
+        aged = _AGED.match(text, at)
+        if aged is not None:
+            yield Span(*aged.span("aged"))

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from weft.detect.found import Found
 from weft.detect.kinds import DETECTORS, KINDS
 from weft.detect.patterns import Pattern, search
+from weft.detect.plain import plain
 
 PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>")
 """What stands for a value that was taken out; nothing is looked for inside it."""
 
 _BLANK = "\ue000"
+_DIGIT = re.compile(r"[0-9]")
 
 
 def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> list[Found]:
@@ -26,14 +28,17 @@ def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> l
         for pattern in patterns
         for start, end in search(pattern, looked)
     ]
-    if not text.isspace():
-        for detector in DETECTORS:
-            if detector.kind in wanted:
-                found += [
-                    Found(detector.kind, start, end, text[start:end])
-                    for start, end in detector.look(looked)
-                    if end > start
-                ]
+    if not wanted or text.isspace():
+        return _apart(found, text)
+    read = plain(looked)
+    numbered = _DIGIT.search(read.text) is not None
+    for detector in DETECTORS:
+        if detector.kind not in wanted or (detector.numbered and not numbered):
+            continue
+        for span in detector.look(read.text):
+            start, end = read.span(*span)
+            if end > start:
+                found.append(Found(detector.kind, start, end, text[start:end]))
     return _apart(found, text)
 
 

@@ -28,7 +28,8 @@ class Detector(NamedTuple):
     """A kind of value, and how to find it.
 
     `shaped` kinds are told by their form (a checksum, a prefix, a label in front); the others
-    are guesses from words. Of two finds in one place the kind earlier in the table wins.
+    are guesses from words. `numbered` kinds have a digit in every value, so that a text without
+    one need not be looked through. Of two finds in one place the kind earlier in the table wins.
     """
 
     kind: str
@@ -36,3 +37,4 @@ class Detector(NamedTuple):
     what: str
     secret: bool = False
     shaped: bool = True
+    numbered: bool = True

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 
 from weft.detect.found import Span
-from weft.detect.near import is_near, words
+from weft.detect.near import BEGIN, END, is_near, lowered, places, words
 
 _SSN = re.compile(r"([0-9](?<![\w.+-][0-9])\d{2})([- .]?)(\d{2})\2(\d{4})(?![\w])(?!\.\d)(?!-\d)")
 _SSN_WORDS = words(
-    r"ssns?|social[- ]security(?:[- ](?:number|no|num))?|itin|tax(?:payer)? id\w{0,10}|social"
+    r"ssns?|social security(?: (?:number|no|num))?|itin|tax(?:payer)? id\w{0,10}|social"
 )
-_SAMPLES = frozenset({"078051120", "219099999", "123456789"})
+_SAMPLES = frozenset({"078051120", "219099999"})
+"""Numbers that were printed in advertisements, and so were never anybody's again."""
 
 
 def look_for_ssns(text: str) -> Iterator[Span]:
@@ -36,22 +37,23 @@ def _is_taxpayer(group: str) -> bool:
 
 # A label, then what may stand between, then a value with a digit in it.
 _LINK = (
-    r"(?:\s{0,3}(?:number|no\.?|num|nr\.?|id|#|code))?[\"']?\s{0,3}(?:is|was|are|:|=|\(|-|->)?"
+    r"(?:[\s_-]{0,3}(?:numbers?|no\.?|num|nr\.?|id|#|code))?[\"']?\s{0,3}(?:is|was|are|:|=|\(|-|->)?"
     r"[\s\"']{0,4}"
 )
 
 
 def _labelled(label: str, value: str) -> re.Pattern[str]:
-    return re.compile(rf"(?i)\b(?:{label}){_LINK}(?P<value>{value})(?![\w])")
+    spaced = label.replace(" ", "[ _-]?")
+    return re.compile(rf"(?i){BEGIN}(?:{spaced}){END}{_LINK}(?P<value>{value})(?![\w])")
 
 
 _LICENCE = _labelled(
-    r"driv(?:er|ing)(?:'s|s|\u2019s)?[ _-]?(?:licen[cs]e|permit)|licen[cs]e (?:number|no\.?)|DLN?",
+    r"driv(?:er|ing)(?:'s|s|\u2019s)? (?:licen[cs]e|permit)|licen[cs]e (?:number|no\.?)|DLN?",
     r"(?=[A-Z -]{0,8}\d)[A-Z0-9]{1,14}(?:[- ]?[A-Z0-9]*\d[A-Z0-9]*){0,4}",
 )
 _PASSPORT = _labelled(
     r"passports?|reisepass\w{0,6}|passeport|pasaporte|passaporto",
-    r"(?=[A-Z]{0,3}\d)[A-Z0-9]{6,10}",
+    r"(?=[A-Z]{0,9}\d)[A-Z0-9]{6,10}",
 )
 _PLATE = _labelled(
     r"(?:licen[cs]e|number|registration|vehicle|car) (?:plates?|registration)|plates?"
@@ -74,12 +76,13 @@ def look_for_licences(text: str) -> Iterator[Span]:
 
 def look_for_passports(text: str) -> Iterator[Span]:
     """Passport numbers after the word."""
-    return _values(_PASSPORT, text, "pass", "pasap")
+    return _values(_PASSPORT, text, "pass", "pasap", "reisep")
 
 
 def look_for_plates(text: str) -> Iterator[Span]:
     """Number plates after the words that say so, and the numbers of vehicles."""
-    yield from _values(_PLATE, text, "plate", "registration", "kennzeichen", "reg ", "reg:")
+    stems = ("plate", "licen", "number", "regist", "vehicle", "car", "kennzeichen", "reg")
+    yield from _values(_PLATE, text, *stems)
     lower = text.lower()
     if not any(each in lower for each in ("vin", "vehicle", "chassis")):
         return
@@ -90,12 +93,12 @@ def look_for_plates(text: str) -> Iterator[Span]:
 
 def look_for_records(text: str) -> Iterator[Span]:
     """Numbers of patients and insurances after the words that say so."""
-    return _values(_RECORD, text, "record", "mrn", "patient", "health", "insurance", "policy")
+    return _values(_RECORD, text, "medical", "mrn", "patient", "health", "insurance", "policy")
 
 
 def _values(pattern: re.Pattern[str], text: str, *stems: str) -> Iterator[Span]:
-    """What follows a label; the stems are a quick way to see that there is none."""
-    lower = text.lower()
-    if any(each in lower for each in stems):
-        for match in pattern.finditer(text):
+    """What follows a label; every label begins with one of the stems."""
+    for at in places(lowered(text), *stems):
+        match = pattern.match(text, at)
+        if match is not None:
             yield Span(*match.span("value"))

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 from weft.detect import checksums
 from weft.detect.found import Span
-from weft.detect.near import is_near, words
+from weft.detect.near import BEGIN, is_near, lowered, places, words
 from weft.detect.tables import table
 
 _CARD = re.compile(
     r"[0-9](?<![\w.,+$€£-][0-9])\d{3,5}(?:[ \-\u00a0]?\d{1,6}){1,5}(?![\w])(?!\.\d)(?!-\w)"
 )
 _CARD_WORDS = words(
-    r"cards?|credit|debit|cc|visa|master ?card|maestro|amex|american express|jcb|diners|discover",
+    r"cards?(?: (?:number|no|num))?|credit|debit|cc|visa|master card|maestro|amex|american express",
+    r"jcb|diners|discover|paid with|pay with|payment|charged?",
     r"pan|kreditkarte|karte|carte|tarjeta|carta|cartão|kort",
 )
 # What an issuer's numbers begin with, and how many digits they have.
@@ -34,18 +35,18 @@ _SHORT = 13
 
 
 def look_for_cards(text: str) -> Iterator[Span]:
-    """Numbers of a known issuer with a right check digit; short ones only beside a word for it."""
+    """Numbers with a right check digit, of a known issuer or beside a word for a card."""
     for match in _CARD.finditer(text):
         spelled = match.group()
         numbers = checksums.digits(spelled)
         if not 12 <= len(numbers) <= 19 or not checksums.luhn(numbers):
             continue
         compact = "".join(map(str, numbers))
-        if len(set(compact)) < 2 or not _is_issued(compact):
+        if len(set(compact)) < 2:
             continue
-        if len(compact) <= _SHORT and not is_near(_CARD_WORDS, text, *match.span()):
-            continue
-        yield Span(*match.span())
+        sure = len(compact) > _SHORT and _is_issued(compact)
+        if sure or is_near(_CARD_WORDS, text, *match.span()):
+            yield Span(*match.span())
 
 
 def _is_issued(compact: str) -> bool:
@@ -87,12 +88,15 @@ _LENGTHS = {
 
 def look_for_ibans(text: str) -> Iterator[Span]:
     """Accounts of the right length for their country whose check digits are right."""
-    for match in _IBAN.finditer(text):
+    at = 0
+    while (match := _IBAN.search(text, at)) is not None:
         spelled = match.group()
         length = _LENGTHS.get(spelled[:2].upper(), 0)
         end = _after(spelled, length)
+        at = match.start() + 4
         if end and _is_iban(spelled[:end]):
-            yield Span(match.start(), match.start() + end)
+            at = match.start() + end
+            yield Span(match.start(), at)
 
 
 def _after(spelled: str, length: int) -> int:
@@ -113,11 +117,13 @@ def _is_iban(spelled: str) -> bool:
 
 _SWIFT = re.compile(r"(?<![\w])[A-Z]{4}([A-Z]{2})[A-Z0-9]{2}(?:[A-Z0-9]{3})?(?![\w])")
 _OTHER_COUNTRIES = table("US CA AU JP CN IN HK SG KR NZ ZA MX AR CL TH MY")
-_SWIFT_WORDS = words(r"swift(?:[- ]?code)?|bic|bank identifier")
+_SWIFT_WORDS = words(r"swift(?: code)?|bic|bank identifier")
 _ACCOUNT = re.compile(
-    r"(?i)\b(?:(?:bank |checking |savings |current )?account (?:number|no\.?|#)"
-    r"|acct\.? ?(?:no\.?|number|#)?"
-    r"|routing (?:number|no\.?)|sort code|aba)\s{0,3}(?:is|:|=|#|-)?\s{0,3}"
+    rf"(?i){BEGIN}(?:account[ _-]?(?:number|num|no\.?|#)"
+    r"|(?:bank|checking|savings|current)[ _-]?account(?:[ _-]?(?:number|num|no\.?|#))?"
+    r"|acct\.?[ _-]?(?:no\.?|number|num|#)?"
+    r"|routing[ _-]?(?:number|num|no\.?)|sort[ _-]?code|aba)"
+    r"[\"']?\s{0,3}(?:is|:|=|#|-)?[\s\"']{0,4}"
     r"(?P<value>\d[\d -]{4,20}\d)(?![\w])"
 )
 
@@ -136,11 +142,11 @@ def look_for_swifts(text: str) -> Iterator[Span]:
 
 def look_for_accounts(text: str) -> Iterator[Span]:
     """Account, routing and sort numbers after the words that say so."""
-    lower = text.lower()
-    if not any(each in lower for each in ("acc", "routing", "sort code", "aba")):
-        return
-    for match in _ACCOUNT.finditer(text):
-        yield Span(*match.span("value"))
+    stems = ("bank", "check", "saving", "current", "acc", "routing", "sort", "aba")
+    for at in places(lowered(text), *stems):
+        match = _ACCOUNT.match(text, at)
+        if match is not None:
+            yield Span(*match.span("value"))
 
 
 _BASE58 = "[1-9A-HJ-NP-Za-km-z]"

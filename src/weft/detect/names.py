@@ -6,10 +6,7 @@ was found stands for the person in the rest of the text too.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import NamedTuple
 
 from weft.detect._given_names import AMBIGUOUS, COMMON
 from weft.detect._name_words import (
@@ -17,101 +14,83 @@ from weft.detect._name_words import (
     ORGANISATION,
     PARTICLES,
     PERSON_VERBS,
-    SURE_ENDS,
-    SURNAME_ENDS,
     SURNAME_WORDS,
     SURNAMES,
     TITLES,
 )
 from weft.detect.found import Span
 from weft.detect.letters import CAPITALS
+from weft.detect.lower_names import look_in_lower_case
+from weft.detect.name_cues import (
+    PEOPLE,
+    is_above_address,
+    is_addressed,
+    is_announced,
+    is_cued,
+    particles,
+    speakers,
+    titled,
+)
+from weft.detect.name_parts import (
+    Word,
+    bare,
+    fold,
+    is_given,
+    is_surely_surname,
+    looks_like_surname,
+    without_possessive,
+)
+from weft.detect.organisations import is_firm, is_place
+from weft.detect.streets import COUNTRIES
 
 _CAPITALISED = re.compile(
     rf"[{CAPITALS}](?<!\w[{CAPITALS}])(?<!['\u2019][{CAPITALS}])[^\W\d_]*(?:['\u2019\-\u2010][^\W\d_]+)*"
 )
-_ANY = re.compile(r"[^\W\d_]+(?:['\u2019\-\u2010][^\W\d_]+)*")
-_CUE = re.compile(
-    r"(?:\b(?:called|i am|i['\u2019]m|this is|calls? me|named|née|sincerely|regards|cheers"
-    r"|signed|attn|dear|hi|hello|hey|says"
-    r"|said|shouted at|by|under|kid|son|daughter|brother|sister|wife|husband|partner|friend"
-    r"|colleague|boss|patient|guardian"
-    r"|employee|customer|passenger|add|starring|meet|met|ask(?:ed)?|told|tell|contact|known as"
-    r"|follow up with"
-    r"|(?:speak|talk(?:ed)?|spoke) (?:to|with)|belongs to|assistant to|tribute to|songwriter"
-    r"|producer|heard"
-    r"|(?:correct|change) it to|given|founders)|name|user)"
-    r"(?: is|['\u2019]s| was)?[\s:>,?\-\"\u201c(]{1,6}$",
-    re.IGNORECASE,
-)
-_STRONG = re.compile(
-    r"(?:\bname(?: is|'s|\u2019s| was)?|\bnamed (?:him|her)|\bcalls? me|\bi['\u2019]m|née"
-    r"|was called|directed by|written by|\bsays"
-    r"|\bsurname(?: is)?|account\? user|name on it is|everyone calls me)[\s:?\"\u201c]{1,6}$",
-    re.IGNORECASE,
-)
-_STRONG_ENDS = (
-    "name",
-    "is",
-    "'s",
-    "\u2019s",
-    "was",
-    "him",
-    "her",
-    "me",
-    "'m",
-    "\u2019m",
-    "née",
-    "called",
-    "by",
-    "says",
-    "user",
-)
-_POSTAL = re.compile(
-    r"[^\n]*(?:\n[^\n]*){0,3}?\n[> ?]*(?:\d|Apt|Suite|PSC|Unit|Phone|E-?mail|Tel|Mobile)", re.I
-)
-_INITIAL = re.compile(r"[A-Z]\.?")
+_IDENTIFIER = re.compile(r"\A(?!Ma?c[A-Z]|(?:De|Di|La|Le|Du|Van|Von|Fitz)[A-Z]).*[a-z][A-Z]")
 _ROMAN = frozenset({"II", "III", "IV", "Jr", "Sr"})
 _LISTED = frozenset({", ", " and ", ", and ", " & ", " or "})
 _LONGEST = 5
 
 
-class _Word(NamedTuple):
-    """A capitalised word, and how the tables spell it."""
-
-    text: str
-    low: str
-    start: int
-    end: int
-
-
 def look_for_names(text: str) -> Iterator[Span]:
     """Names with a reason to be believed, and their parts wherever they come again."""
     words = [
-        _Word(match.group(), fold(match.group()), *match.span())
+        Word(match.group(), fold(match.group()), *match.span())
         for match in _CAPITALISED.finditer(text)
     ]
     if not words:
-        yield from _in_lower_case(text)
+        yield from look_in_lower_case(text)
         return
     sizes = _sizes(words, text)
-    known: set[str] = set()
+    known = _speaking(text)
     at = 0
     while at < len(words):
         size = sizes[at]
         if size:
             found = words[at : at + size]
-            known.update(_bare(each) for each in found if _is_part(each))
-            yield Span(_with_title(text, found[0].start), _without_possessive(found[-1]))
+            known.update(bare(each) for each in found if _is_part(each))
+            yield Span(_with_title(text, found[0].start), without_possessive(found[-1]))
         at += size or 1
     if not known:
         return
     taken = {at + more for at, size in enumerate(sizes) for more in range(size)}
     for at, word in enumerate(words):
-        if at not in taken and _bare(word) in known and not _is_organisation(words, at, 1, text):
-            yield Span(word.start, _without_possessive(word))
+        if at not in taken and bare(word) in known and not _is_organisation(words, at, 1, text):
+            yield Span(word.start, without_possessive(word))
 
 
-def _sizes(words: Sequence[_Word], text: str) -> list[int]:
+def _speaking(text: str) -> set[str]:
+    """Who speaks in a text where one who speaks has a name that is known."""
+    labels = [Word(each, fold(each), 0, 0) for each in set(speakers(text))]
+    named = [each for each in labels if each.low not in NOT_NAMES]
+    if len(named) < 2 or len(named) * 2 < len(labels):
+        return set()
+    if not any(map(_is_known, named)):
+        return set()
+    return {each.text for each in named}
+
+
+def _sizes(words: Sequence[Word], text: str) -> list[int]:
     """For each word, how many words are one person's name from it on; 0 where none begins."""
     sizes = [0] * len(words)
     at = 0
@@ -123,141 +102,187 @@ def _sizes(words: Sequence[_Word], text: str) -> list[int]:
             other = at - step
             if sizes[at] or not 0 <= other < len(words) or sizes[other] != 1:
                 continue
-            before, after = sorted((at, other))
-            gap = text[words[before].end : words[after].start]
-            if gap in _LISTED and _is_listed(words, at, other, text):
+            if _is_beside(words, at, other, text) and _is_listed(words, at, other, text):
                 sizes[at] = 1
+    for first, last in _lists(words, text):
+        if _are_people(words[first:last], text):
+            for at in range(first, last):
+                sizes[at] = sizes[at] or int(words[at].low not in NOT_NAMES)
     return sizes
 
 
-def _is_listed(words: Sequence[_Word], at: int, other: int, text: str) -> bool:
+def _is_beside(words: Sequence[Word], at: int, other: int, text: str) -> bool:
+    """Whether two words are in one list; a comma alone may also end what precedes a name."""
+    before, after = sorted((at, other))
+    if _gap(words, before, text) != ", ":
+        return _gap(words, before, text) in _LISTED
+    return _gap(words, before - 1, text) in _LISTED or _gap(words, after, text) in _LISTED
+
+
+def _gap(words: Sequence[Word], at: int, text: str) -> str:
+    """What stands between a word and the next one; nothing where one of them is missing."""
+    if not 0 <= at < len(words) - 1:
+        return ""
+    return text[words[at].end : words[at + 1].start]
+
+
+def _lists(words: Sequence[Word], text: str) -> Iterator[tuple[int, int]]:
+    """Where three single words or more are listed: the first of them, and the end."""
+    if ", " not in text:
+        return
+    first = 0
+    for at in range(1, len(words) + 1):
+        if _gap(words, at - 1, text) in _LISTED:
+            continue
+        if at - first > 2:
+            yield first, at
+        first = at
+
+
+def _are_people(listed: Sequence[Word], text: str) -> bool:
+    """Whether a list is announced as one of people, or many of it have given names."""
+    if any(each.low in COUNTRIES for each in listed):
+        return False
+    start = listed[0].start
+    if PEOPLE.search(text[max(0, start - 24) : start]) is not None:
+        return True
+    given = sum(is_given(each) for each in listed)
+    known = sum(_is_known(each) for each in listed)
+    many = given * 3 >= len(listed) if given > 1 else given and known * 2 >= len(listed)
+    return len(listed) > 3 and bool(many) and _is_one_list(listed, text)
+
+
+def _is_one_list(listed: Sequence[Word], text: str) -> bool:
+    """Whether no `and` stands before the last of a list, as it does where firms are listed."""
+    return all(_gap(listed, at, text) == ", " for at in range(len(listed) - 2))
+
+
+def _is_known(word: Word) -> bool:
+    return (is_given(word) and word.low not in AMBIGUOUS) or is_surely_surname(word)
+
+
+def _is_listed(words: Sequence[Word], at: int, other: int, text: str) -> bool:
     word = words[at]
-    if word.low in NOT_NAMES or _run(words, at, text) != 1 or _is_organisation(words, at, 1, text):
+    if word.low.partition("'")[0] in NOT_NAMES or _run(words, at, text) != 1:
+        return False
+    if _is_organisation(words, at, 1, text):
         return False
     if words[other].low in COMMON:
         return True
-    return _looks_like_surname(word) and not _is_enumerated(words, at, text)
+    return looks_like_surname(word) and not _is_enumerated(words, at, text)
 
 
-@lru_cache(8192)
-def fold(word: str) -> str:
-    """The word in lower case without accents and without the possessive, as tables spell it."""
-    bare = word[:-2] if word.endswith(("'s", "\u2019s")) else word
-    if bare.isascii():
-        return bare.lower()
-    split = unicodedata.normalize("NFKD", bare.lower())
-    plain = "".join(each for each in split if not unicodedata.combining(each))
-    return plain.translate(_LETTERS)
+def _is_part(word: Word) -> bool:
+    return len(bare(word)) > 2 and word.low not in NOT_NAMES and word.low not in SURNAME_WORDS
 
 
-_LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ß": "ss", "æ": "ae"})
-
-
-def _bare(word: _Word) -> str:
-    return word.text[:-2] if word.text.endswith(("'s", "\u2019s")) else word.text
-
-
-def _is_part(word: _Word) -> bool:
-    return len(_bare(word)) > 2 and word.low not in NOT_NAMES and word.low not in SURNAME_WORDS
-
-
-def _is_given(word: _Word) -> bool:
-    first, _, second = word.low.partition("-")
-    return word.low in COMMON or (bool(second) and first in COMMON and second in COMMON)
-
-
-def _looks_like_surname(word: _Word) -> bool:
-    bare = _bare(word)
-    if word.low in NOT_NAMES or len(bare) < 3:
-        return False
-    return word.low in SURNAMES or (len(bare) > 4 and bare.lower().endswith(SURNAME_ENDS))
-
-
-def _is_surely_surname(word: _Word) -> bool:
-    bare = _bare(word)
-    if word.low in NOT_NAMES or bare.isupper():
-        return False
-    if word.low in SURNAMES:
-        return word.low not in SURNAME_WORDS
-    return len(bare) > 5 and bare.lower().endswith(SURE_ENDS)
-
-
-def _name_at(words: Sequence[_Word], at: int, text: str) -> int:
+def _name_at(words: Sequence[Word], at: int, text: str) -> int:
     word = words[at]
-    shouted = word.text.isupper() and len(word.text) > 2
-    if shouted or (word.low in NOT_NAMES and word.low not in COMMON):
+    if _is_turned(words, at, text):
+        return 2
+    if word.text.isupper() and len(word.text) > 2:
+        return _shouted_name(words, at, text)
+    if word.low in NOT_NAMES and word.low not in COMMON:
         return 0
     if "'" in word.low and word.low.partition("'")[0] in NOT_NAMES:
         return 0
-    if word.low in TITLES:
+    if word.low in TITLES or _IDENTIFIER.search(word.text) is not None:
         return 0
     size = _run(words, at, text)
     if _is_organisation(words, at, size, text):
         return 0
     before = text[max(0, word.start - 40) : word.start]
-    if _titled(before):
+    if titled(before):
         return size
+    before = before[: len(before) - particles(before)]
+    if is_place(word.low, before) and not is_announced(before):
+        return 0
     if size > 1:
         return size if _is_full_name(words[at : at + size], before, text) else 0
     return int(_is_single_name(words, at, before, text))
 
 
-def _titled(before: str) -> int:
-    """How many characters in front of a name are its title; 0 where there is none."""
-    if before[-1:] != " ":
+def _shouted_name(words: Sequence[Word], at: int, text: str) -> int:
+    """How many words in capitals are a name: a given name and a surname, or what is announced."""
+    size = 1
+    while size < _LONGEST and _gap(words, at + size - 1, text) in {" ", ". "}:
+        following = words[at + size]
+        if not following.text.isupper() or following.low in NOT_NAMES:
+            break
+        size += 1
+    first, last = words[at], words[at + size - 1]
+    if size < 2 or first.low in NOT_NAMES or last.low in ORGANISATION:
         return 0
-    last = before[-13:-1].replace("\n", " ").rpartition(" ")[2].lstrip("(\"'\u201c>")
-    low = last.rstrip(".").lower()
-    if low not in TITLES:
-        return 0
-    dotted = last.endswith(".")
-    return len(last) + 1 if dotted or low not in _LOOSE_TITLES else 0
+    if is_given(first) and first.low not in AMBIGUOUS and looks_like_surname(last):
+        return size
+    return size if is_announced(text[max(0, first.start - 40) : first.start]) else 0
 
 
-_LOOSE_TITLES = frozenset(
-    {"sister", "brother", "general", "president", "don", "fr", "father", "col", "gen"}
-)
+def _is_turned(words: Sequence[Word], at: int, text: str) -> bool:
+    """Whether a surname stands first and the given name after a comma."""
+    if _gap(words, at, text) != ", ":
+        return False
+    known = words[at].text.isupper() and words[at].low in SURNAMES
+    if not known and not is_surely_surname(words[at]):
+        return False
+    given = words[at + 1]
+    if not is_given(given) or given.low in AMBIGUOUS or given.low in SURNAMES:
+        return False
+    return _gap(words, at - 1, text) not in _LISTED and _gap(words, at + 1, text) not in _LISTED
 
 
-def _is_announced(before: str) -> bool:
-    """Whether what stands in front can only be followed by a name."""
-    last = before[-24:].rstrip(' :?"\u201c\n\t').lower()
-    return last.endswith(_STRONG_ENDS) and _STRONG.search(before) is not None
-
-
-def _is_full_name(found: Sequence[_Word], before: str, text: str) -> bool:
+def _is_full_name(found: Sequence[Word], before: str, text: str) -> bool:
     word, others = found[0], found[1:]
-    sure = any(_is_surely_surname(each) for each in others)
-    likely = sure or any(_looks_like_surname(each) for each in others)
-    if _is_given(word) and (word.low not in AMBIGUOUS or likely or _CUE.search(before)):
+    sure = any(is_surely_surname(each) for each in others)
+    likely = sure or any(looks_like_surname(each) for each in others)
+    if is_given(word) and (word.low not in AMBIGUOUS or likely or is_cued(before)):
         return True
-    if len(others) > 1 and len(others[0].text) == 1 and len(word.text) > 1:
+    if (
+        len(others) > 1
+        and len(others[0].text) == 1
+        and (len(word.text) > 1 or (word.text != "U" and text[word.end] == "."))
+    ):
         return True
-    if _CUE.search(before) is not None:
-        return _is_announced(before) or likely or len(found) == 2
+    if is_cued(before):
+        return is_announced(before) or likely or len(found) == 2
     if any(each.low in COMMON and each.low not in AMBIGUOUS for each in others):
+        return not _begins_sentence(before) or looks_like_surname(word)
+    if (
+        sure
+        or _does(text, found[-1].end)
+        or is_addressed(word.low, before, _after(found[-1], text))
+    ):
         return True
-    if sure:
-        return True
-    return _is_above_address(found, text)
+    return len(found) < 4 and is_above_address(text, word.start, found[-1].end)
 
 
-def _is_single_name(words: Sequence[_Word], at: int, before: str, text: str) -> bool:
+def _does(text: str, end: int) -> bool:
+    """Whether what follows is what people do."""
+    return text[end : end + 1] == " " and text.startswith(PERSON_VERBS, end + 1)
+
+
+def _after(word: Word, text: str) -> str:
+    """What follows a word, from its possessive on."""
+    end = without_possessive(word)
+    return text[end : end + 16]
+
+
+def _is_single_name(words: Sequence[Word], at: int, before: str, text: str) -> bool:
     word = words[at]
-    given = _is_given(word)
-    if word.low not in NOT_NAMES and _is_announced(before):
+    given = is_given(word)
+    if word.low not in NOT_NAMES and is_announced(before):
         return True
     if given and word.low not in AMBIGUOUS:
         return True
-    after = text[word.end : word.end + 16]
-    if word.low not in NOT_NAMES and after.startswith(" ") and after[1:].startswith(PERSON_VERBS):
-        return True
-    surname = _is_surely_surname(word)
-    if not given and not surname and not _looks_like_surname(word):
-        return False
-    if _CUE.search(before) or (
-        given and _begins_line(text, word.start) and after[:1] in {":", ","}
+    after = _after(word, text)
+    if word.low not in NOT_NAMES and (
+        _does(text, word.end) or is_addressed(word.low, before, after)
     ):
+        return True
+    surname = is_surely_surname(word)
+    if not given and not surname and not looks_like_surname(word):
+        return False
+    if is_cued(before) or (given and _begins_line(text, word.start) and after[:1] in {":", ","}):
         return True
     if given and re.match(r"[!?]", after) and before.endswith(", "):
         return True
@@ -266,7 +291,7 @@ def _is_single_name(words: Sequence[_Word], at: int, before: str, text: str) -> 
     return before[-1:] == " " and before[-2:-1] not in {".", "!", "?", ":", ""}
 
 
-def _is_enumerated(words: Sequence[_Word], at: int, text: str) -> bool:
+def _is_enumerated(words: Sequence[Word], at: int, text: str) -> bool:
     """Whether commas stand between it and other names, as in those of law firms."""
     for before, after in ((at - 1, at), (at, at + 1), (at - 2, at - 1)):
         if (
@@ -278,7 +303,7 @@ def _is_enumerated(words: Sequence[_Word], at: int, text: str) -> bool:
     return False
 
 
-def _run(words: Sequence[_Word], at: int, text: str) -> int:
+def _run(words: Sequence[Word], at: int, text: str) -> int:
     """How many words from here on are capitalised and stand beside each other."""
     size = 1
     while at + size < len(words) and size < _LONGEST:
@@ -287,7 +312,11 @@ def _run(words: Sequence[_Word], at: int, text: str) -> int:
             break
         if word.text in _ROMAN:
             return size + 1
-        if word.low in NOT_NAMES and word.low not in SURNAMES:
+        if (
+            word.low in NOT_NAMES
+            and word.low not in SURNAMES
+            and not _is_initial(words, at + size, text)
+        ):
             break
         if word.text.isupper() and len(word.text) > 2:
             break
@@ -295,12 +324,24 @@ def _run(words: Sequence[_Word], at: int, text: str) -> int:
     return size
 
 
-def _is_joined(text: str, before: _Word, word: _Word) -> bool:
+def _is_initial(words: Sequence[Word], at: int, text: str) -> bool:
+    """Whether a letter that is a word as well stands between a name and its last part."""
+    if words[at].low not in {"a", "i"} or at + 1 >= len(words) or words[at + 1].low in NOT_NAMES:
+        return False
+    gap = text[words[at].end : words[at + 1].start]
+    return gap == ". " or (
+        gap == " " and words[at].low == "a" and words[at - 1].low not in NOT_NAMES
+    )
+
+
+def _is_joined(text: str, before: Word, word: Word) -> bool:
     gap = text[before.end : word.start]
     if gap == " ":
         return True
-    if gap == ". ":
-        return len(before.text) == 1
+    if len(before.text) == 1:
+        gap = gap.removeprefix(".")
+        if gap == " ":
+            return True
     return (
         gap[:1] == " "
         and len(gap) < 12
@@ -311,58 +352,30 @@ def _is_joined(text: str, before: _Word, word: _Word) -> bool:
     )
 
 
-def _is_organisation(words: Sequence[_Word], at: int, size: int, text: str) -> bool:
-    if any(each.low in ORGANISATION for each in words[at : at + size]):
-        return True
+def _is_organisation(words: Sequence[Word], at: int, size: int, text: str) -> bool:
+    found = words[at : at + size]
+    if size > 1 and found[-1].low in SURNAMES and is_given(found[0]):
+        found = found[:-1]
     after = at + size
+    spelled = next((each for each in reversed(found) if len(each.text) > 1), found[-1])
+    following = text[spelled.end : spelled.end + 32]
+    if is_firm([each.low for each in found], following) or is_firm([words[after - 1].text], ""):
+        return True
     if after >= len(words):
         return False
     gap = text[words[after - 1].end : words[after].start]
     return gap in {" ", ", "} and words[after].low in ORGANISATION
 
 
+def _begins_sentence(before: str) -> bool:
+    return not before.strip() or before.rstrip(" \"'\u201c")[-1:] in {".", "!", "?"}
+
+
 def _begins_line(text: str, start: int) -> bool:
     return start == 0 or text[start - 1] in "\n>"
 
 
-def _is_above_address(found: Sequence[_Word], text: str) -> bool:
-    """Whether the words are all there is on their line, and an address or a number follows."""
-    start, end = found[0].start, found[-1].end
-    begins = text.rfind("\n", 0, start) + 1
-    if text[begins:start].strip(" >?") or text[end : end + 1] != "\n" or len(found) > 3:
-        return False
-    return _POSTAL.match(text[end : end + 240]) is not None
-
-
-def _in_lower_case(text: str) -> Iterator[Span]:
-    """Known given names in a text without capitals, with a surname that looks like one."""
-    words = [
-        _Word(match.group(), fold(match.group()), *match.span()) for match in _ANY.finditer(text)
-    ]
-    for word in words:
-        before = text[max(0, word.start - 40) : word.start]
-        given = word.low in COMMON and word.low not in AMBIGUOUS and len(word.low) > 3
-        if not given and not (re.search(r"name is $", before) and word.low not in NOT_NAMES):
-            continue
-        end = word.end
-        initial = re.match(r" [a-z]\.? (?=\w)", text[end:])
-        reach = end + len(initial.group()) if initial else end + 1
-        follow = _ANY.match(text, reach) if text[end : end + 1] == " " else None
-        if follow is not None:
-            last = _Word(follow.group(), fold(follow.group()), *follow.span())
-            if (
-                initial
-                or _looks_like_surname(last)
-                or (_CUE.search(before) and last.low not in NOT_NAMES)
-            ):
-                end = _without_possessive(last)
-        yield Span(word.start, end)
-
-
 def _with_title(text: str, start: int) -> int:
-    """Where a name begins: at its title, if it has one."""
-    return start - _titled(text[max(0, start - 14) : start])
-
-
-def _without_possessive(word: _Word) -> int:
-    return word.end - 2 if word.text.endswith(("'s", "\u2019s")) else word.end
+    """Where a name begins: at its title or its particles, if it has any."""
+    before = text[max(0, start - 32) : start]
+    return start - (titled(before) or particles(before))

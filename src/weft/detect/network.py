@@ -12,14 +12,14 @@ _V4 = re.compile(
 _V6 = re.compile(
     r":(?<!:::)[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){1,7}(?:\.[0-9]{1,3}){0,3}(?:%\w{1,15})?(?:/[0-9]{1,3})?(?![\w:])"
 )
-_V6_BEGIN = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}$")
+_V6_BEGIN = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}\Z")
 _MAC = re.compile(
     r"([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])"
     r"|\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
 )
-_HEX = re.compile(r"(?<![\w:.-])(?:[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4})$")
+_HEX = re.compile(r"(?<![\w:.-])(?:[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4})\Z")
 _VERSION = re.compile(
-    r"(?i)(?<!\w)(?:versions?|v|release|section|chapter|schema|build|firmware|driver)[ :=]{0,2}$"
+    r"(?i)(?<!\w)(?:versions?|v|release|section|chapter|schema|build|firmware|driver)[ :=]{0,2}\Z"
 )
 
 

@@ -9,12 +9,14 @@ from weft.detect.streets import STATES
 
 _WORDS = ("zip", "post", "pin", "plz", "cap", "cep", "eircode")
 _LABELLED = re.compile(
-    r"(?i)\b(?:zip(?:[ _-]?code)?|post(?:al)?[ _-]?code|pin ?code|plz|cap|code postal|cep|eircode)"
+    r"(?i)(?<![^\W_])(?:zip(?:[ _-]?code)?|post(?:al)?[ _-]?code|pin ?code|plz|code postal|cep"
+    r"|cap(?=[\"'\s:=]{1,4}\d{5}\b)"
+    r"|eircode)"
     r"[\"']?\s{0,3}(?:is|was|:|=|#|-|->)?[\s\"']{0,4}"
-    r"(?P<value>(?=[A-Z -]{0,4}\d)[A-Z0-9]{2,5}(?:[- ]?(?=[A-Z]{0,2}\d"
+    r"(?P<value>(?:[A-Z]{1,2}-(?=\d{4}))?(?=[A-Z -]{0,4}\d)[A-Z0-9]{2,5}(?:[- ]?(?=[A-Z]{0,3}\d"
     r"|[A-Z]{2}(?!\w))[A-Z0-9]{2,4})?)(?!\w)"
 )
-_STATED = re.compile(r"[A-Z](?<![\w-][A-Z])[A-Z] (?P<value>\d{5}(?:-\d{4})?)(?![\w-])")
+_STATED = re.compile(r"[0-9](?<=[A-Z]{2} [0-9])(?<![\w-][A-Z]{2} [0-9])\d{4}(?:-\d{4})?(?![\w-])")
 _BRITISH = re.compile(
     r"[A-PR-UWYZ](?<![\w-][A-Z])(?:\d{1,2}|[A-HK-Y]\d|[A-HK-Y]\d\d|\d[A-HJKPSTUW]"
     r"|[A-HK-Y]\d[ABEHMNPRV-Y])"
@@ -22,12 +24,12 @@ _BRITISH = re.compile(
     r"|[ABCEGHJ-NPRSTVXY](?<![\w-][A-Z])\d[ABCEGHJ-NPRSTV-Z] ?\d[ABCEGHJ-NPRSTV-Z]\d(?![\w-])"
 )
 _AFTER_CITY = re.compile(
-    r"[0-9](?<=[^\W\d_] [0-9])(?:\d{3}-\d{3}|\d{2} \d{2}|\d-\d{3}|\d{2,4}(?: [A-Z]{2})?"
+    r"[0-9](?<=[^\W\d_] [0-9])(?:\d{3}-\d{3}|\d{2} \d{2}|\d-\d{3}|\d{2,5}(?: [A-Z]{2})?"
     r"|\d{4}-\d{4})(?=$|\s(?:in|is)\b|[,\n])"
 )
 _CITY = re.compile(
     rf"(?:\bin|,|\n)\s[{CAPITALS}][\w'\u2019.-]{{2,30}}"
-    rf"(?: (?:[{CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|of|del|la|nan)){{0,4}} $"
+    rf"(?: (?:[{CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|das|dos|of|del|la|and|the|nan)){{0,6}} \Z"
 )
 
 
@@ -38,8 +40,8 @@ def look_for_zips(text: str) -> Iterator[Span]:
         for match in _LABELLED.finditer(text):
             yield Span(*match.span("value"))
     for match in _STATED.finditer(text):
-        if match.group()[:2] in STATES:
-            yield Span(*match.span("value"))
+        if text[match.start() - 3 : match.start() - 1] in STATES:
+            yield Span(*match.span())
     for match in _BRITISH.finditer(text):
         yield Span(*match.span())
     for match in _AFTER_CITY.finditer(text):

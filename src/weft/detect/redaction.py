@@ -7,6 +7,7 @@ tell the value without the session's id.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,6 +26,8 @@ WITHHELD = "withheld"
 _ROUNDS = 4
 _LEAST_NUMBER = 1_000_000
 _CACHED_LETTERS = 200_000
+_TELLS = re.compile(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
+"""Names of fields that make a small number a value of a kind."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -167,7 +170,7 @@ class Redaction:
                 if made is not inner:
                     return compact(made)
         if path:
-            label = f"{path[-1]}: "
+            label = _label(path)
             cuts = [
                 cut._replace(start=cut.start - len(label), end=cut.end - len(label))
                 for cut in self.cuts(label + text)
@@ -180,10 +183,10 @@ class Redaction:
 
     def _number(self, number: int, path: tuple[str, ...]) -> Json:
         """A number that is a value of a kind by its digits, such as a card's."""
-        if -_LEAST_NUMBER < number < _LEAST_NUMBER:
+        if -_LEAST_NUMBER < number < _LEAST_NUMBER and not (path and _TELLS.search(path[-1])):
             return number
         spelled = str(number)
-        label = f"{path[-1]}: " if path else ""
+        label = _label(path)
         found = [cut for cut in self.cuts(label + spelled) if cut.start >= len(label)]
         if not found:
             return number
@@ -195,6 +198,15 @@ class Redaction:
 
     def _is_field(self, path: tuple[str, ...]) -> bool:
         return any(path[-len(field) :] == field for field in self.wanted.fields)
+
+
+def _label(path: tuple[str, ...]) -> str:
+    """What the name of a field says of its value; a bare `name` is that of whatever holds it."""
+    if not path:
+        return ""
+    if path[-1].lower() != "name":
+        return f"{path[-1]}: "
+    return f"{path[-2] if len(path) > 1 else 'thing'}_name: "
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

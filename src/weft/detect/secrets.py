@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from weft.detect.found import Span
+from weft.detect.near import lowered, places
 
 # What a key begins with, and what follows. The beginnings are looked for as they are, so that a
 # long text without any costs next to nothing.
@@ -45,6 +46,12 @@ _SHAPES = {
     "figd_ dckr_pat_ rubygems_ pul- tfp_ dapi sbp_ ATATT3x ATCTT3x": r"[-_A-Za-z0-9=]{24,300}",
     "AccountKey= SharedAccessKey=": r"[A-Za-z0-9+/=]{40,300}",
     "AGE-SECRET-KEY-1": r"[A-Z0-9]{40,300}",
+    "nvapi- csk- glsa_ phx_ fw_ sgp_ dp.st. dp.pt.": r"[A-Za-z0-9_.-]{20,300}",
+    "1//0": rf"{_TOKEN}{{40,300}}",
+    "sk_": r"[0-9a-f]{40,64}",
+    "AQ.Ab8R": rf"{_TOKEN}{{30,300}}",
+    "pk.eyJ sk.eyJ": rf"{_TOKEN}{{30,300}}\.{_TOKEN}{{16,100}}",
+    "pat": r"[A-Za-z0-9]{14}\.[0-9a-f]{64}",
 }
 _KEYS = tuple(
     (begin, re.compile(rf"{re.escape(begin)}(?:{rest})(?![A-Za-z0-9])"))
@@ -67,15 +74,17 @@ _ASSIGNED = re.compile(
     r"(?:\\?[\"'])?\s{0,3}(?:=>|:=|==?|:|is\b|,)\s{0,3}(?:(?P<open>\\?[\"'`])|(?![\"']))"
 )
 _KEY_NAMES = re.compile(
-    r"(?i)(?:api|access|secret|private|encryption|signing|auth|service|master|account|app)[_.-]?$"
+    r"(?i)(?:api|access|secret|private|encryption|signing|auth|service|master|account|app)[_.-]?\Z"
 )
 _QUOTED = re.compile(r"(?P<value>[^\"'`\n\\]{4,400})\\?[\"'`]")
-_BARE = re.compile(r"(?P<value>[^\s\"'`,;<>(){}\[\]&|]{6,400})")
+_BARE = re.compile(r"(?P<value>(?:[^\s\"'`,;<>&|]|&(?!\w{1,40}=)){6,400})")
+_CALL = re.compile(r"[A-Za-z_][\w.]*(?:\($|[(\[].*[)\]])")
+_CLOSING = {")": "(", "]": "[", "}": "{"}
 _PASSWORDS = frozenset({"passw", "pwd", "passphrase", "credential"})
 _CODE = re.compile(
     r"(?i)(?:none|null|true|false|nil|undefined|os\.|env|process\.|self\.|this\.|config|settings"
     r"|str\b|"
-    r"string\b|int\b|request|response|input|\$|<|\{|%|\*{3,}|x{4,}|\.{3,}|your|my[_-]|example"
+    r"string\b|int\b|request|response|input|\$(?:\w+\Z|[{(])|<|\{|%(?:\w?\Z|[({]|\w+%)|\*{3,}|x{4,}|\.{3,}|your|my[_-]|example"
     r"|changeme|redacted|"
     r"required|optional|field|get|load|read|props|args|kwargs|params|options|data|token|secret"
     r"|password|key)"
@@ -85,7 +94,9 @@ _CODE = re.compile(
 def look_for_keys(text: str) -> Iterator[Span]:
     """Keys with a known beginning, private keys, bearer tokens, and what is assigned to a name."""
     for begin, pattern in _KEYS:
-        for at in _places(text, begin):
+        if begin not in text:
+            continue
+        for at in places(text, begin):
             match = pattern.match(text, at)
             if match is None or (at and text[at - 1].isalnum() and begin[0].isalnum()):
                 continue
@@ -100,26 +111,20 @@ def look_for_keys(text: str) -> Iterator[Span]:
     if "://" in text:
         for match in _URL_PASSWORD.finditer(text):
             yield Span(*match.span("value"))
-    lower = text.lower()
-    if len(lower) == len(
-        text
-    ):  # where letters change their length, places in one are not in the other
-        yield from _named(text, lower)
-    else:
-        yield from _named(text, text)
+    yield from _named(text, lowered(text))
 
 
 def _named(text: str, lower: str) -> Iterator[Span]:
     """What follows `Bearer`, and what is assigned to a name that says it is secret."""
     for word in _BEARERS:
-        for at in _places(lower, word):
+        for at in places(lower, word):
             match = _BEARER.match(text, at + len(word))
             if match is not None:
                 value = match["value"].rstrip(".,")
                 if _is_random(value, bits=2.8):
                     yield Span(match.start("value"), match.start("value") + len(value))
     for word in _NAMES:
-        for at in _places(lower, word):
+        for at in places(lower, word):
             match = _ASSIGNED.match(text, at)
             if match is None:
                 continue
@@ -127,27 +132,50 @@ def _named(text: str, lower: str) -> Iterator[Span]:
             if word == "key" and _KEY_NAMES.search(before) is None:
                 continue
             value = (_QUOTED if match["open"] else _BARE).match(text, match.end())
-            if value is not None and _is_secret(word, value["value"], quoted=bool(match["open"])):
-                end = value["value"] if match["open"] else value["value"].rstrip(".,:!?\\")
-                yield Span(value.start("value"), value.start("value") + len(end))
+            if value is None:
+                continue
+            spoken = match.group().rstrip()[-1:].isalpha()
+            said = value["value"]
+            if not match["open"]:
+                said = _without_end(said, ".,:!?\\" if spoken else ".,:\\")
+            if _is_secret(word, said, quoted=bool(match["open"])):
+                yield Span(value.start("value"), value.start("value") + len(said))
 
 
-def _places(text: str, wanted: str) -> Iterator[int]:
-    """Where a text holds another."""
-    at = text.find(wanted)
-    while at >= 0:
-        yield at
-        at = text.find(wanted, at + 1)
+def _without_end(value: str, stops: str) -> str:
+    """A bare value without the stops and closing brackets of the sentence around it."""
+    value = value.rstrip(stops)
+    while (
+        value
+        and value[-1] in _CLOSING
+        and value.count(value[-1]) > value.count(_CLOSING[value[-1]])
+    ):
+        value = value[:-1].rstrip(stops)
+    return value
 
 
 def _is_secret(name: str, value: str, *, quoted: bool) -> bool:
     """Whether what was assigned is a secret, and not code that fetches one or a stand-in."""
-    value = value.rstrip(".,:!?\\")
-    if len(value) < 4 or _CODE.match(value) is not None or "(" in value or " " in value.strip():
+    if len(value) < (4 if quoted else 6) or " " in value.strip():
+        return False
+    if not quoted and _CALL.match(value) is not None:
+        return False
+    if _CODE.match(value) is not None and not _is_strong(value):
         return False
     if name in _PASSWORDS:
         return quoted or _is_mixed(value)
     return len(value) >= 12 and _is_mixed(value) and _is_random(value, bits=2.8)
+
+
+def _is_strong(value: str) -> bool:
+    """Whether letters, digits and signs or both cases stand together, and nothing as in code."""
+    cased = any(map(str.isupper, value)) and any(map(str.islower, value))
+    return (
+        any(map(str.isdigit, value))
+        and any(map(str.isalpha, value))
+        and (cased or any(each in "!@#%^&*?~+" for each in value))
+        and not any(each in "._{}[]<>" for each in value)
+    )
 
 
 def _is_mixed(value: str) -> bool:

@@ -1,0 +1,338 @@
+"""The check digits, letters and dates of the identity numbers of many countries."""
+
+import re
+from collections.abc import Sequence
+
+from weft.detect.checksums import digits, iso7064, luhn, verhoeff, weighted
+
+
+def _month_day(month: int, day: int) -> bool:
+    return 1 <= month <= 12 and 1 <= day <= 31
+
+
+def _two(numbers: Sequence[int], at: int) -> int:
+    return numbers[at] * 10 + numbers[at + 1]
+
+
+def _plain(spelled: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", spelled).upper()
+
+
+_SPAIN = "TRWAGMYFPDXBNJZSQVHLCKE"
+
+
+def spain(spelled: str) -> bool:
+    """The letter after the number of a DNI or NIE."""
+    text = _plain(spelled)
+    number = text[:-1].replace("X", "0").replace("Y", "1").replace("Z", "2")
+    return _SPAIN[int(number) % 23] == text[-1]
+
+
+_ITALY_ODD = (
+    1,
+    0,
+    5,
+    7,
+    9,
+    13,
+    15,
+    17,
+    19,
+    21,
+    2,
+    4,
+    18,
+    20,
+    11,
+    3,
+    6,
+    8,
+    12,
+    14,
+    16,
+    10,
+    22,
+    25,
+    24,
+    23,
+)
+
+
+def italy(spelled: str) -> bool:
+    """The last letter of a codice fiscale."""
+    text = _plain(spelled)
+    total = 0
+    for at, each in enumerate(text[:15]):
+        value = int(each) if each.isdigit() else ord(each) - 65
+        total += _ITALY_ODD[value] if at % 2 == 0 else value
+    return chr(65 + total % 26) == text[15]
+
+
+def uk(spelled: str) -> bool:
+    """The prefixes that National Insurance gives out."""
+    return _plain(spelled)[:2] not in {"BG", "GB", "KN", "NK", "NT", "TN", "ZZ"}
+
+
+def nhs(spelled: str) -> bool:
+    """The last digit of an NHS number, modulo 11."""
+    numbers = digits(spelled)
+    return (11 - weighted(numbers, range(10, 1, -1)) % 11) % 11 == numbers[9]
+
+
+def germany(spelled: str) -> bool:
+    """The digits of a tax identification number: one twice or thrice, and ISO 7064."""
+    numbers = digits(spelled)
+    counts = sorted(numbers[:10].count(each) for each in set(numbers[:10]))
+    return numbers[0] != 0 and counts[-1] in (2, 3) and iso7064(numbers)
+
+
+def germany_card(spelled: str) -> bool:
+    """The last digit of an identity card or passport, weights 7, 3, 1."""
+    text = _plain(spelled)
+    values = [int(each, 36) for each in text[:9]]
+    return weighted(values, (7, 3, 1) * 3) % 10 == int(text[9])
+
+
+def france(spelled: str) -> bool:
+    """The key of a social security number, modulo 97."""
+    text = _plain(spelled).replace("2A", "19").replace("2B", "18")
+    return text.isdigit() and 97 - int(text[:13]) % 97 == int(text[13:])
+
+
+def india_person(spelled: str) -> bool:
+    """The Verhoeff digit of an Aadhaar number."""
+    return spelled[0] not in "01" and verhoeff(digits(spelled))
+
+
+def singapore(spelled: str) -> bool:
+    """The letter of an NRIC or FIN."""
+    text = _plain(spelled)
+    total = weighted(digits(text), (2, 7, 6, 5, 4, 3, 2))
+    total += {"T": 4, "G": 4, "M": 3}.get(text[0], 0)
+    table = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "M": "KLJNPQRTUWX"}.get(text[0], "XWUTRQPNMLK")
+    at = total % 11
+    return table[10 - at if text[0] == "M" else at] == text[-1]
+
+
+def australia_tax(spelled: str) -> bool:
+    """The weighted sum of a tax file number, modulo 11."""
+    return weighted(digits(spelled), (1, 4, 3, 7, 5, 8, 6, 9, 10)) % 11 == 0
+
+
+def australia_firm(spelled: str) -> bool:
+    """The weighted sum of a business number, modulo 89."""
+    numbers = digits(spelled)
+    numbers[0] -= 1
+    return weighted(numbers, (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19)) % 89 == 0
+
+
+def australia_health(spelled: str) -> bool:
+    """The ninth digit of a Medicare number."""
+    numbers = digits(spelled)
+    return 2 <= numbers[0] <= 6 and weighted(numbers, (1, 3, 7, 9) * 2) % 10 == numbers[8]
+
+
+def poland(spelled: str) -> bool:
+    """The date and the last digit of a PESEL."""
+    numbers = digits(spelled)
+    total = weighted(numbers, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3))
+    dated = _month_day(_two(numbers, 2) % 20, _two(numbers, 4))
+    return dated and (10 - total % 10) % 10 == numbers[10]
+
+
+def sweden(spelled: str) -> bool:
+    """The date and the Luhn digit of a personnummer."""
+    numbers = digits(spelled)[-10:]
+    day = _two(numbers, 4)
+    return _month_day(_two(numbers, 2), day - 60 if day > 60 else day) and luhn(numbers)
+
+
+def finland(spelled: str) -> bool:
+    """The date and the letter of a henkilötunnus."""
+    numbers = digits(spelled[:6]) + digits(spelled[7:10])
+    if not _month_day(_two(numbers, 2), _two(numbers, 0)):
+        return False
+    value = int("".join(map(str, numbers)))
+    return "0123456789ABCDEFHJKLMNPRSTUVWXY"[value % 31] == spelled[-1].upper()
+
+
+def norway(spelled: str) -> bool:
+    """The date and both check digits of a fødselsnummer."""
+    numbers = digits(spelled)
+    day = _two(numbers, 0)
+    first = (11 - weighted(numbers, (3, 7, 6, 1, 8, 9, 4, 5, 2)) % 11) % 11
+    second = (11 - weighted(numbers, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11) % 11
+    dated = _month_day(_two(numbers, 2), day - 40 if day > 40 else day)
+    return dated and first == numbers[9] and second == numbers[10]
+
+
+def denmark(spelled: str) -> bool:
+    """The date of a CPR number; its check digit is no longer kept."""
+    numbers = digits(spelled)
+    return _month_day(_two(numbers, 2), _two(numbers, 0))
+
+
+def brazil(spelled: str) -> bool:
+    """Both check digits of a CPF."""
+    numbers = digits(spelled)
+    if len(set(numbers)) == 1:
+        return False
+    first = weighted(numbers, range(10, 1, -1)) * 10 % 11 % 10
+    second = weighted(numbers, range(11, 1, -1)) * 10 % 11 % 10
+    return first == numbers[9] and second == numbers[10]
+
+
+def brazil_firm(spelled: str) -> bool:
+    """Both check digits of a CNPJ."""
+    numbers = digits(spelled)
+    weights = (6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)
+    first = weighted(numbers, weights[1:]) % 11
+    second = weighted(numbers, weights) % 11
+    return [0 if each < 2 else 11 - each for each in (first, second)] == numbers[12:]
+
+
+def portugal(spelled: str) -> bool:
+    """The last digit of a NIF, modulo 11."""
+    numbers = digits(spelled)
+    rest = weighted(numbers, range(9, 1, -1)) % 11
+    return (0 if rest < 2 else 11 - rest) == numbers[8]
+
+
+def netherlands(spelled: str) -> bool:
+    """The eleven test of a BSN."""
+    return weighted(digits(spelled), (9, 8, 7, 6, 5, 4, 3, 2, -1)) % 11 == 0
+
+
+def belgium(spelled: str) -> bool:
+    """The key of a national register number, modulo 97."""
+    text = "".join(map(str, digits(spelled)))
+    check = int(text[9:])
+    return check in (97 - int(text[:9]) % 97, 97 - int("2" + text[:9]) % 97)
+
+
+def chile(spelled: str) -> bool:
+    """The last digit of a RUT, modulo 11."""
+    text = _plain(spelled)
+    rest = 11 - weighted((int(each) for each in reversed(text[:-1])), (2, 3, 4, 5, 6, 7, 2, 3)) % 11
+    return {11: "0", 10: "K"}.get(rest, str(rest)) == text[-1]
+
+
+def turkey(spelled: str) -> bool:
+    """Both check digits of a TC kimlik number."""
+    numbers = digits(spelled)
+    tenth = (sum(numbers[0:9:2]) * 7 - sum(numbers[1:8:2])) % 10
+    return numbers[0] != 0 and tenth == numbers[9] and sum(numbers[:10]) % 10 == numbers[10]
+
+
+def korea(spelled: str) -> bool:
+    """The date and the century of a resident registration number."""
+    numbers = digits(spelled)
+    return _month_day(_two(numbers, 2), _two(numbers, 4)) and 1 <= numbers[6] <= 8
+
+
+def canada(spelled: str) -> bool:
+    """The Luhn digit of a social insurance number."""
+    numbers = digits(spelled)
+    return numbers[0] not in (0, 8) and luhn(numbers)
+
+
+def south_africa(spelled: str) -> bool:
+    """The date and the Luhn digit of an identity number."""
+    numbers = digits(spelled)
+    return _month_day(_two(numbers, 2), _two(numbers, 4)) and numbers[10] < 3 and luhn(numbers)
+
+
+_CHINA = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+
+
+def china(spelled: str) -> bool:
+    """The last sign of a resident identity card."""
+    text = spelled.upper()
+    return "10X98765432"[weighted(map(int, text[:17]), _CHINA) % 11] == text[17]
+
+
+def hong_kong(spelled: str) -> bool:
+    """The digit in brackets of an identity card."""
+    text = _plain(spelled)
+    letters = text.rstrip("A0123456789") if text[-1] == "A" else re.sub(r"\d", "", text)
+    values = [36] * (2 - len(letters)) + [ord(each) - 55 for each in letters]
+    values += [int(each) for each in text[len(letters) : -1]]
+    check = 10 if text[-1] == "A" else int(text[-1])
+    return (weighted(values, range(9, 1, -1)) + check) % 11 == 0
+
+
+def ireland(spelled: str) -> bool:
+    """The letter of a PPS number."""
+    text = _plain(spelled)
+    total = weighted(digits(text), range(8, 1, -1))
+    if len(text) == 9 and text[8] != "W":
+        total += (ord(text[8]) - 64) * 9
+    return "WABCDEFGHIJKLMNOPQRSTUV"[total % 23] == text[7]
+
+
+def switzerland(spelled: str) -> bool:
+    """The last digit of an AHV number, as in EAN-13."""
+    numbers = digits(spelled)
+    return (10 - weighted(numbers, (1, 3) * 6) % 10) % 10 == numbers[12]
+
+
+def always(spelled: str) -> bool:
+    """For shapes that say enough by themselves."""
+    return bool(spelled)
+
+
+def croatia(spelled: str) -> bool:
+    """The ISO 7064 digit of an OIB."""
+    return iso7064(digits(spelled))
+
+
+def czechia(spelled: str) -> bool:
+    """The date of a rodné číslo, and that it is a multiple of 11."""
+    numbers = digits(spelled)
+    month = _two(numbers, 2) % 50
+    dated = _month_day(month - 20 if month > 20 else month, _two(numbers, 4))
+    whole = int("".join(map(str, numbers)))
+    return dated and (whole % 11 == 0 or (whole // 10 % 11 == 10 and numbers[9] == 0))
+
+
+def romania(spelled: str) -> bool:
+    """The date and the last digit of a CNP."""
+    numbers = digits(spelled)
+    rest = weighted(numbers, (2, 7, 9, 1, 4, 6, 3, 5, 8, 2, 7, 9)) % 11
+    dated = _month_day(_two(numbers, 3), _two(numbers, 5))
+    return dated and numbers[0] != 0 and (1 if rest == 10 else rest) == numbers[12]
+
+
+def baltic(spelled: str) -> bool:
+    """The date and the last digit of an isikukood or asmens kodas."""
+    numbers = digits(spelled)
+    rest = weighted(numbers, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1)) % 11
+    if rest == 10:
+        rest = weighted(numbers, (3, 4, 5, 6, 7, 8, 9, 1, 2, 3)) % 11 % 10
+    return _month_day(_two(numbers, 3), _two(numbers, 5)) and rest == numbers[10]
+
+
+def israel(spelled: str) -> bool:
+    """The Luhn digit of an identity number."""
+    return luhn(digits(spelled))
+
+
+_TAIWAN = "ABCDEFGHJKLMNPQRSTUVXYWZIO"
+
+
+def taiwan(spelled: str) -> bool:
+    """The weighted sum of an identity number, its letter as two digits."""
+    tens, ones = divmod(_TAIWAN.index(spelled[0].upper()) + 10, 10)
+    return (tens + ones * 9 + weighted(digits(spelled), (8, 7, 6, 5, 4, 3, 2, 1, 1))) % 10 == 0
+
+
+def thailand(spelled: str) -> bool:
+    """The last digit of an identity number, modulo 11."""
+    numbers = digits(spelled)
+    return (11 - weighted(numbers, range(13, 1, -1)) % 11) % 10 == numbers[12]
+
+
+def australia_company(spelled: str) -> bool:
+    """The last digit of a company number, modulo 10."""
+    numbers = digits(spelled)
+    return (10 - weighted(numbers, range(8, 0, -1)) % 10) % 10 == numbers[8]
