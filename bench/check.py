@@ -1,11 +1,12 @@
 """How long the check of a large flow takes, beside the time it takes to import google-adk.
 
-    python -m bench.check [--agents 1000] [--bench-python .venv-bench/bin/python]
+    python -m bench.check [--agents 1000] [--growth] [--bench-python .venv-bench/bin/python]
 
-Three shapes of so many agents each: a chain in which every agent reads what the one before it
-wrote, a wide fan-out into one reader, and routes in loops in branches. Times are CPU seconds, the
-best of three: of the check alone, and of a fresh process that imports Weft, declares the flow and
-checks it. google-adk is imported by the other Python, in a fresh process.
+Shapes of so many agents each: a chain in which every agent reads what the one before it wrote, a
+wide fan-out into one reader, routes in loops in branches, a tree of transfers, a route with a case
+for every agent, and loops in loops. Times are CPU seconds, the best of three: of the check alone,
+and of a fresh process that imports Weft, declares the flow and checks it. google-adk is imported by
+the other Python, in a fresh process. With --growth, also the check of four times as many.
 """
 
 import argparse
@@ -56,7 +57,50 @@ def nested(count: int) -> Node:
     return Sequence(*blocks)
 
 
-SHAPES = {"chain": chain, "silent chain": silent_chain, "fan-out": fan_out, "nested": nested}
+def transfers(count: int) -> Node:
+    """One agent that may hand over to all others, ten to each, down to the last."""
+    agents: list[Agent] = []
+    for number in reversed(range(count)):
+        children = agents[len(agents) - 10 :] if len(agents) >= 10 and number % 10 == 0 else []
+        del agents[len(agents) - len(children) :]
+        agents.append(
+            Agent(f"n{number}", instruction="Work on {task}.", sub_agents=children).writes(
+                f"k{number}"
+            )
+        )
+    return Agent("top", instruction="Hand over.", sub_agents=agents)
+
+
+def route(count: int) -> Node:
+    """A case for every agent."""
+    made = Route("task")
+    for number in range(count):
+        agent = Agent(f"n{number}", instruction="Work on {task}.").writes(f"k{number}")
+        made = made.eq(f"label {number}", agent)
+    return made.otherwise(Agent("other", instruction="Work."))
+
+
+def loops(count: int) -> Node:
+    """Ten loops, each in the next one."""
+    node: Node = Agent("first", instruction="Begin.").writes("k")
+    for start in range(0, count, max(1, count // 10)):
+        steps = [
+            Agent(f"n{number}", instruction="Work on {task} and {k}.").writes(f"k{number}")
+            for number in range(start, min(count, start + count // 10))
+        ]
+        node = Loop(Sequence(node, *steps), max=3)
+    return node
+
+
+SHAPES = {
+    "chain": chain,
+    "silent chain": silent_chain,
+    "fan-out": fan_out,
+    "nested": nested,
+    "transfers": transfers,
+    "route": route,
+    "loops": loops,
+}
 
 
 def best(shape: str, count: int) -> float:
@@ -87,6 +131,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--growth", action="store_true")
     parser.add_argument("--bench-python", default=".venv-bench/bin/python")
     given = parser.parse_args()
     print(f"{given.agents} agents        check   fresh process")
@@ -96,7 +141,9 @@ def main() -> None:
             f" check(SHAPES[{shape!r}]({given.agents}), inputs={{'task': str}})"
         )
         alone = fresh(sys.executable, code)
-        print(f"{shape:<16} {best(shape, given.agents):7.3f} s {alone:10.3f} s")
+        times = [best(shape, given.agents * more) for more in ((1, 4) if given.growth else (1,))]
+        grown = "".join(f"{each:9.3f} s" for each in times[1:])
+        print(f"{shape:<16} {times[0]:7.3f} s {alone:10.3f} s{grown}")
     if Path(given.bench_python).exists():
         for code in ("from google.adk.agents import LlmAgent", "from google.adk import Runner"):
             print(f"{code:<41} {fresh(given.bench_python, code):.3f} s")

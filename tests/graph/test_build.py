@@ -125,7 +125,7 @@ def test_remarks_are_not_problems() -> None:
 
 def test_code_that_hides_what_it_writes_is_noted() -> None:
     def hidden(state: Mapping[str, object]) -> dict[str, object]:
-        return dict(**state)
+        return dict(sorted(state.items()))
 
     graph = graph_of(Step(hidden) >> agent("last"))
     assert graph.vertices[1].notes == ("may write any key",)

@@ -29,7 +29,7 @@ def run(code: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
     )
     return done.stdout.strip()
 

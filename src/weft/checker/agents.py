@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft import schema
+from weft.checker.code import callback_writer, callbacks_of, handled, touched, used_by
+from weft.checker.contexts import Uses, uses_of
+from weft.checker.kept import kept, listed
 from weft.checker.sites import Read
 from weft.checker.world import World, Writer
-from weft.declare import Agent, Policy, Tool, template
-from weft.declare.checks import CALLBACKS
+from weft.declare import Agent, Policy, template
+from weft.declare.functions import StateFunction
 from weft.declare.policy.selectors import (
     Everything,
     FromAgents,
@@ -37,25 +40,40 @@ class Written(NamedTuple):
     schema: JsonObject | None
 
 
-def reads_of(agent: Agent, root: Agent | None = None) -> Iterator[Read]:
+def reads_of(agent: Agent, root: Agent | None = None) -> tuple[Read, ...]:
     """The keys its templates, its policy and its tools name, with their places."""
-    fields = [("instruction", agent, agent.instruction)]
-    if root is not None and root.global_instruction is not None:
-        fields.insert(0, ("global_instruction", root, root.global_instruction))
-    lenient = agent.on_missing == "empty"
-    for name, owner, text in fields:
-        if not isinstance(text, str):
+    if root is None or root.global_instruction is None:
+        return _own_reads(agent)
+    place = Origin("field", "global_instruction", root.name)
+    return (*_text_reads(agent, root.global_instruction, place), *_own_reads(agent))
+
+
+def _text_reads(agent: Agent, text: object, place: Origin) -> Iterator[Read]:
+    """The keys that a text of the agent names, or the function that makes it."""
+    if callable(text):
+        yield from (Read(key, place, how="step") for key in uses_of(text).reads)
+    if not isinstance(text, str):
+        return
+    for variable in template.parse(text).variables:
+        if variable.artifact:
             continue
-        for variable in template.parse(text).variables:
-            if variable.artifact:
-                continue
-            origin = Origin("field", name, owner.name, variable.start, variable.end)
-            optional = variable.optional or lenient
-            yield Read(variable.key, origin, variable.path, optional)
+        origin = Origin("field", place.name, place.agent, variable.start, variable.end)
+        optional = variable.optional or agent.on_missing == "empty"
+        yield Read(variable.key, origin, variable.path, optional)
+
+
+@listed
+def _own_reads(agent: Agent) -> Iterator[Read]:
+    yield from _text_reads(agent, agent.instruction, Origin("field", "instruction", agent.name))
     yield from _policy_reads(agent.policy, Origin("field", "context", agent.name))
     for tool in agent.tools:
-        origin = Origin("tool", tool.name, agent.name)
-        yield from (Read(key, origin, optional=True, how="tool") for key in tool.reads)
+        origin, uses = Origin("tool", tool.name, agent.name), used_by(tool)
+        yield from (Read(key, origin, optional=True, how="tool") for key in uses.reads)
+        yield from (Read(key, origin, (), True, "tool", guarded=True) for key in uses.asks)
+    for name, uses in callbacks_of(agent):
+        origin = Origin("field", name, agent.name)
+        yield from (Read(key, origin, optional=True, how="callback") for key in uses.reads)
+        yield from (Read(key, origin, (), True, "callback", guarded=True) for key in uses.asks)
 
 
 def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> Iterator[Read]:
@@ -76,8 +94,17 @@ def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> I
                 pass
 
 
+def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
+    """The predicates in a policy, and whether each is asked for sure: not one inside another."""
+    for stage in policy.stages:
+        if isinstance(stage.selector, When):
+            yield stage.selector.predicate, True
+            yield from ((inner, False) for inner, _ in conditions_of(stage.selector.policy))
+
+
+@listed
 def writes_of(agent: Agent) -> Iterator[Written]:
-    """The keys that running it writes: its answer, what its policy notes, what tools declare."""
+    """The keys that running it writes: its answer, what its policy notes, what its code does."""
     for writing in agent.policy.writings:
         writer = Writer(agent.name, Origin("field", "context", agent.name), "agent")
         match writing:
@@ -89,9 +116,13 @@ def writes_of(agent: Agent) -> Iterator[Written]:
                 shape = schema.of_type(writing.schema, where=f"{agent.name}.context")
                 yield Written(writing.key, writer, shape)
     for tool in agent.tools:
-        writer = Writer(tool.name, Origin("tool", tool.name, agent.name), "tool")
-        for key in tool.writes:
+        place = Origin("tool", tool.name, agent.name)
+        writer = Writer(tool.name, place, "tool" if tool.writes else "code")
+        for key in used_by(tool).writes:
             yield Written(key, writer, None)
+    for name, uses in callbacks_of(agent):
+        for key in uses.writes:
+            yield Written(key, callback_writer(agent, name), None)
     if agent.output_key is not None:
         writer = Writer(agent.name, Origin("field", "output_key", agent.name), "agent")
         shape = TEXT
@@ -100,25 +131,36 @@ def writes_of(agent: Agent) -> Iterator[Written]:
         yield Written(agent.output_key, writer, shape)
 
 
+@kept
 def blurs(agent: Agent) -> str:
     """Why it may write any key: code that is handed the state and does not say what it writes."""
     for tool in agent.tools:
-        if _is_opaque(tool):
+        if not used_by(tool).known:
             return f"the tool {tool.name} is handed the state"
-    for name in CALLBACKS:
-        if getattr(agent, name) not in (None, "raise", "result"):
+    for name, uses in callbacks_of(agent):
+        if not uses.known:
             return f"{agent.name}.{name} is handed the state"
     return ""
 
 
+@kept
 def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
-    opaque = not isinstance(agent.instruction, str) or bool(blurs(agent))
-    return opaque or any(tool.agent is not None for tool in agent.tools)
+    if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
+        return True
+    return not all(uses.reads_all for uses in _code_of(agent))
 
 
-def _is_opaque(tool: Tool) -> bool:
-    return tool.context_parameter is not None and not tool.writes
+@kept
+def may_escalate(agent: Agent) -> bool:
+    """Whether its own code may end the loop it runs in."""
+    return any(uses.known and uses.escalates for uses in _code_of(agent))
+
+
+@kept
+def _code_of(agent: Agent) -> list[Uses]:
+    """What its tools and callbacks do with the state."""
+    return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
 
 
 def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
@@ -129,13 +171,19 @@ def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
     return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
 
 
+@kept
+def view_of(reader: Agent) -> tuple[str, ...]:
+    """What decides whose words it sees: the same for readers that see the same."""
+    return tuple(repr(stage.selector) for stage in reader.policy.stages)
+
+
 def heard_by(reader: Agent, world: World) -> set[str]:
     """Whose words the reader's policy lets through, of all who have spoken."""
     if reader.context is None:
-        return {name for name, key in world.said.items() if key is None and name != reader.name}
+        return {name for name, key in world.said.pairs() if key is None and name != reader.name}
     return {
         name
-        for name, key in world.said.items()
+        for name, key in world.said.pairs()
         if name != reader.name and sees_text_of(reader, name, key)
     }
 
@@ -158,14 +206,17 @@ def _lets_through(selector: Selector, speaker: str, key: str | None) -> bool:
 
 
 def before(agent: Agent, world: World) -> World:
-    """The world that the agent itself finds: what its policy captures is there already."""
+    """The world that the agent itself finds: what is captured and done first is there already."""
     early = {
         one.key for one in agent.policy.writings if isinstance(one, Capture | Extract | Distill)
     }
     for key, writer, shape in writes_of(agent):
-        if key in early and writer.origin.name == "context":
+        captured = key in early and writer.origin.name == "context"
+        if captured or writer.origin.name == "before_agent":
             world = world.wrote(key, writer, shape)
-    if agent.before_agent is not None:
+    first = [uses for name, uses in callbacks_of(agent) if name == "before_agent"]
+    world = touched(handled(world, agent, "before_agent"), first)
+    if not all(uses.known for uses in first):
         world = world.blurred(f"{agent.name}.before_agent is handed the state")
     return world
 
@@ -173,7 +224,9 @@ def before(agent: Agent, world: World) -> World:
 def after(agent: Agent, world: World) -> World:
     """The world once the agent has answered."""
     for key, writer, shape in writes_of(agent):
-        world = world.wrote(key, writer, shape)
+        if writer.origin.name != "before_agent":
+            world = world.wrote(key, writer, shape)
+    world = touched(handled(world, agent, "after_agent"), _code_of(agent))
     reason = blurs(agent)
     if reason:
         world = world.blurred(reason)

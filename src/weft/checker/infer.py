@@ -4,10 +4,10 @@ If `b` reads exactly one key that nothing produces, and `a` before it writes non
 that key (O3). It is a fact about the declaration and what is in the state to begin with.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 
 from weft.checker.agents import writes_of
+from weft.checker.near import close
 from weft.checker.sites import Site
 from weft.checker.walk import Walk
 from weft.checker.world import World
@@ -89,4 +89,4 @@ def _is_misspelt(key: str, site: Site) -> bool:
         if one.rstrip("0123456789") != key.rstrip("0123456789")
         and all(read.key != one for read in site.reads)
     ]
-    return bool(difflib.get_close_matches(key, others, n=1, cutoff=0.8))
+    return bool(close(key, others, cutoff=0.8))

@@ -9,8 +9,10 @@ class Keys(NamedTuple):
     """What a function does with the keys of a state, as far as its source shows.
 
     `reads` are read on every path, `guarded` on some only, `optional` where they may be absent;
-    `writes` are returned on every path, `maybe` on some. `numbers` are compared with a number,
-    `kinds` is the type of what is returned, where it can be seen, and `paths` are ways into values.
+    `writes` are written or returned on every path, `maybe` on some, `drops` and `may_drop` are
+    taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
+    a number, `kinds` is the type of what is written, where it can be seen, and `paths` are ways
+    into values. `proves` are there wherever the function says yes.
     """
 
     reads: frozenset[str] = frozenset()
@@ -18,8 +20,12 @@ class Keys(NamedTuple):
     guarded: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     maybe: frozenset[str] = frozenset()
+    drops: frozenset[str] = frozenset()
+    may_drop: frozenset[str] = frozenset()
+    touches: frozenset[str] = frozenset()
+    proves: frozenset[str] = frozenset()
     reads_all: bool = False
     writes_all: bool = False
-    numbers: frozenset[str] = frozenset()
+    numbers: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
     kinds: Mapping[str, str] = MappingProxyType({})
     paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()

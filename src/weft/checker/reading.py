@@ -1,292 +1,224 @@
-"""The source of a function of the state, read: which keys it takes and which it returns."""
+"""The source of a function of the state, read: which keys it takes, and which it changes.
+
+A function is walked as a flow is: every path at once. What is done with the state in a way that
+cannot be followed makes the answer incomplete, never wrong.
+"""
 
 import ast
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
+from weft.checker.found import Found
 from weft.checker.keys import Keys
-
-_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
-
-
-def read(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, state: str) -> Keys:
-    """What a function does with the argument that is the state."""
-    reader = _Reader(state)
-    if isinstance(function, ast.Lambda):
-        reader.visit(function.body)
-        reader.returned(function.body)
-        return reader.keys(falls_through=False)
-    for node in function.body:
-        reader.visit(node)
-    return reader.keys(falls_through=not _ends(function.body))
+from weft.checker.kinds import is_none
+from weft.checker.looking import Looks
+from weft.checker.names import Names
+from weft.checker.path import STATE, Contents, Path, meet
+from weft.checker.proving import proved
+from weft.checker.scope import Scope
+from weft.checker.sources import Function
 
 
-def _ends(body: Iterable[ast.stmt]) -> bool:
+def read(function: Function, state: str, names: Names | None = None) -> Keys:
+    """What a function does with the argument that is the state; `names` are those around it."""
+    body: list[ast.stmt] = (
+        [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
+    )
+    scope, found = Scope(state, names or {}, body), Found()
+    left = _Reader(scope, found).run(body, Path())
+    if left is not None:
+        found.exits.append(left.keys_of(STATE))
+    found.proved = proved(body, scope)
+    return found.keys()
+
+
+def ends(body: Iterable[ast.stmt]) -> bool:
     """Whether no path leads out at the end of these statements."""
     last = list(body)[-1:]
     match last:
         case [ast.Return() | ast.Raise()]:
             return True
         case [ast.If() as branch]:
-            return bool(branch.orelse) and _ends(branch.body) and _ends(branch.orelse)
+            return bool(branch.orelse) and ends(branch.body) and ends(branch.orelse)
         case [ast.With() | ast.AsyncWith() as block]:
-            return _ends(block.body)
+            return ends(block.body)
         case [ast.Try() as block]:
-            return _ends(block.body) and all(_ends(handler.body) for handler in block.handlers)
+            return ends(block.body) and all(ends(handler.body) for handler in block.handlers)
         case _:
             return False
 
 
-class _Reader(ast.NodeVisitor):
-    """Collects what is done with the state."""
+class _Reader:
+    """Walks the statements of a function."""
 
-    def __init__(self, state: str) -> None:
-        self.state = state
-        self._sure: set[str] = set()
-        self._guarded: set[str] = set()
-        self._optional: set[str] = set()
-        self._numbers: set[str] = set()
-        self._paths: set[tuple[str, tuple[str | int, ...]]] = set()
-        self._returns: list[set[str]] = []
-        self._kinds: dict[str, set[str]] = {}
-        self._reads_all = True
-        self._writes_all = True
-        self._known: set[int] = set()
-        self._guards = 0
-        self._tries = 0
+    def __init__(self, scope: Scope, found: Found) -> None:
+        self._scope = scope
+        self._found = found
+        self._looks = Looks(scope, found)
+        self._stores = self._looks.stores
+        self._answers = True
+        """Whether what is returned is written: not in a function in the function."""
 
-    def keys(self, *, falls_through: bool) -> Keys:
-        """What was found; a function that may end without returning may write nothing."""
-        returns = [*self._returns, set[str]()] if falls_through else self._returns
-        every = set[str].intersection(*returns) if returns else set[str]()
-        some = {key for one in returns for key in one}
-        return Keys(
-            reads=frozenset(self._sure - self._optional),
-            optional=frozenset(self._optional),
-            guarded=frozenset(self._guarded - self._sure - self._optional),
-            writes=frozenset(every),
-            maybe=frozenset(some - every),
-            reads_all=self._reads_all,
-            writes_all=self._writes_all,
-            numbers=frozenset(self._numbers),
-            paths=frozenset(self._paths),
-            kinds={key: next(iter(k)) for key, k in self._kinds.items() if len(k) == 1},
-        )
+    def run(self, body: Iterable[ast.stmt], path: Path) -> Path | None:
+        """The path behind statements; None where they do not end."""
+        now: Path | None = path
+        for node in body:
+            if now is None:
+                return None
+            now = self._statement(node, now)
+        return now
 
-    def visit_Subscript(self, node: ast.Subscript) -> None:
-        key = self._key(node)
-        if key is not None:
-            self._known.add(id(node.value))
-            if not isinstance(node.ctx, ast.Load):
-                self._writes_all = False
-            elif self._tries:
-                self._optional.add(key)
-            elif self._guards:
-                self._guarded.add(key)
-            else:
-                self._sure.add(key)
-        elif isinstance(node.ctx, ast.Load):
-            self._path(node)
-        self.generic_visit(node)
+    def _statement(self, node: ast.stmt, path: Path) -> Path | None:
+        looks = self._looks
+        match node:
+            case ast.Return():
+                self._return(node.value, path)
+                return None
+            case ast.Raise() | ast.Break() | ast.Continue():
+                looks.children(node, path)
+                return None
+            case ast.If():
+                looks.at(node.test, path)
+                return meet(
+                    path,
+                    (self.run(node.body, path.branch()), self.run(node.orelse, path.branch())),
+                )
+            case ast.For() | ast.AsyncFor():
+                return self._for(node, path)
+            case ast.While():
+                looks.at(node.test, path)
+                return self._round(node, path)
+            case ast.With() | ast.AsyncWith():
+                return self._with(node, path)
+            case ast.Try():
+                return self._try(node, path)
+            case ast.Match():
+                return self._match(node, path)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._inside(node.body, path)
+            case ast.Assign():
+                looks.rename(node)
+                looks.at(node.value, path)
+                for target in node.targets:
+                    self._stores.assign(target, node.value, path)
+            case ast.AnnAssign() if node.value is not None:
+                looks.at(node.value, path)
+                self._stores.assign(node.target, node.value, path)
+            case ast.AugAssign():
+                looks.at(node.value, path)
+                self._stores.augment(node.target, node.value, path)
+            case ast.Delete():
+                for target in node.targets:
+                    self._stores.delete(target, path)
+            case _:
+                looks.children(node, path)
+        return path
 
-    def _path(self, node: ast.Subscript) -> None:
-        """Take note of `state["key"]["field"][0]`: it walks into a value."""
-        steps: list[str | int] = []
-        while isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str | int):
-            key = self._key(node)
-            if key is not None and steps:
-                self._paths.add((key, tuple(reversed(steps))))
-                return
-            steps.append(node.slice.value)
-            if not isinstance(node.value, ast.Subscript):
-                return
-            node = node.value
-
-    def visit_Call(self, node: ast.Call) -> None:
-        key = self._got(node)
-        if key is not None and isinstance(node.func, ast.Attribute):
-            self._known.add(id(node.func.value))
-            self._optional.add(key)
-        self.generic_visit(node)
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        for operator, right in zip(node.ops, node.comparators, strict=True):
-            held = isinstance(right, ast.Name) and right.id == self.state
-            if held and isinstance(operator, ast.In | ast.NotIn):
-                left = node.left
-                if isinstance(left, ast.Constant) and isinstance(left.value, str):
-                    self._known.add(id(right))
-                    self._optional.add(left.value)
-        if len(node.ops) == 1 and isinstance(node.ops[0], _ORDERS):
-            for one, other in (
-                (node.left, node.comparators[0]),
-                (node.comparators[0], node.left),
-            ):
-                key = self._key(one) or self._got(one)
-                if key is not None and _is_number(other):
-                    self._numbers.add(key)
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        self.visit(node.values[0])
-        with self._guarding():
-            for value in node.values[1:]:
-                self.visit(value)
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        self.visit(node.test)
-        with self._guarding():
-            self.visit(node.body)
-            self.visit(node.orelse)
-
-    def visit_If(self, node: ast.If) -> None:
-        self.visit(node.test)
-        with self._guarding():
-            for inner in (*node.body, *node.orelse):
-                self.visit(inner)
-        if _ends(node.body) and not node.orelse:
-            self._guards += 1  # what follows is on one path only, to the end of the function
-
-    def visit_For(self, node: ast.For) -> None:
-        self.visit(node.iter)
-        with self._guarding():
-            for inner in (*node.body, *node.orelse):
-                self.visit(inner)
-
-    def visit_While(self, node: ast.While) -> None:
-        self.visit(node.test)
-        with self._guarding():
-            for inner in (*node.body, *node.orelse):
-                self.visit(inner)
-
-    def visit_Try(self, node: ast.Try) -> None:
-        self._tries += 1
-        for inner in node.body:
-            self.visit(inner)
-        self._tries -= 1
-        for handler in node.handlers:
-            for inner in handler.body:
-                self.visit(inner)
-        for inner in (*node.orelse, *node.finalbody):
-            self.visit(inner)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._inside(node.body)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._inside(node.body)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id == self.state and id(node) not in self._known:
-            self._reads_all = False
-
-    def visit_Return(self, node: ast.Return) -> None:
-        if node.value is None:
-            self._returns.append(set())
-        else:
-            self.returned(node.value)
-        self.generic_visit(node)
-
-    def returned(self, value: ast.AST) -> None:
+    def _return(self, value: ast.expr | None, path: Path) -> None:
         """Take note of what is returned: a dict with known keys, None, or who knows what."""
-        match value:
-            case ast.Constant(value=None):
-                self._returns.append(set())
-            case ast.IfExp():
-                self.returned(value.body)
-                self.returned(value.orelse)
-            case ast.Dict():
-                self._returned(zip(value.keys, value.values, strict=True))
-            case ast.Call(func=ast.Name(id="dict"), args=[]):
-                named = ((ast.Constant(k.arg) if k.arg else None, k.value) for k in value.keywords)
-                self._returned(named)
-            case _:
-                self._writes_all = False
+        if isinstance(value, ast.IfExp) and self._answers:
+            self._looks.at(value.test, path)
+            self._return(value.body, path.branch())
+            self._return(value.orelse, path.branch())
+            return
+        given: Contents | None = Contents({})
+        if value is not None:
+            if self._answers and not is_none(value) and not self._looks.is_update(value):
+                given = self._stores.contents(value, path)
+                self._looks.returned(value)
+            self._looks.at(value, path)
+        if given is None:
+            self._found.unseen = True
+        else:
+            self._stores.put(STATE, given, path)
+        self._found.exits.append(path.keys_of(STATE))
 
-    def _returned(self, pairs: Iterable[tuple[ast.expr | None, ast.expr]]) -> None:
-        keys: set[str] = set()
-        for key, held in pairs:
-            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-                self._writes_all = False
-            elif not (isinstance(held, ast.Constant) and held.value is None):
-                keys.add(key.value)
-                self._kinds.setdefault(key.value, set()).add(_kind(held))
-            else:
-                self._writes_all = False  # None deletes the key
-        self._returns.append(keys)
+    def _for(self, node: ast.For | ast.AsyncFor, path: Path) -> Path | None:
+        """A round for each element; where they stand there as texts, each is walked."""
+        looks = self._looks
+        looks.iterate(node.iter, path)
+        if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple | ast.List):
+            texts = [self._scope.text(one) for one in node.iter.elts]
+            if texts and None not in texts and not _jumps(node.body):
+                now: Path | None = path
+                for text in texts:
+                    if now is not None:
+                        self._scope.names[node.target.id] = text
+                        now = self.run(node.body, now)
+                self._scope.names.pop(node.target.id, None)
+                return now
+        return self._round(node, path)
 
-    def _key(self, node: ast.AST) -> str | None:
-        """The key of `state["key"]`; None for anything else."""
-        match node:
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)):
-                return key if name == self.state else None
-            case _:
-                return None
+    def _round(self, node: ast.For | ast.AsyncFor | ast.While, path: Path) -> Path | None:
+        """A body that is run any number of times."""
+        with self._found.perhaps(path) as way:
+            self.run(node.body, way)
+        self._returns(node.body, path)
+        return self.run(node.orelse, path)
 
-    def _got(self, node: ast.AST) -> str | None:
-        """The key of `state.get("key")`; None for anything else."""
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=name), attr="get"),
-                args=[ast.Constant(value=str() as key), *_],
-            ):
-                return key if name == self.state else None
-            case _:
-                return None
+    def _returns(self, body: Iterable[ast.stmt], path: Path) -> None:
+        """Take note that some runs end within statements."""
+        if any(isinstance(one, ast.Return) for inner in body for one in ast.walk(inner)):
+            path.sure, path.left = False, True
 
-    def _inside(self, body: list[ast.stmt]) -> None:
+    def _with(self, node: ast.With | ast.AsyncWith, path: Path) -> Path | None:
+        for item in node.items:
+            self._looks.at(item.context_expr, path)
+        if not any(_suppresses(item.context_expr) for item in node.items):
+            return self.run(node.body, path)
+        with self._found.perhaps(path, tried=True) as way:
+            self.run(node.body, way)
+        self._returns(node.body, path)
+        return path
+
+    def _try(self, node: ast.Try, path: Path) -> Path | None:
+        exits, mark = len(self._found.exits), len(self._found.changed)
+        done = self.run(node.body, path.branch(tried=bool(node.handlers)))
+        if done is not None:
+            sure = path.sure and not node.handlers and not done.left
+            done = self.run(node.orelse, Path(done.held, sure, path.tried, done.left))
+        caught = path.branch()
+        caught.forget(self._found.changed[mark:])
+        ways = [done, *(self.run(one.body, caught.branch()) for one in node.handlers)]
+        met = meet(path, ways)
+        mark = len(self._found.changed)
+        last = self.run(node.finalbody, path.branch() if met is None else met)
+        for end in self._found.exits[exits:]:  # what returned before did this as well
+            for _, key in self._found.changed[mark:]:
+                end.pop(key, None)
+        return None if met is None else last
+
+    def _match(self, node: ast.Match, path: Path) -> Path | None:
+        self._looks.at(node.subject, path)
+        ways: list[Path | None] = []
+        open_end = True
+        for case in node.cases:
+            way = path.branch()
+            if case.guard is not None:
+                self._looks.at(case.guard, way)
+            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+                open_end = False
+            ways.append(self.run(case.body, way))
+        return meet(path, [*ways, path.branch()] if open_end else ways)
+
+    def _inside(self, body: Sequence[ast.stmt], path: Path) -> None:
         """A function in the function: what it returns is not what the outer one does."""
-        held, self._returns = self._returns, []
-        all_written = self._writes_all
-        with self._guarding():
-            for inner in body:
-                self.visit(inner)
-        self._returns, self._writes_all = held, all_written
-
-    @contextmanager
-    def _guarding(self) -> Generator[None]:
-        before = self._guards
-        self._guards += 1
-        try:
-            yield
-        finally:
-            self._guards = before
+        answers, self._answers = self._answers, False
+        exits = len(self._found.exits)
+        with self._found.perhaps(path) as way:
+            self.run(body, way)
+        del self._found.exits[exits:]
+        self._answers = answers
 
 
-def _is_number(node: ast.AST) -> bool:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    return (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, int | float)
-        and not isinstance(node.value, bool)
-    )
+def _jumps(body: Iterable[ast.stmt]) -> bool:
+    jumps = (ast.Break, ast.Continue, ast.Return)
+    return any(isinstance(one, jumps) for inner in body for one in ast.walk(inner))
 
 
-def _kind(node: ast.expr) -> str:
-    """The JSON type of an expression, or nothing where it cannot be seen."""
+def _suppresses(node: ast.expr) -> bool:
+    """Whether it is contextlib.suppress(...)."""
     match node:
-        case ast.Constant(value=bool()):
-            return "boolean"
-        case ast.Constant(value=str()) | ast.JoinedStr():
-            return "string"
-        case ast.Constant(value=int() | float()):
-            return "number"
-        case ast.List() | ast.ListComp():
-            return "array"
-        case ast.Dict() | ast.DictComp():
-            return "object"
-        case ast.Call(func=ast.Name(id=name)):
-            return {
-                "str": "string", "len": "number", "int": "number", "float": "number",
-                "round": "number", "list": "array", "sorted": "array", "bool": "boolean",
-                "dict": "object",
-            }.get(name, "")  # fmt: skip
-        case ast.Call(func=ast.Attribute(attr="split" | "splitlines")):
-            return "array"
-        case ast.Call(func=ast.Attribute(attr="join" | "strip" | "lower" | "upper" | "title")):
-            return "string"
-        case ast.Compare():
-            return "boolean"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name == "suppress"
         case _:
-            return ""
+            return False

@@ -4,35 +4,72 @@ from collections.abc import Iterator, Sequence
 
 from weft.values import Json, JsonObject
 
+MOST_CHOICES = 8
+"""How deep choices may stand in one another: a schema can hold itself."""
+
 
 def follow(schema: JsonObject | None, path: Sequence[str | int]) -> tuple[JsonObject | None, str]:
-    """The schema at the end of a path, and what is wrong with the path; None where unknown."""
-    whole = schema
+    """The schema at the end of a path, and what is wrong with the path; None where unknown.
+
+    Where there are several schemas to choose from, the path leads on through those that have it.
+    """
+    whole, ways = schema, _ways(schema, schema)
     for step in path:
-        schema = _opened(schema, whole)
-        if schema is None:
-            return None, ""
-        kind = schema.get("type")
-        if isinstance(step, int):
-            if isinstance(kind, str) and kind != "array":
-                return None, f"[{step}] of {_article(kind)}"
-            items = schema.get("items")
-            schema = items if isinstance(items, dict) else None
-            continue
-        if isinstance(kind, str) and kind != "object":
-            return None, f"`.{step}` of {_article(kind)}"
-        properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            return None, ""
-        held = properties.get(step)
-        if isinstance(held, dict):
-            schema = held
-        elif schema.get("additionalProperties") is False or _is_closed(schema):
-            known = ", ".join(properties) or "none"
-            return None, f"there is no field `{step}`; it has {known}"
-        else:
-            return None, ""
-    return _opened(schema, whole), ""
+        found: list[JsonObject | None] = []
+        problem = ""
+        for way in ways:
+            held, wrong = _stepped(way, step)
+            if wrong:
+                problem = problem or wrong
+            else:
+                found += _ways(held, whole)
+        if not found:
+            return None, problem
+        ways = found
+    left = [way for way in ways if way is not None]
+    if len(left) < len(ways):
+        return None, ""
+    return (left[0] if len(left) == 1 else {"anyOf": [*left]}), ""
+
+
+def _stepped(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | None, str]:
+    """What a field or an element of a value holds; None where unknown."""
+    if schema is None:
+        return None, ""
+    kind = schema.get("type")
+    if isinstance(step, int):
+        if isinstance(kind, str) and kind != "array":
+            return None, f"[{step}] of {_article(kind)}"
+        items = schema.get("items")
+        return (items if isinstance(items, dict) else None), ""
+    if isinstance(kind, str) and kind != "object":
+        return None, f"`.{step}` of {_article(kind)}"
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return None, ""
+    held = properties.get(step)
+    if isinstance(held, dict):
+        return held, ""
+    if schema.get("additionalProperties") is False or _is_closed(schema):
+        known = ", ".join(properties) or "none"
+        return None, f"there is no field `{step}`; it has {known}"
+    return None, ""
+
+
+def _ways(
+    schema: JsonObject | None, whole: JsonObject | None, depth: int = 0
+) -> list[JsonObject | None]:
+    """The schemas that a value may have, null left out."""
+    opened = _opened(schema, whole)
+    several = (opened.get("anyOf") or opened.get("oneOf")) if opened is not None else None
+    if not isinstance(several, list) or depth > MOST_CHOICES:
+        return [opened if depth <= MOST_CHOICES else None]
+    ways = [way for one in _objects(several) for way in _ways(one, whole, depth + 1)]
+    return [way for way in ways if not _is_null(way)]
+
+
+def _is_null(schema: JsonObject | None) -> bool:
+    return schema is not None and schema.get("type") == "null"
 
 
 def values_of(schema: JsonObject | None) -> list[Json] | None:
@@ -57,6 +94,67 @@ def values_of(schema: JsonObject | None) -> list[Json] | None:
             found += inner
         return found
     return None
+
+
+def items_of(schema: JsonObject | None) -> list[Json] | None:
+    """All values that the elements of a list may have, where its schema lists them."""
+    items = schema.get("items") if schema is not None and kind_of(schema) == "array" else None
+    return values_of(items) if isinstance(items, dict) else None
+
+
+def may_lack(schema: JsonObject | None, path: Sequence[str | int]) -> bool:
+    """Whether null may stand at the end of a path, or on the way."""
+    found: list[JsonObject | None] = [schema]
+    for step in path:
+        if any(_allows_null(one, schema) for one in found):
+            return True
+        found = [_stepped(way, step)[0] for one in found for way in _ways(one, schema)]
+    return any(_allows_null(one, schema) for one in found)
+
+
+def _allows_null(schema: JsonObject | None, whole: JsonObject | None) -> bool:
+    reference = schema.get("$ref") if schema is not None else None
+    if isinstance(reference, str):
+        schema = _referred(reference, whole)
+    several = (schema.get("anyOf") or schema.get("oneOf")) if schema is not None else None
+    return isinstance(several, list) and any(_is_null(one) for one in _objects(several))
+
+
+def is_within(value: float, schema: JsonObject | None) -> bool:
+    """Whether a number is within the bounds that a schema names."""
+    bounds = schema or {}
+    least, most = bounds.get("minimum"), bounds.get("maximum")
+    above, below = bounds.get("exclusiveMinimum"), bounds.get("exclusiveMaximum")
+    return (
+        not (isinstance(least, int | float) and value < least)
+        and not (isinstance(most, int | float) and value > most)
+        and not (isinstance(above, int | float) and value <= above)
+        and not (isinstance(below, int | float) and value >= below)
+    )
+
+
+def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None:
+    """The schema of a value that has either; None where one is unknown."""
+    if one is None or other is None or one == other:
+        return one if one == other else None
+    names = (_definitions(one), _definitions(other))
+    if any(names[0][name] != names[1][name] for name in names[0].keys() & names[1].keys()):
+        return None
+    choices: list[Json] = []
+    for schema in (one, other):
+        bare = {key: held for key, held in schema.items() if key != "$defs"}
+        several = bare.get("anyOf") if bare.keys() == {"anyOf"} else None
+        for choice in several if isinstance(several, list) else [bare]:
+            if choice not in choices:
+                choices.append(choice)
+    if len(choices) > MOST_CHOICES:
+        return None
+    return {"anyOf": choices, "$defs": {**names[0], **names[1]}}
+
+
+def _definitions(schema: JsonObject) -> JsonObject:
+    found = schema.get("$defs")
+    return found if isinstance(found, dict) else {}
 
 
 def kind_of(schema: JsonObject | None) -> str:

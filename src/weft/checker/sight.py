@@ -107,7 +107,9 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
         agent=agent.name,
         user=agent.policy.view != "nothing",
         conversation=tuple(sorted(heard_by(agent, site.world))),
-        keys=tuple(dict.fromkeys(_seen(site, read) for read in site.reads)),
+        keys=tuple(
+            dict.fromkeys(_seen(site, read) for read in site.reads if read.how in _CHANNELS)
+        ),
         writes=agent.output_key or "",
         inferred=inferred,
         tokens=sum(count(agent, text) for _, text in fixed_parts(agent)),

@@ -3,16 +3,19 @@
 The walk leaves one for every agent, step and route it comes to; rules look at sites.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from weft.checker.chart import Chart
 from weft.checker.world import Fact, World, Writer
 from weft.declare import Node, Parallel
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 
-ReadHow = Literal["template", "policy", "tool", "route", "map", "step", "predicate", "gate"]
+ReadHow = Literal[
+    "template", "policy", "tool", "callback", "route", "map", "step", "predicate", "gate"
+]
 
 
 class Read(NamedTuple):
@@ -29,6 +32,21 @@ class Read(NamedTuple):
     """Whether it is compared with a number."""
 
 
+class Beside(NamedTuple):
+    """The keys that are written beside a place, in branches it does not see."""
+
+    counts: Mapping[str, int] = {}
+    """By key: how many branches write it."""
+    own: Container[str] = ()
+    """The keys that its own branch writes."""
+    around: "Beside | None" = None
+    """What is beside the branches themselves."""
+
+    def __contains__(self, key: object) -> bool:
+        here = isinstance(key, str) and self.counts.get(key, 0) > (key in self.own)
+        return here or (self.around is not None and key in self.around)
+
+
 @dataclass(frozen=True)
 class Site:
     """A node at a point of the flow, and the world it finds."""
@@ -36,7 +54,7 @@ class Site:
     node: Node
     world: World
     reads: tuple[Read, ...] = ()
-    siblings: tuple[str, ...] = ()
+    siblings: Beside = Beside()  # noqa: RUF009
     """Keys that are written beside it, in branches it does not see."""
     last: bool = False
     """Whether nothing follows: what it says is the answer."""
@@ -66,6 +84,7 @@ class Record:
     """What is read in one branch and taken away in another, and by whom."""
     heard: set[str] = field(default_factory=set[str])
     """The agents whose words some other agent sees."""
+    _all: Chart[Fact] = field(default_factory=Chart[Fact])
 
     def read(self, key: str, world: World) -> None:
         """Note that a key was read, so that who wrote it did not write in vain."""
@@ -74,6 +93,7 @@ class Record:
             self.used.update((key, writer) for writer in fact.writers)
 
     def read_all(self, world: World) -> None:
-        """Note that anything may have been read."""
-        for key in world.facts:
+        """Note that anything may have been read; what was the last time is noted already."""
+        for key, _ in world.facts.since(self._all):
             self.read(key, world)
+        self._all = world.facts

@@ -1,14 +1,18 @@
 """What a step does to a world: what it reads, takes away and writes, as far as that is known."""
 
+import ast
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
-from weft.checker.agents import TEXT
+from weft.checker.agents import TEXT, conditions_of
 from weft.checker.functions import keys_of
+from weft.checker.keys import Keys
+from weft.checker.kinds import kind_of
 from weft.checker.sites import Read, ReadHow
+from weft.checker.sources import definition
 from weft.checker.world import World, Writer
 from weft.checker.writes import step_writer
-from weft.declare import Step
+from weft.declare import Agent, Step
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 from weft.values import Json, JsonObject
@@ -19,19 +23,26 @@ _LISTS = ("S.accumulate(", "S.zip(")
 def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
     """What a function of the state reads, each with how sure that is."""
     found = keys_of(function)
-    reads = [Read(key, origin, how=how, number=key in found.numbers) for key in sorted(found.reads)]
-    reads += [
-        Read(key, origin, how=how, guarded=True, number=key in found.numbers)
-        for key in sorted(found.guarded)
-    ]
+    reads = [Read(key, origin, how=how) for key in sorted(found.reads)]
+    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(found.guarded)]
+    reads += [Read(key, origin, optional=True, how=how) for key in sorted(found.optional)]
     reads += [
         Read(key, origin, path, optional=True, how=how)
         for key, path in sorted(found.paths, key=str)
     ]
-    return reads + [
-        Read(key, origin, optional=True, how=how, number=key in found.numbers)
-        for key in sorted(found.optional)
-    ]
+    return [read._replace(number=(read.key, read.path) in found.numbers) for read in reads]
+
+
+def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
+    """What the predicates in an agent's policy read, and whether that is all."""
+    place = Origin("field", "context", agent.name)
+    reads: list[Read] = []
+    complete = True
+    for predicate, sure in conditions_of(agent.policy):
+        complete = complete and keys_of(predicate).reads_all
+        found = function_reads(predicate, place, "predicate")
+        reads += found if sure else [read._replace(optional=True) for read in found]
+    return reads, complete
 
 
 def reads_of_step(node: Step) -> tuple[list[Read], bool]:
@@ -39,20 +50,36 @@ def reads_of_step(node: Step) -> tuple[list[Read], bool]:
     place = Origin("field", "reads" if not node.written else "function", node.name)
     reads = [Read(key, place, how="step", guarded=node.maybe) for key in node.reads]
     origin = Origin("field", "function", node.name)
-    for function in node.asks:
-        reads += function_reads(function, origin, "step")
+    for index, function in enumerate(node.asks):
+        found = function_reads(function, origin, "step")
+        unsure = node.maybe and index > 0  # the first decides whether the others are asked
+        reads += [read._replace(guarded=True) for read in found] if unsure else found
     complete = all(keys_of(function).reads_all for function in node.asks)
+    reads += [Read(key, origin, path, optional=True, how="step") for key, path in _fields(node)]
     if not node.reads and not node.written:
         reads += function_reads(node.function, origin, "step")
         complete = keys_of(node.function).reads_all
     return reads, complete
 
 
+def _fields(node: Step) -> list[tuple[str, tuple[str | int, ...]]]:
+    """The fields that the elements of a list must have: `S.group_by` names one."""
+    if not node.written.startswith("S.group_by("):
+        return []
+    match ast.parse(node.written, mode="eval").body:
+        case ast.Call(args=[ast.Constant(value=str() as key), ast.Constant(value=str() as field)]):
+            return [(key, (0, field))]
+        case _:
+            return []
+
+
 def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -> World:
     """The world once the step has run."""
     writer = step_writer(node)
-    found = keys_of(node.function)
+    found = Keys() if node.written else keys_of(node.function)
     done = _changed(node, world, writer, labels)
+    if not node.written:
+        done = _handled(found, done, writer)
     tainted = _labels_of(node.reads, world, labels) if node.written else frozenset[str]()
     shapes = _shapes(node)
     for key in node.writes or (() if node.written else sorted(found.writes)):
@@ -69,8 +96,21 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
         for key in sorted(found.maybe):
             done = done.wrote(key, writer, must=False)
         if not found.writes_all:
-            done = done.blurred(f"{node.name} returns what cannot be seen")
+            done = done.blurred(f"{node.name} writes what cannot be seen")
     return world.joined(done) if node.maybe else done
+
+
+def _handled(found: Keys, world: World, writer: Writer) -> World:
+    """The world after a function took keys away, or changed values in place."""
+    world = world.lost(found.drops, writer)
+    if not found.may_drop.isdisjoint(world.facts):
+        world = world.joined(world.lost(found.may_drop, writer))
+    touched = {
+        key: fact._replace(schema=None)
+        for key in found.touches
+        if (fact := world.facts.get(key)) is not None and fact.schema is not None
+    }
+    return world.holding(touched)
 
 
 def _changed(
@@ -112,6 +152,13 @@ def _shapes(node: Step) -> dict[str, JsonObject]:
     if node.written.startswith(("S.set(", "S.default(")):
         values = cast("JsonObject", node.function({}))
         return {key: found for key in values if (found := _type_of(values[key])) is not None}
+    if node.written.startswith("S.compute("):
+        made = zip(node.writes, map(definition, node.asks), strict=True)
+        return {
+            key: {"type": kind}
+            for key, found in made
+            if isinstance(found, ast.Lambda) and (kind := kind_of(found.body))
+        }
     if node.written.startswith("S.counter("):
         return {key: {"type": "number"} for key in node.writes}
     if node.written.startswith("S.group_by("):

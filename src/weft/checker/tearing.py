@@ -1,6 +1,7 @@
-"""What one branch reads while another takes it away."""
+"""What branches do to each other: write one key, or take away what another reads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from weft.checker.sites import Read, Site
 from weft.checker.world import Writer
@@ -9,21 +10,46 @@ from weft.declare import Agent, Map, Node, Step
 from weft.session.state import scope_of
 
 
-def takers(branches: tuple[Node, ...]) -> list[tuple[int, Step]]:
-    """The steps that take keys away, each with the number of its branch."""
-    return [(index, step) for index, branch in enumerate(branches) for step in _takers(branch)]
+class Takers(NamedTuple):
+    """The steps that take keys away, each with the number of its branch and of itself."""
+
+    named: dict[str, list[tuple[int, int, Step]]]
+    """By key, those that name it."""
+    keeping: list[tuple[int, int, Step]]
+    """Those that take away all but a few."""
+
+
+def takers(branches: tuple[Node, ...]) -> Takers:
+    """The steps in some branches that take keys away."""
+    found = Takers({}, [])
+    steps = ((index, step) for index, branch in enumerate(branches) for step in _takers(branch))
+    for number, (index, step) in enumerate(steps):
+        for key in dict.fromkeys((*step.drops, *(old for old, _ in step.renames))):
+            found.named.setdefault(key, []).append((number, index, step))
+        if step.keeps is not None:
+            found.keeping.append((number, index, step))
+    return found
 
 
 def torn(
-    found: list[tuple[int, Step]], index: int, sites: list[Site], own: Written
+    found: Takers, index: int, sites: list[Site], own: Written
 ) -> Iterator[tuple[Read, Writer]]:
     """What a branch reads that was there before, and who takes it away in another one."""
-    for step in (step for at, step in found if at != index):
-        for site in sites:
-            for read in site.reads:
-                there = read.key in site.world.facts and read.key not in own
-                if there and not read.optional and _takes(step, read.key):
-                    yield read, step_writer(step)
+    if not found.named and not found.keeping:
+        return
+    pairs: list[tuple[int, Read, Step]] = []
+    for site in sites:
+        for read in site.reads:
+            if read.optional or read.key in own or read.key not in site.world.facts:
+                continue
+            steps = {
+                number: step
+                for number, at, step in (*found.named.get(read.key, ()), *found.keeping)
+                if at != index and _takes(step, read.key)
+            }
+            pairs += [(number, read, step) for number, step in steps.items()]
+    for _, read, step in sorted(pairs, key=lambda pair: pair[0]):
+        yield read, step_writer(step)
 
 
 def _takers(node: Node) -> Iterator[Step]:
@@ -41,3 +67,22 @@ def _takes(step: Step, key: str) -> bool:
     if key in step.drops or any(key == old for old, _ in step.renames):
         return True
     return step.keeps is not None and scope_of(key) == "session" and key not in step.keeps
+
+
+def quarrels(wrote: Iterable[Written]) -> Iterator[tuple[str, tuple[Writer, ...]]]:
+    """The keys that several branches write, and who does; not where it is the same code."""
+    everyone: dict[str, list[Writer]] = {}
+    for keys in wrote:
+        for key, writers in keys.items():
+            everyone.setdefault(key, []).append(writers[-1])
+    for key, several in everyone.items():
+        if len(several) > 1 and not _is_shared(several):
+            yield key, tuple(dict.fromkeys(several))
+
+
+def _is_shared(writers: list[Writer]) -> bool:
+    """Whether one piece of code runs in all branches, and keeps what the last of them did."""
+    names = {writer.name for writer in writers}
+    return all(
+        one.kind == "callback" or (one.kind == "code" and len(names) == 1) for one in writers
+    )

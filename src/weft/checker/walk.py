@@ -5,15 +5,17 @@ lead to is taken as possible in any order. The walk reports nothing; it leaves s
 """
 
 from dataclasses import replace
-from typing import cast
+from typing import TypeAlias, cast
 
-from weft.checker.agents import after, before, heard_by, may_read_anything, reads_of, writes_of
+from weft.checker.agents import after, before, may_escalate, may_read_anything, reads_of, writes_of
+from weft.checker.chart import Chart
 from weft.checker.functions import keys_of
-from weft.checker.schemas import follow
-from weft.checker.shapes import collected, is_covered, key_reads, route_reads
-from weft.checker.sites import Read, Record, Site
-from weft.checker.steps import after_step, function_reads, reads_of_step
-from weft.checker.tearing import takers, torn
+from weft.checker.hearing import Hearing
+from weft.checker.meeting import behind_branches, behind_map, in_map
+from weft.checker.shapes import gate_reads, is_covered, key_reads, proved, route_reads
+from weft.checker.sites import Beside, Read, Record, Site
+from weft.checker.steps import after_step, function_reads, reads_of_conditions, reads_of_step
+from weft.checker.tearing import quarrels, takers, torn
 from weft.checker.world import World, Writer, join
 from weft.checker.writes import Writes, labels_in
 from weft.declare import (
@@ -31,7 +33,6 @@ from weft.declare import (
     Step,
     Tap,
     Timeout,
-    template,
 )
 from weft.declare.compose import Composable
 from weft.declare.route import OTHERWISE
@@ -42,6 +43,8 @@ from weft.values import JsonObject
 
 MOST_ROUNDS = 8
 """How often a loop is walked: worlds only ever lose certainty, so few rounds are enough."""
+
+_Round: TypeAlias = tuple[World, list[World]]
 
 
 class Walk:
@@ -54,14 +57,17 @@ class Walk:
         self.record = Record(root, labels_in(root), frozenset(self._writes.of(root)))
         self._top: Agent | None = None
         self._muted = 0
-        self._entries: dict[int, tuple[World, World]] = {}
+        self._entries: dict[int, tuple[World, World, _Round | None]] = {}
+        self._hearing = Hearing()
         self._speaks: dict[int, bool] = {}
+        self._escapes: list[World] = []
+        self._passing = [key for key in self._writes.of(root) if scope_of(key) == "temp"]
 
     def run(self, world: World) -> World:
         """Walk the whole flow, and give the world behind it."""
-        return self.visit(self.root, world, (), last=True)
+        return self.visit(self.root, world, Beside(), last=True)
 
-    def visit(self, node: Node, world: World, siblings: tuple[str, ...], *, last: bool) -> World:
+    def visit(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
         """The world behind a node, whichever way is taken through it."""
         match node:
             case Agent():
@@ -91,16 +97,16 @@ class Walk:
             case Timeout():
                 return self.visit(node.body, world, siblings, last=last)
             case Tap():
-                self.record.read_all(world)
+                self._function(node, node.function, "function", world, siblings)
                 return world
             case Expect():
                 place = Origin("field", "predicate", node.name)
-                reads = [Read(key, place, how="predicate") for key in node.reads]
+                reads = [Read(key, place, how="predicate", guarded=True) for key in node.reads]
                 if reads:
                     self._came_to(node, world, tuple(reads), siblings)
                 else:
                     self._function(node, node.predicate, "predicate", world, siblings)
-                return world
+                return world.having(node.reads or keys_of(node.predicate).proves)
 
     def _has_agents(self, node: Node) -> bool:
         """Whether somebody speaks in it."""
@@ -110,17 +116,20 @@ class Walk:
             self._speaks[id(node)] = found
         return found
 
-    def _agent(self, agent: Agent, world: World, siblings: tuple[str, ...], *, last: bool) -> World:
+    def _agent(self, agent: Agent, world: World, siblings: Beside, *, last: bool) -> World:
         above, self._top = self._top, self._top or agent
         try:
             outside, world = world, before(agent, world)
-            reads = tuple(reads_of(agent, self._top))
+            asked, complete = reads_of_conditions(agent)
+            reads = (*reads_of(agent, self._top), *asked)
             self._came_to(agent, world, reads, siblings, last=last)
-            if may_read_anything(agent):
+            if may_read_anything(agent) or not complete:
                 self.record.read_all(world)
-            self.record.heard.update(heard_by(agent, world))
+            self.record.heard |= self._hearing.heard(agent, world.said)
             done = self._called(agent, world, after(agent, world))
             self._wrote(agent, done, outside)
+            if may_escalate(agent):
+                self._escapes.append(done)
             if agent.sub_agents:
                 done = self._transfers(agent, done, siblings, last=last)
         finally:
@@ -134,27 +143,29 @@ class Walk:
             return done
         inner = World(world.facts, world.gone, world.opaque)
         for key, writer, shape in writes_of(agent):
-            if writer.kind == "tool" and key not in inner.facts:
+            if writer.kind in ("tool", "code") and key not in inner.facts:
                 inner = inner.wrote(key, writer, shape, must=False, soft=True)
         for flow in cast("list[Node]", flows):
             for key, writers in self._writes.of(flow).items():
                 if key not in inner.facts:
                     inner = inner.wrote(key, writers[-1], must=False, soft=True)
         above, self._top = self._top, None
+        outer, self._escapes = self._escapes, []  # who leaves a loop in there leaves none out here
+        left = {key for key, _ in inner.facts.since(world.facts)}
         for flow in cast("list[Node]", flows):
-            behind = self.visit(flow, inner, (), last=True)
+            behind = self.visit(flow, inner, Beside(), last=True)
+            new = {key for key, _ in behind.facts.since(inner.facts)} - world.facts.keys()
             soft = {
-                key: fact._replace(must=False, soft=True)
-                for key, fact in behind.facts.items()
-                if key not in world.facts
+                key: behind.facts[key]._replace(must=False, soft=True)
+                for key in (*left, *new)
+                if key in behind.facts and key not in done.facts
             }
-            done = World({**soft, **done.facts}, done.gone, behind.opaque or done.opaque, done.said)
-        self._top = above
+            left -= soft.keys()
+            done = replace(done.holding(soft), opaque=behind.opaque or done.opaque, cases=Chart())
+        self._top, self._escapes = above, outer
         return done
 
-    def _transfers(
-        self, agent: Agent, world: World, siblings: tuple[str, ...], *, last: bool
-    ) -> World:
+    def _transfers(self, agent: Agent, world: World, siblings: Beside, *, last: bool) -> World:
         """Whoever may be handed over to, in any order and any number of times.
 
         What any of them writes may be there for any of them: on another turn it is.
@@ -172,38 +183,23 @@ class Walk:
         assert joined is not None
         return joined
 
-    def _parallel(
-        self, node: Parallel, world: World, siblings: tuple[str, ...], *, last: bool
-    ) -> World:
+    def _parallel(self, node: Parallel, world: World, siblings: Beside, *, last: bool) -> World:
         """All branches from one world; what each writes is there behind them."""
         wrote = [self._takes.of(branch) for branch in node.branches]
+        inside = len(self._escapes)
         behind = self._branches(node, node.branches, world, siblings, last=last)
         if not self._muted:
-            for key in dict.fromkeys(key for keys in wrote for key in keys):
-                writers = [keys[key][-1] for keys in wrote if key in keys]
-                if len(writers) > 1:
-                    self.record.conflicts.append((node, key, tuple(dict.fromkeys(writers))))
-        facts, gone = dict(world.facts), dict(world.gone)
-        opaque = world.opaque
-        for branch, one in zip(node.branches, behind, strict=True):
-            for key in self._writes.of(branch):
-                fact = one.facts.get(key)
-                if fact is not None and world.facts.get(key) is not fact:
-                    facts[key] = fact
-                    gone.pop(key, None)
-            for key, held in one.gone.items():
-                if key not in world.gone and key in world.facts:
-                    facts.pop(key, None)
-                    gone[key] = held
-            opaque = tuple(dict.fromkeys((*opaque, *one.opaque)))
-        return World(facts, gone, opaque, world.said, world.cases)  # nobody sees into a branch (H2)
+            self.record.conflicts += [(node, key, several) for key, several in quarrels(wrote)]
+        keys = [self._writes.of(branch) for branch in node.branches]
+        done = behind_branches(world, zip(keys, behind, strict=True))
+        return self._left_together(inside, done)
 
     def _branches(
         self,
         node: Parallel | Race,
         branches: tuple[Node, ...],
         world: World,
-        siblings: tuple[str, ...],
+        siblings: Beside,
         *,
         last: bool,
     ) -> list[World]:
@@ -216,9 +212,10 @@ class Walk:
                 counts[key] = counts.get(key, 0) + 1
         behind: list[World] = []
         for index, branch in enumerate(branches):
-            beside = [key for key, count in counts.items() if count > (key in wrote[index])]
+            beside = Beside(counts, wrote[index])
             first = len(self.record.sites)
-            behind.append(self.visit(branch, world, (*siblings, *beside), last=last))
+            inside = Beside(counts, wrote[index], siblings)
+            behind.append(self.visit(branch, world, inside, last=last))
             if isinstance(node, Parallel) and not self._muted:
                 sites = self.record.sites[first:]
                 missing = tuple(
@@ -232,80 +229,87 @@ class Walk:
                 self.record.torn += torn(taking, index, sites, wrote[index])
         return behind
 
-    def _race(self, node: Race, world: World, siblings: tuple[str, ...], *, last: bool) -> World:
+    def _race(self, node: Race, world: World, siblings: Beside, *, last: bool) -> World:
+        inside = len(self._escapes)
         ways = self._branches(node, node.branches, world, siblings, last=last)
-        return join(ways) or world
+        return self._left_together(inside, join(ways) or world)
 
-    def _loop(self, node: Loop, world: World, siblings: tuple[str, ...], *, last: bool) -> World:
+    def _left_together(self, inside: int, done: World) -> World:
+        """Whoever leaves a loop from a branch: the others run to their end before."""
+        if len(self._escapes) > inside:
+            self._escapes[inside:] = [done]
+        return done
+
+    def _loop(self, node: Loop, world: World, siblings: Beside, *, last: bool) -> World:
         """The body from a world that holds at the beginning of every round."""
         held = self._entries.get(id(node))
-        if held is not None and held[0] == world:
-            entry = held[1]
-        else:
-            entry = self._first_of_round(node, world, siblings)
-            self._entries[id(node)] = world, entry
-        behind = self.visit(node.body, entry, siblings, last=last)
+        if held is None or held[0] != world:
+            held = self._entries[id(node)] = world, *self._first_of_round(node, world, siblings)
+        _, entry, done = held
+        if done is None or not self._muted:
+            done = self._round(node, entry, siblings, last=last)
+        behind, left = done
+        self._escapes += left  # the loops around it end too
         if node.until is not None:
             self._function(node, node.until, "until", behind, siblings)
         if node.while_ is not None:
             self._function(node, node.while_, "while_", entry, siblings)
-            return entry.joined(behind)
-        return behind
+            behind = entry.joined(behind)
+        return join((behind, *left)) or behind
 
-    def _first_of_round(self, node: Loop, world: World, siblings: tuple[str, ...]) -> World:
+    def _first_of_round(
+        self, node: Loop, world: World, siblings: Beside
+    ) -> tuple[World, _Round | None]:
+        """The world that every round begins in, and what is behind one, where that is known."""
         entry = world
         if node.max == 1:
-            return entry
+            return entry, None
         self._muted += 1
         try:
             for _ in range(MOST_ROUNDS):
-                again = entry.joined(self.visit(node.body, entry, siblings, last=False))
+                done = self._round(node, entry, siblings, last=False)
+                again = entry.joined(done[0])
                 if again == entry:
-                    break
+                    return entry, done
                 entry = again
         finally:
             self._muted -= 1
-        return entry
+        return entry, None
 
-    def _map(self, node: Map, world: World, siblings: tuple[str, ...]) -> World:
+    def _round(self, node: Loop, entry: World, siblings: Beside, *, last: bool) -> _Round:
+        """The world behind one round, and those in which somebody left the loop."""
+        outer, self._escapes = self._escapes, []
+        if node.while_ is not None:
+            entry = entry.having(keys_of(node.while_).proves)
+        behind = self.visit(node.body, entry, siblings, last=last)
+        left, self._escapes = self._escapes, outer
+        return behind, left
+
+    def _map(self, node: Map, world: World, siblings: Beside) -> World:
         """The body for each element, in a branch of its own; behind it only the list is there."""
         reads = tuple(key_reads(node.items, Origin("field", "items", node.name), "map"))
         self._came_to(node, world, reads, siblings)
-        listed = world.facts.get(reads[0].key) if reads else None
-        shape, _ = follow(listed.schema, reads[0].path) if listed is not None else (None, "")
-        element = shape.get("items") if shape is not None else None
-        writer = Writer(node.name, Origin("field", "item", node.name), "map")
-        inner = world.wrote(node.item, writer, element if isinstance(element, dict) else None)
+        inside = len(self._escapes)
+        inner = in_map(node, world, reads, self.record.labels)
         behind = self.visit(node.body, inner, siblings, last=True)
-        shared = {
-            key: fact
-            for key, fact in behind.facts.items()
-            if scope_of(key) in ("app", "user") and world.facts.get(key) is not fact
-        }
-        into = Writer(node.name, Origin("field", "into", node.name), "map")
-        done = World({**world.facts, **shared}, world.gone, behind.opaque, world.said)
-        done = done.wrote(node.into, into, collected(node.body))
+        done = behind_map(node, world, behind)
         self._wrote(node, done, world)
-        return done
+        return self._left_together(inside, done)
 
-    def _gate(self, node: Gate, world: World, siblings: tuple[str, ...]) -> World:
-        """A human's answer: one of the choices, where there are some."""
-        reads = tuple(
-            Read(one.key, Origin("field", "question", node.name, one.start, one.end), one.path,
-                 one.optional)
-            for one in template.parse(node.question).variables
-            if not one.artifact
-        )  # fmt: skip
+    def _gate(self, node: Gate, world: World, siblings: Beside) -> World:
+        """A human's answer: one of the choices, where there are some.
+
+        The run ends there and goes on later, without what is kept for one invocation.
+        """
+        reads = tuple(gate_reads(node))
         self._came_to(node, world, reads, siblings)
         shape: JsonObject | None = {"enum": [*node.choices]} if node.choices else None
         writer = Writer(node.name, Origin("field", "key", node.name), "gate")
-        done = world.wrote(node.key, writer, shape)
+        done = world.lost(self._passing, writer).wrote(node.key, writer, shape)
         self._wrote(node, done, world)
         return done
 
-    def _fallback(
-        self, node: Fallback, world: World, siblings: tuple[str, ...], *, last: bool
-    ) -> World:
+    def _fallback(self, node: Fallback, world: World, siblings: Beside, *, last: bool) -> World:
         """Each choice where those before it may have left something behind, and failed."""
         ends: list[World] = []
         entry = world
@@ -317,7 +321,7 @@ class Walk:
         assert joined is not None
         return joined
 
-    def _route(self, node: Route, world: World, siblings: tuple[str, ...], *, last: bool) -> World:
+    def _route(self, node: Route, world: World, siblings: Beside, *, last: bool) -> World:
         self._came_to(node, world, tuple(route_reads(node)), siblings)
         if not isinstance(node.key, str):
             self._function(node, node.key, "key", world, siblings)
@@ -328,9 +332,10 @@ class Walk:
             self.record.routes.append((node, world))
         labels = [*(case.label for case in node.cases), OTHERWISE]
         key = node.key if isinstance(node.key, str) else ""
+        held = [proved(node, case) for case in node.cases] + [frozenset[str]()]
         ends = [
-            self.visit(way, world.decided(key, label), siblings, last=last)
-            for label, way in zip(labels, node.children, strict=False)
+            self.visit(way, world.decided(key, label).having(there), siblings, last=last)
+            for label, way, there in zip(labels, node.children, held, strict=False)
         ]
         sure = {
             label: frozenset(
@@ -344,9 +349,9 @@ class Walk:
         base = next((read.key for read in route_reads(node)), "")
         if not base or any(end.facts.get(base) != world.facts.get(base) for end in ends):
             return joined
-        return replace(joined, cases={**joined.cases, key: sure})
+        return joined.knowing(key, sure)
 
-    def _step(self, node: Step, world: World, siblings: tuple[str, ...]) -> World:
+    def _step(self, node: Step, world: World, siblings: Beside) -> World:
         reads, complete = reads_of_step(node)
         if not complete:
             self.record.read_all(world)
@@ -356,7 +361,7 @@ class Walk:
         return done
 
     def _function(
-        self, node: Node, function: object, field: str, world: World, siblings: tuple[str, ...]
+        self, node: Node, function: object, field: str, world: World, siblings: Beside
     ) -> None:
         """A predicate of the state: what it reads."""
         if not callable(function):
@@ -371,7 +376,7 @@ class Walk:
         node: Node,
         world: World,
         reads: tuple[Read, ...],
-        siblings: tuple[str, ...],
+        siblings: Beside,
         *,
         last: bool = False,
     ) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import cast
 
 from weft.checker.agents import blurs, writes_of
+from weft.checker.code import used_by
 from weft.checker.functions import keys_of
+from weft.checker.keys import Keys
 from weft.checker.world import Writer, WriterKind
 from weft.declare import Agent, Gate, Map, Node, Step
 from weft.declare.compose import Composable
@@ -29,12 +31,11 @@ class Writes:
         known = self._known.get(id(node))
         if known is not None:
             return known
-        found: Written = {}
+        found: dict[str, dict[Writer, None]] = {}
         for key, writer in self._pairs(node):
-            held = found.get(key, ())
-            found[key] = held if writer in held else (*held, writer)
-        self._known[id(node)] = found
-        return found
+            found.setdefault(key, {})[writer] = None
+        known = self._known[id(node)] = {key: tuple(writers) for key, writers in found.items()}
+        return known
 
     def _pairs(self, node: Node) -> Iterator[tuple[str, Writer]]:
         match node:
@@ -46,7 +47,7 @@ class Writes:
                     yield from self._flat(below)
             case Step():
                 writer = step_writer(node)
-                found = keys_of(node.function)
+                found = Keys() if node.written else keys_of(node.function)
                 keys = node.writes or (() if node.written else (*found.writes, *found.maybe))
                 if self._fills or not node.fills:
                     yield from ((key, writer) for key in keys)
@@ -98,7 +99,7 @@ def labels_in(node: Node) -> dict[str, frozenset[str]]:
                         found.setdefault(key, set()).add(one.name)
             policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
         for tool in agent.tools:
-            for key in tool.writes:
+            for key in used_by(tool).writes:
                 if tool.labels:
                     found.setdefault(key, set()).update(tool.labels)
     return {key: frozenset(names) for key, names in found.items()}

@@ -71,12 +71,15 @@ def check_command(
     from weft.cli.placing import sources_of
 
     found, agents = _checked(target, inputs or [], _codes(allow or []), infer=infer)
-    sources = sources_of(target)
-    placed = [Found(one, sources.place(one.origin)) for one in found if not sources.allowed(one)]
-    if fix and _mended(placed, sources):
-        from weft.cli.watching import once_more
+    placed: list[Found] = []
+    if found:
+        sources = sources_of(target)
+        kept = (one for one in found if not sources.allowed(one))
+        placed = [Found(one, sources.place(one.origin)) for one in kept]
+        if fix and _mended(placed, sources):
+            from weft.cli.watching import once_more
 
-        return once_more(again)
+            return once_more(again)
     _print(placed, agents, form, explain=explain)
     least = ("info", "warning", "error") if strict else ("warning", "error")
     return 1 if any(one.diagnostic.severity in least for one in placed) else 0

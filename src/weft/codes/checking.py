@@ -35,7 +35,8 @@ Use instead:  write it on every path, set it before, or read {plan?}.
         "WEFT107",
         _E,
         "variable dropped or renamed before",
-        """A key is read behind a step that took it away.
+        """A key is read behind a step that took it away; or a `temp:` key behind a gate, where the
+run ends and goes on later without it.
 
 Why it matters: it was there, and no longer is.
 

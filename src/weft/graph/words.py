@@ -100,7 +100,7 @@ def _title(node: Node) -> str:
             return _named(node.name, "loop", _loop(node))
         case Route():
             key = node.key if isinstance(node.key, str) else name_of(node.key)
-            return _named(node.name, "route", f"route {key}")
+            return _named(node.name, "route", f"route {key}".rstrip())
         case Map():
             return _named(node.name, "map", f"map {node.items} into {node.into}")
 

@@ -6,7 +6,8 @@ from weft.checker.functions import keys_of
 from weft.checker.sites import Record
 from weft.checker.writes import Writes, may_write_anything
 from weft.codes import report
-from weft.declare import Loop
+from weft.declare import Loop, Node, Step
+from weft.declare.walk import walk_nodes
 from weft.diagnostics import Diagnostic, Origin
 
 
@@ -26,8 +27,7 @@ def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
         keys = asked.reads | asked.optional | asked.guarded
         if not asked.reads_all or not keys or may_write_anything(loop.body):
             continue
-        written = writes.of(loop.body)
-        if not keys.isdisjoint(written):
+        if not keys.isdisjoint(writes.of(loop.body)) or not keys.isdisjoint(_touched(loop.body)):
             continue
         yield report(
             "WEFT404",
@@ -37,3 +37,14 @@ def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
             f" {loop.max} rounds",
             "write the key in the loop, or loop a fixed number of times: flow * 3",
         )
+
+
+def _touched(body: Node) -> set[str]:
+    """The keys whose values a step may change in place, or take away."""
+    found: set[str] = set()
+    for node, _ in walk_nodes(body):
+        if isinstance(node, Step):
+            keys = keys_of(node.function)
+            found |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
+            found |= {old for old, _ in node.renames}
+    return found

@@ -15,9 +15,13 @@ def secret_reaches_model(record: Record) -> Iterator[Diagnostic]:
         if not isinstance(agent, Agent):
             continue
         for read in site.reads:
+            if read.how not in ("template", "policy", "tool"):
+                continue
             labels = _labels(record, site, read.key)
             if read.how == "tool":
                 tool = next(one for one in agent.tools if one.name == read.origin.name)
+                if read.key not in tool.reads:
+                    continue  # its own code may look at a secret: it is the model that may not
                 barred, who = labels - set(tool.cleared), f"the tool `{tool.name}`"
                 fix = "@tool(cleared=[{}])"
             else:
@@ -40,7 +44,10 @@ def secret_may_reach_tool(record: Record) -> Iterator[Diagnostic]:
         if not isinstance(agent, Agent):
             continue
         held = {
-            label for r in site.reads if r.how != "tool" for label in _labels(record, site, r.key)
+            label
+            for read in site.reads
+            if read.how in ("template", "policy")
+            for label in _labels(record, site, read.key)
         }
         for tool in agent.tools:
             barred = (held & set(agent.cleared)) - set(tool.cleared)

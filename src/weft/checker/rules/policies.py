@@ -1,9 +1,8 @@
 """Rules on policies: agents and tags that a view names, and that are not there."""
 
-import difflib
 from collections.abc import Iterator
 
-from weft.checker.near import meant
+from weft.checker.near import close, few, meant
 from weft.checker.sites import Record
 from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step
@@ -22,11 +21,10 @@ def unknown_name(record: Record) -> Iterator[Diagnostic]:
         if agent.context is None:
             continue
         place = Origin("field", "context", agent.name)
-        for given in _named(agent.context):
-            if names.isdisjoint(given) or any(_near(one, names) for one in given):
-                for one in given:
-                    if one not in names:
-                        yield _unknown(one, names, place)
+        for given, shown in _named(agent.context):
+            unknown = [one for one in given if one not in names]
+            if shown or names.isdisjoint(given) or any(_near(one, names) for one in unknown):
+                yield from (_unknown(one, names, place) for one in unknown)
         for tag in _wanted(agent.context):
             if tag not in tags:
                 yield report(
@@ -38,7 +36,7 @@ def unknown_name(record: Record) -> Iterator[Diagnostic]:
 
 
 def _unknown(name: str, names: set[str], place: Origin) -> Diagnostic:
-    known = ", ".join(sorted(names))
+    known = few(names)
     return report(
         "WEFT209",
         place,
@@ -48,19 +46,24 @@ def _unknown(name: str, names: set[str], place: Origin) -> Diagnostic:
 
 
 def _near(name: str, names: set[str]) -> bool:
-    return name not in names and bool(difflib.get_close_matches(name, names, n=1, cutoff=0.75))
+    return bool(close(name, names, cutoff=0.75))
 
 
-def _named(policy: Policy) -> Iterator[tuple[str, ...]]:
-    """The agents that each selector names; the user is none."""
+def _named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The agents that each selector names, and whether it is to show them; the user is none.
+
+    A policy that leaves agents out may be shared by flows that have some of them each.
+    """
     for stage in policy.stages:
         match stage.selector:
-            case FromAgents() | WithoutAgents():
-                yield stage.selector.names
+            case FromAgents():
+                yield stage.selector.names, True
+            case WithoutAgents():
+                yield stage.selector.names, False
             case Matching() if stage.selector.author:
                 others = tuple(one for one in stage.selector.author if one != "user")
                 if others:
-                    yield others
+                    yield others, True
             case When():
                 yield from _named(stage.selector.policy)
             case _:

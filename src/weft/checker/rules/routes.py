@@ -1,18 +1,26 @@
 """Rules on routes: labels that cannot occur, cases never come to, values that lead nowhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import cast
 
 from weft.checker.near import meant
-from weft.checker.schemas import follow, kind_of, values_of
+from weft.checker.schemas import follow, is_within, items_of, kind_of, may_lack, values_of
 from weft.checker.shapes import route_reads
 from weft.checker.sites import Record
 from weft.checker.world import Fact, World
 from weft.codes import report
 from weft.declare import Route
-from weft.declare.compare import Incomparable, holds, quoted, same
+from weft.declare.compare import Comparison, Incomparable, holds, quoted, same
 from weft.declare.route import Case
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.values import Json, JsonObject
+
+_ORDERS = ("gt", "gte", "lt", "lte")
+
+_OVER: dict[str, Comparison] = {"gt": "gte", "gte": "gt", "eq": "gt"}
+_UNDER: dict[str, Comparison] = {"lt": "lte", "lte": "lt", "eq": "lt"}
+"""By the comparison of a case: what its number is to the greatest or least where it never holds."""
 
 
 def impossible_case(record: Record) -> Iterator[Diagnostic]:
@@ -22,10 +30,14 @@ def impossible_case(record: Record) -> Iterator[Diagnostic]:
         for case in node.cases:
             if case.op == "when":
                 continue
+            items = items_of(shape) if case.op == "contains" else None
             if values is not None:
                 yield from _listed(node, case, fact, values)
+            elif items is not None:
+                yield from _element(node, case, fact, items)
             else:
                 yield from _typed(node, case, fact, kind_of(shape))
+                yield from _bounded(node, case, fact, shape)
 
 
 def _decided(record: Record) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
@@ -71,7 +83,19 @@ def _listed(node: Route, case: Case, fact: Fact, values: list[Json]) -> Iterator
             "WEFT403",
             _place(node, case),
             f"{case.label} never holds: {who}",
-            "use one of those",
+            meant(str(case.value), map(str, values), quote='"') or "use one of those",
+        )
+
+
+def _element(node: Route, case: Case, fact: Fact, items: list[Json]) -> Iterator[Diagnostic]:
+    """A case against the values that the elements of a list can have."""
+    if not any(same(case.value, one) for one in items):
+        named = ", ".join(quoted(one) for one in items)
+        yield report(
+            "WEFT403",
+            _place(node, case),
+            f"{case.label} never holds: `{fact.writers[-1].name}` writes a list of {named}",
+            meant(str(case.value), map(str, items), quote='"') or "use one of those",
         )
 
 
@@ -100,6 +124,25 @@ def _typed(node: Route, case: Case, fact: Fact, kind: str) -> Iterator[Diagnosti
                 )
 
 
+def _bounded(node: Route, case: Case, fact: Fact, shape: JsonObject | None) -> Iterator[Diagnostic]:
+    """A case against the least and the greatest number that there can be."""
+    value = case.value
+    if shape is None or _kind(value) != "number":
+        return
+    ends: list[tuple[Json, str, Comparison | None]] = [
+        (shape.get("maximum"), "at most", _OVER.get(case.op)),
+        (shape.get("minimum"), "at least", _UNDER.get(case.op)),
+    ]
+    for end, how, beyond in ends:
+        if beyond is not None and _kind(end) == "number" and holds(beyond, value, end):
+            yield report(
+                "WEFT403",
+                _place(node, case),
+                f"{case.label} never holds: `{fact.writers[-1].name}` writes {how} {quoted(end)}",
+                "use a number that there can be",
+            )
+
+
 def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
     return report(
         "WEFT109",
@@ -111,9 +154,14 @@ def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
 
 def shadowed_case(record: Record) -> Iterator[Diagnostic]:
     """Cases that are never come to, because one before them always holds too."""
-    for node, _ in record.routes:
-        for index, case in enumerate(node.cases):
-            before = next((one for one in node.cases[:index] if _covers(one, case)), None)
+    for node, world in record.routes:
+        found = _looked_at(node, world)
+        kind = kind_of(found[1]) if found is not None else ""
+        wide: list[Case] = []  # `eq` covers no other: no value stands twice
+        for case in node.cases:
+            before = next((one for one in wide if _covers(one, case, kind)), None)
+            if case.op != "eq":
+                wide.append(case)
             if before is not None:
                 yield report(
                     "WEFT401",
@@ -127,20 +175,37 @@ def shadowed_case(record: Record) -> Iterator[Diagnostic]:
 def uncovered_value(record: Record) -> Iterator[Diagnostic]:
     """Values that a route without `otherwise` has no case for."""
     for node, fact, shape in _decided(record):
+        if node.default is not None or any(case.op == "when" for case in node.cases):
+            continue
         values = values_of(shape)
-        if node.default is not None or values is None:
-            continue
-        if any(case.op == "when" for case in node.cases):
-            continue
-        left = [value for value in values if not any(_fits(case, value) for case in node.cases)]
+        if values is None:
+            values = [*_tried(node.cases, shape)]
+        left = [quoted(one) for one in values if not any(_fits(case, one) for case in node.cases)]
+        if any(may_lack(fact.schema, read.path) for read in route_reads(node)):
+            left.append("nothing")
         if left:
             yield report(
                 "WEFT402",
                 Origin("field", "key", node.name),
-                f"`{fact.writers[-1].name}` may write {' or '.join(quoted(one) for one in left)},"
+                f"`{fact.writers[-1].name}` may write {' or '.join(left)},"
                 " and no case of the route holds then",
                 "add a case, or .otherwise(agent)",
             )
+
+
+def _tried(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
+    """Numbers that show a gap between cases that ask for more or less; none for other cases."""
+    cases = [*cases]
+    kind = kind_of(shape)
+    if kind not in ("integer", "number") or any(case.op not in _ORDERS for case in cases):
+        return []
+    ends = [(shape or {}).get(end) for end in ("minimum", "maximum")]
+    named = [one for one in (*ends, *(case.value for case in cases)) if _kind(one) == "number"]
+    numbers = sorted(cast("list[float]", named))
+    tried = [one + by for one in numbers for by in (-1, 0, 1)]
+    if kind == "number":
+        tried += [(one + other) / 2 for one, other in pairwise(numbers)]
+    return [one for one in dict.fromkeys(tried) if is_within(one, shape)]
 
 
 def covered_default(record: Record) -> Iterator[Diagnostic]:
@@ -148,6 +213,8 @@ def covered_default(record: Record) -> Iterator[Diagnostic]:
     for node, fact, shape in _decided(record):
         values = values_of(shape)
         if node.default is None or not values or not fact.must:
+            continue
+        if any(may_lack(fact.schema, read.path) for read in route_reads(node)):
             continue
         if any(case.op == "when" for case in node.cases):
             continue
@@ -174,8 +241,8 @@ def _holds(case: Case, value: Json) -> bool:
     return holds(case.op, value, case.value)
 
 
-def _covers(first: Case, second: Case) -> bool:
-    """Whether the first case holds for every value that the second holds for."""
+def _covers(first: Case, second: Case, kind: str) -> bool:
+    """Whether the first case holds for every value of this kind that the second holds for."""
     if "when" in (first.op, second.op):
         return False
     one, two = first.value, second.value
@@ -186,7 +253,8 @@ def _covers(first: Case, second: Case) -> bool:
         if first.op == "ne":
             return second.op == "ne" and same(one, two)
         if first.op == second.op == "contains":
-            return isinstance(one, str) and isinstance(two, str) and holds("contains", two, one)
+            texts = kind == "string" and isinstance(one, str) and isinstance(two, str)
+            return texts and holds("contains", two, one)  # a list has words, not parts of them
         if first.op in lower and second.op in lower:
             same_kind = first.op == "gte" or second.op == "gt"
             return holds("gte" if same_kind else "gt", two, one)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from weft.checker.agents import blurs, sees_text_of
+from weft.checker.agents import blurs, sees_text_of, writes_of
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.shapes import route_reads
 from weft.checker.sites import Read, Record, Site
@@ -66,7 +66,7 @@ def lost_output(record: Record) -> Iterator[Diagnostic]:
             continue
         if agent.name in record.heard or agent.sub_agents or agent.policy.writings:
             continue
-        if agent.name in final or blurs(agent) or any(tool.writes for tool in agent.tools):
+        if agent.name in final or blurs(agent) or any(True for _ in writes_of(agent)):
             continue
         yield report(
             "WEFT207",
@@ -90,7 +90,7 @@ def lost_message(record: Record) -> Iterator[Diagnostic]:
             continue
         if any(isinstance(one, Capture) for one in agent.policy.writings):
             continue
-        reads = [read for read in site.reads if read.how != "tool"]
+        reads = [read for read in site.reads if read.how in ("template", "policy")]
         if any(_is_given(site, read) for read in reads):
             continue
         substance = any(read.key not in decided and not _is_label(site, read) for read in reads)

@@ -1,12 +1,11 @@
 """Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
 
-import difflib
 from collections.abc import Iterable, Iterator
 
-from weft.checker.near import meant
+from weft.checker.near import close, few, meant
 from weft.checker.schemas import follow
 from weft.checker.sites import Read, Record, Site
-from weft.checker.world import World, Writer
+from weft.checker.world import Gone, World, Writer
 from weft.codes import report
 from weft.declare import Parallel, Sequence
 from weft.declare.template import Variable
@@ -18,8 +17,8 @@ def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
     """Every read that finds nothing, finds it on some paths only, or looks for another shape."""
     for site in record.sites:
         for read in site.reads:
-            if read.how == "tool":
-                yield from _tool(record, site, read)
+            if read.how in ("tool", "callback") or (read.how == "policy" and read.optional):
+                yield from _any_turn(record, site, read)
             else:
                 yield from _read(site, read)
 
@@ -32,6 +31,8 @@ def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
         return
     sure = fact.must or fact.soft or read.guarded or read.optional
     if not sure and not world.opaque:
+        if read.key in site.siblings:
+            yield _beside(site, read)
         writers = _named(fact.writers)
         yield report(
             "WEFT106",
@@ -56,21 +57,15 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     gone = world.gone.get(read.key)
     if gone is not None and not read.optional:
-        how = f"renamed to `{gone.to}`" if gone.to else "dropped"
-        yield report(
-            "WEFT107",
-            read.origin,
-            f"{_what(read)} was {how} by {gone.by.name} before",
-            f"read {{{gone.to}}}" if gone.to else "keep it, or write it again before this",
-        )
+        yield _gone(read, gone)
         return
     routed = read.how == "route"
-    if world.opaque or (read.optional and not routed):
+    if world.opaque or (read.guarded if routed else read.optional):
         return
     if read.key in site.siblings:
         yield _beside(site, read)
         return
-    known = ", ".join(sorted(world.facts)) or "nothing"
+    known = few(world.facts) or "nothing"
     yield report(
         "WEFT108" if routed else "WEFT105",
         read.origin,
@@ -80,24 +75,40 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     )
 
 
+def _gone(read: Read, gone: Gone) -> Diagnostic:
+    """What was there, and no longer is."""
+    if gone.by.kind == "gate":
+        what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
+        bare = read.key.removeprefix("temp:")
+        return report("WEFT107", read.origin, what, f"write and read `{bare}`, without temp:")
+    how = f"renamed to `{gone.to}`" if gone.to else "dropped"
+    return report(
+        "WEFT107",
+        read.origin,
+        f"{_what(read)} was {how} by {gone.by.name} before",
+        f"read {{{gone.to}}}" if gone.to else "keep it, or write it again before this",
+    )
+
+
 def _severity(read: Read, world: World) -> Severity | None:
     """What another run may have kept is no error, unless it looks misspelt."""
     if scope_of(read.key) in ("app", "user"):
-        near = difflib.get_close_matches(read.key, world.facts, n=1, cutoff=0.85)
+        near = close(read.key, world.facts, cutoff=0.85)
         return Severity.WARNING if near else Severity.INFO
     return Severity.WARNING if read.optional else None
 
 
-def _tool(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
-    """A key that a tool says it reads: it may come from any turn, but from somewhere."""
+def _any_turn(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
+    """A key that code reads, or a note: it may come from any turn, but from somewhere."""
     if read.key in site.world.facts or read.key in record.everywhere or site.world.opaque:
         return
-    if scope_of(read.key) in ("app", "user"):
+    if read.guarded or scope_of(read.key) in ("app", "user"):
         return
+    said = f"the {read.how} `{read.origin.name}` reads `{read.key}` from the state"
     yield report(
         "WEFT105",
         read.origin,
-        f"the tool `{read.origin.name}` reads `{read.key}` from the state, and nobody writes it",
+        f"{_reads(read) if read.how == 'policy' else said}, and nobody writes it",
         meant(read.key, record.everywhere) or _hint(read),
     )
 

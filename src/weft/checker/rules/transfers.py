@@ -4,16 +4,19 @@ from collections.abc import Iterator
 
 from weft.checker.sites import Record
 from weft.codes import report
-from weft.compiler.transfer import TRANSFER, transfer_targets
 from weft.declare import Agent, tree
 from weft.diagnostics import Diagnostic, Origin
 
 
 def unreachable(record: Record) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
-    for agent in _agents(record):
-        choice = _choice(agent)
-        if agent.sub_agents and choice not in ("", "auto", "any", "required", TRANSFER):
+    bound = [agent for agent in _agents(record) if agent.sub_agents and _choice(agent)]
+    if not bound:
+        return
+    from weft.compiler.transfer import TRANSFER
+
+    for agent in bound:
+        if _choice(agent) not in ("auto", "any", "required", TRANSFER):
             names = ", ".join(f"`{child.name}`" for child in agent.sub_agents)
             yield report(
                 "WEFT406",
@@ -26,7 +29,12 @@ def unreachable(record: Record) -> Iterator[Diagnostic]:
 
 def endless_transfer(record: Record) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
-    for root in _agents(record):
+    agents = [*_agents(record)]
+    if not any(map(_choice, agents)):
+        return
+    from weft.compiler.transfer import TRANSFER, transfer_targets
+
+    for root in agents:
         for node, _ in tree.walk(root):
             if not isinstance(node, Agent) or _choice(node) != TRANSFER:
                 continue

@@ -1,11 +1,13 @@
 """Rules on types: what is read as a list or a number, and is none."""
 
+import json
 from collections.abc import Iterator
 
 from weft.checker.schemas import follow, kind_of
 from weft.checker.sites import Record
 from weft.codes import report
 from weft.declare import Map
+from weft.declare.template import Variable
 from weft.diagnostics import Diagnostic
 
 _WORDS = {"string": "text", "array": "a list", "object": "an object", "boolean": "a truth value"}
@@ -31,11 +33,13 @@ def wrong_type(record: Record) -> Iterator[Diagnostic]:
                     f"give `{fact.writers[-1].name}` an output_schema that is a list, such as"
                     " list[str], or make one with a step",
                 )
-            if read.number and not read.path and kind in ("string", "array", "object"):
+            if read.number and kind in ("string", "array", "object"):
+                name = Variable(read.key, read.path, "", read.optional, 0, 0).name
+                spelled = "".join(f"[{json.dumps(step)}]" for step in (read.key, *read.path))
                 yield report(
                     "WEFT109",
                     read.origin,
-                    f"`{read.key}` is compared with a number: {who}",
-                    f"give `{fact.writers[-1].name}` an output_schema, or write"
-                    f' float(state["{read.key}"])',
+                    f"`{name}` is compared with a number: {who}",
+                    f"let `{fact.writers[-1].name}` return a number: agent @ Schema, or write"
+                    f" float(state{spelled})",
                 )

@@ -1,0 +1,131 @@
+"""What is found out about a function while it is read."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from weft.checker.keys import Keys
+from weft.checker.path import STATE, Contents, Path
+from weft.checker.scope import Way
+
+
+class Found:
+    """Collects what is read and written, path by path."""
+
+    def __init__(self) -> None:
+        self.exits: list[dict[str, bool]] = []
+        """For each way out: the keys that were surely written, or taken away."""
+        self.changed: list[tuple[str, str]] = []
+        """Every key of every holder that something was done to, in order."""
+        self.proved: frozenset[str] = frozenset()
+        self.unseen = False
+        """Whether something is returned, or done to the state, that cannot be followed."""
+        self.reads_all = True
+        self._numbers: set[Way] = set()
+        self.touched: set[str] = set()
+        self._sure: set[str] = set()
+        self._guarded: set[str] = set()
+        self._optional: set[str] = set()
+        self._paths: set[Way] = set()
+        self._kinds: dict[str, set[str]] = {}
+        self._written: dict[str, set[str]] = {}
+        self._taken: dict[str, set[str]] = {}
+        self._leaked: set[str] = set()
+        self._used: set[str] = set()
+
+    def keys(self) -> Keys:
+        """All of it."""
+        first, *others = self.exits or [{}]
+        sure = {k: there for k, there in first.items() if all(e.get(k) is there for e in others)}
+        writes = {key for key, there in sure.items() if there}
+        drops = sure.keys() - writes
+        return Keys(
+            reads=frozenset(self._sure - self._optional),
+            optional=frozenset(self._optional),
+            guarded=frozenset(self._guarded - self._sure - self._optional),
+            writes=frozenset(writes),
+            maybe=frozenset(self._written.get(STATE, set()) - writes),
+            drops=frozenset(drops),
+            may_drop=frozenset(self._taken.get(STATE, set()) - drops - writes),
+            touches=frozenset(self.touched),
+            proves=self.proved,
+            reads_all=self.reads_all,
+            writes_all=not self.unseen and not self._used & self._leaked,
+            numbers=frozenset(self._numbers),
+            kinds={key: next(iter(k)) for key, k in self._kinds.items() if len(k) == 1},
+            paths=frozenset(self._paths),
+        )
+
+    def read(self, key: str, path: Path) -> None:
+        """A key of the state that is looked up: nothing new, where the function itself wrote it."""
+        if (STATE, key) in path.held:
+            return
+        own = (STATE, key) in self.changed or STATE in self._leaked
+        if path.tried or own:
+            self._optional.add(key)
+        elif path.sure:
+            self._sure.add(key)
+        else:
+            self._guarded.add(key)
+
+    def ask(self, key: str, path: Path) -> None:
+        """A key of the state that is looked up, and may lack."""
+        if (STATE, key) not in path.held:
+            self._optional.add(key)
+
+    def follow(self, way: Way | None, path: Path) -> None:
+        """A way into a value of the state."""
+        if way is not None and way[1] and (STATE, way[0]) not in path.held:
+            self._paths.add(way)
+
+    def compare(self, way: Way | None) -> None:
+        """A value of the state that is compared with a number, as it was found."""
+        if way is not None and (STATE, way[0]) not in self.changed:
+            self._numbers.add(way)
+
+    def write(self, holder: str, key: str, path: Path, kind: str | None = None) -> None:
+        """A key that gets a value; the kind is known where it stands there."""
+        path.held[holder, key] = True
+        self.changed.append((holder, key))
+        self._written.setdefault(holder, set()).add(key)
+        if kind is not None:
+            self._kinds.setdefault(key, set()).add(kind)
+
+    def take(self, holder: str, key: str, path: Path) -> None:
+        """A key that is taken away, or that a dict says is to go."""
+        path.held[holder, key] = False
+        self.changed.append((holder, key))
+        self._taken.setdefault(holder, set()).add(key)
+
+    def unset(self, holder: str, key: str, path: Path) -> None:
+        """A key of a dict of the function's own that is taken out of it again."""
+        path.forget([(holder, key)])
+        self.changed.append((holder, key))
+
+    def perhaps_done(self, holder: str, given: Contents, path: Path) -> None:
+        """Keys that are written, or taken away, on some paths."""
+        found = [(holder, key) for key in given.maybe | given.may_go]
+        path.forget(found)
+        self.changed += found
+        self._written.setdefault(holder, set()).update(given.maybe)
+        self._taken.setdefault(holder, set()).update(given.may_go)
+
+    @contextmanager
+    def perhaps(self, path: Path, *, tried: bool = False) -> Generator[Path]:
+        """A way that a run may take, or not, or in part: behind it, what it does is not sure."""
+        mark = len(self.changed)
+        yield path.branch(tried=tried)
+        path.forget(self.changed[mark:])
+
+    def of(self, holder: str, path: Path) -> Contents:
+        """The keys of a dict that goes on somewhere, with those that it may have."""
+        self._used.add(holder)
+        sure = path.keys_of(holder)
+        maybe = self._written.get(holder, set()) - sure.keys()
+        gone = self._taken.get(holder, set()) - sure.keys()
+        return Contents(sure, frozenset(maybe), frozenset(gone))
+
+    def lose(self, holder: str) -> None:
+        """Take note that anything may be done to the state, or to a dict."""
+        if holder == STATE:
+            self.unseen = True
+        self._leaked.add(holder)

@@ -1,0 +1,144 @@
+"""K: what is said of a function of the state is so, whatever it does and whichever way it goes."""
+
+import contextlib
+import linecache
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from weft.checker.functions import keys_of
+from weft.checker.keys import Keys
+from weft.session.view import State
+
+KEYS, FLAGS = "abcd", "pq"
+DRAFT = "a"
+
+
+def meddle(state: State) -> None:
+    """What a function does that gets the state from another."""
+    state["d"] = 9
+
+
+def value(pick: random.Random) -> str:
+    """An expression, some of which look into the state."""
+    key = pick.choice(KEYS)
+    return pick.choice(
+        ["1", '"text"', f'state["{key}"]', f'state.get("{key}", 5)', "len(state)", "None",
+         f'(state["{key}"] if state.get("p") else 3)', f'(state.get("q") or state["{key}"])',
+         f'[one for one in (1, 2) if state.get("{key}")]']
+    )  # fmt: skip
+
+
+def change(pick: random.Random) -> str:
+    """A statement that does something to the state, or to a dict of its own."""
+    key, other = pick.choice(KEYS), pick.choice(KEYS)
+    return pick.choice(
+        [f'state["{key}"] = {value(pick)}', f'state["{key}"] = state["{other}"]', "held = state",
+         f'state["{key}"] += 1', f'del state["{key}"]', f'state.pop("{key}", None)',
+         f'kept = state.pop("{key}")', f'state.setdefault("{key}", {value(pick)})',
+         f'state.update({{"{key}": 1, "{other}": {value(pick)}}})', f"state.update({key}=1)",
+         f'out["{key}"] = {value(pick)}', f"out.update({other}=2)", f'out.pop("{key}", None)',
+         f'state[DRAFT], state["{other}"] = 1, {value(pick)}',
+         f'state.get("p") and out.update({key}=1)',
+         f'(state.update({key}=1) if state.get("p") else state.update({other}=1))',
+         f'[state.update({key}=one) for one in range(state.get("q", 0))]',
+         'state.get("list", []).append(1)', 'named = state.get("list", []); named.append(1)',
+         f'state[f"{key}"] = 1', "meddle(state)" if pick.random() < 0.2 else "pass"]
+    )  # fmt: skip
+
+
+def answer(pick: random.Random) -> str:
+    """The end of a function."""
+    key, other = pick.choice(KEYS), pick.choice(KEYS)
+    return pick.choice(
+        ["return", "return out", "return state", f'return {{"{key}": 1}}',
+         f'return {{**out, "{key}": {value(pick)}}}', f'return {{**state, "{key}": 1}}',
+         f"return dict(out, {key}=1)", f'return out | {{"{other}": None}}',
+         f'return {{"{key}": 1}} if state.get("p") else {{"{other}": 2}}',
+         f'return {{one: 1 for one in ("{key}", "{other}")}}']
+    )  # fmt: skip
+
+
+def block(pick: random.Random, depth: int, indent: str = "    ") -> list[str]:
+    """Some statements, one inside the other."""
+    lines: list[str] = []
+    for _ in range(pick.randint(1, 3)):
+        lines += _statement(pick, depth, indent)
+    return lines
+
+
+def _statement(pick: random.Random, depth: int, indent: str) -> list[str]:
+    kind = pick.random() if depth else 0
+    deeper, key = indent + "    ", pick.choice(KEYS)
+    inner = block(pick, depth - 1, deeper) if depth else []
+    other = block(pick, depth - 1, deeper) if depth else []
+    ends = [deeper + answer(pick)] if pick.random() < 0.3 else []
+    if kind < 0.5:
+        return [indent + change(pick)]
+    if kind < 0.65:
+        test = pick.choice([f'"{key}" in state', 'state.get("p")', f'state["{key}"] == 1'])
+        return [f"{indent}if {test}:", *inner, *ends, f"{indent}else:", *other]
+    if kind < 0.72:
+        return [f'{indent}for key in ("{key}", "a"):', f"{deeper}state[key] = 1", *inner]
+    if kind < 0.79:
+        return [f'{indent}for one in range(state.get("q", 0)):', *inner, *ends]
+    if kind < 0.88:
+        return [f"{indent}try:", *inner, *ends, f"{indent}except KeyError:", *other]
+    if kind < 0.94:
+        return [f"{indent}with contextlib.suppress(KeyError):", *inner]
+    rest = [f"{deeper}    {line.strip()}" for line in (change(pick), change(pick))]
+    return [f'{indent}match state.get("p"):', f"{deeper}case 1:", rest[0],
+            f"{deeper}case _:", rest[1]]  # fmt: skip
+
+
+def made(seed: int) -> tuple[Callable[[State], Any], str]:
+    """A function that nobody wrote, and its source."""
+    pick = random.Random(seed)
+    lines = ["def function(state):", "    out = {}", *block(pick, 2), *block(pick, 1)]
+    if pick.random() < 0.6:
+        lines.append("    " + answer(pick))
+    source = "\n".join(lines) + "\n"
+    name = f"<function {seed}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"contextlib": contextlib, "meddle": meddle, "DRAFT": DRAFT}
+    exec(compile(source, name, "exec"), space)
+    return space["function"], source
+
+
+def wrong(keys: Keys, before: dict[str, Any], state: State) -> list[str]:
+    """What was said of a function, and is not so."""
+    after = dict(state)
+    moved = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    known = keys.writes | keys.maybe | keys.drops | keys.may_drop | keys.touches
+    found = [f"{key} is read on every path" for key in keys.reads - before.keys()]
+    if keys.writes_all:
+        found += [f"{key} is written on every path" for key in keys.writes - after.keys()]
+        found += [f"{key} is taken away on every path" for key in keys.drops & after.keys()]
+        found += [f"nothing happens to {key}" for key in moved - known]
+    return found
+
+
+@pytest.mark.parametrize("start", range(0, 400, 100))
+def test_what_is_said_of_a_function_is_so(start: int) -> None:
+    followed = 0
+    for seed in range(start, start + 100):
+        function, source = made(seed)
+        keys = keys_of(function)
+        followed += keys.writes_all
+        pick = random.Random(seed)
+        for _ in range(8):
+            before: dict[str, Any] = {k: pick.choice([0, 1]) for k in KEYS if pick.random() < 0.7}
+            before |= {k: 1 for k in FLAGS if pick.random() < 0.5}
+            before |= {"list": [1]} if pick.random() < 0.5 else {}
+            state = State(before)
+            try:
+                returned = function(state)
+                for key, held in dict(returned or {}).items():
+                    state[key] = held
+            except (KeyError, TypeError):
+                continue
+            state.delta  # noqa: B018  # takes in what was changed in place
+            assert not wrong(keys, before, state), source
+    assert followed > 25
