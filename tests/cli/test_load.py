@@ -28,6 +28,21 @@ def test_a_target_is_found(folder: Path, target: str) -> None:
     assert "Hi" in done.stdout
 
 
+@pytest.mark.parametrize("target", ["crew/desk.py:bot", "crew:bot", "./crew:bot", "crew/:bot"])
+def test_a_file_of_a_package_may_import_what_is_beside_it(folder: Path, target: str) -> None:
+    crew = folder / "crew"
+    crew.mkdir()
+    (crew / "__init__.py").write_text("from .desk import bot\n")
+    (crew / "texts.py").write_text("GREETING = 'Greet them warmly.'\n")
+    (crew / "desk.py").write_text(
+        "from weft import Agent\nfrom .texts import GREETING\n"
+        "bot = Agent('bot', model='gpt-5', instruction=GREETING)\n"
+    )
+    done = weft(folder, "compile", target, "-m", "Hi")
+    assert done.returncode == 0, done.stderr
+    assert "Greet them warmly." in done.stdout
+
+
 @pytest.mark.parametrize(
     ("target", "line", "hint"),
     [

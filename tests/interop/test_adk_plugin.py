@@ -124,7 +124,7 @@ def ran(
         assert session is not None
         return Ran(model, events, dict(session.state))
 
-    return asyncio.run(asyncio.wait_for(go(), 30))
+    return asyncio.run(asyncio.wait_for(go(), 120))
 
 
 def both(build: Any, script: dict[str, list[Any]], **more: Any) -> tuple[Ran, Ran, Any]:
@@ -365,6 +365,22 @@ def test_what_became_a_handle_can_be_recalled() -> None:
     assert "order number 123" in contents(found.asked("bot", 2))
     assert size(found.asked("bot", 2)) < 4000
     assert plugin.compiled == 3
+
+
+def test_what_was_in_the_state_from_the_start_can_be_recalled() -> None:
+    def recalling(request: Any) -> Any:
+        handle = re.search(r"handle[: =\"']*([0-9a-f]{12})", contents(request))
+        assert handle is not None
+        return call("recall", handle=handle[1], query="order number 123")
+
+    def build(model: Any) -> Any:
+        return LlmAgent(name="bot", model=model, instruction="Help.")
+
+    orders = "\n".join(f"order number {n} of many" for n in range(400))
+    plugin = WeftPlugin(context=(C.default() + C.state("orders")).compact(texts=400))
+    found = ran(build, {"bot": [recalling, "Done."]}, plugin, state={"orders": orders})
+    assert "order number 123" not in contents(found.asked("bot", 0))
+    assert "order number 123" in contents(found.asked("bot", 1))
 
 
 def test_a_policy_may_be_for_one_agent() -> None:

@@ -1,5 +1,6 @@
 """Find the agent or flow a command is about: `pkg.module:object` or `path/to/file.py:object`.
 
+A folder alone is one of google-adk's, with its root in a package, a module `agent` or a YAML file.
 Whatever goes wrong is said about the user's files: what was looked for, what is there, and,
 where their code raises, the file and line it happened at. Never our own traceback.
 """
@@ -23,6 +24,9 @@ from weft.errors import UsageError, WeftError
 
 _OURS = str(Path(weft.__file__).parent)
 
+ROOTS = ("app", "root_agent")
+"""What google-adk looks for in a folder, in that order."""
+
 
 def load_node(target: str) -> Node:
     """The agent or flow a target names; one of google-adk's as Weft reads it."""
@@ -41,6 +45,10 @@ def node_of(found: object, target: str) -> Node:
 
 def load_source(target: str) -> object:
     """What a target names, as it is there; a factory without arguments is called for it."""
+    if Path(target).is_dir():
+        return _root_of(Path(target).resolve(), target)
+    if target.endswith((".yaml", ".yml")):
+        return _configured(Path(target))
     place, _, path = target.rpartition(":")
     if not place or not path:
         raise UsageError(
@@ -49,6 +57,7 @@ def load_source(target: str) -> object:
             hint=_object_hint(target),
         )
     module = _file(place) if _is_path(place) else _module(place)
+    module = _holding(module, path.split(".")[0])
     found: object = module
     for name in path.split("."):
         found = _attribute(found, name, target, module)
@@ -97,9 +106,7 @@ def _is_path(place: str) -> bool:
 
 
 def _module(name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path[:1]:
-        sys.path.insert(0, here)
+    _look_in(Path.cwd())
     if not all(step.isidentifier() for step in name.split(".")):
         raise UsageError(
             f"`{name}` is not a module name",
@@ -116,17 +123,94 @@ def _module(name: str) -> ModuleType:
     raise UsageError(f"there is no module `{missing}`", where=f"{name}", hint=_module_hint(missing))
 
 
+def _root_of(folder: Path, target: str) -> object:
+    """The root in a folder, where google-adk would find it."""
+    config = folder / "root_agent.yaml"
+    module = _folder(folder)
+    for name in ROOTS:
+        found: object = vars(_holding(module, name)).get(name)
+        if _is_node(found):
+            return found
+    if config.is_file():
+        return _configured(config)
+    raise UsageError(
+        "the folder holds no `root_agent`",
+        where=target,
+        hint="name a folder with a root_agent in its agent.py, __init__.py or root_agent.yaml",
+    )
+
+
+def _configured(config: Path) -> object:
+    """The agent that a YAML file declares; google-adk makes it."""
+    if not config.is_file():
+        raise UsageError("there is no such file", where=str(config), hint="name a file")
+    from weft.interop.adk.configs import load_config
+
+    with _their_code(str(config)):
+        return load_config(config)
+
+
+def _folder(folder: Path) -> ModuleType:
+    """The package that a folder is, or its module `agent` where another has taken the name."""
+    _look_in(folder.parent)
+    with _their_code(str(folder)):
+        found = importlib.import_module(folder.name)
+    code = folder / "agent.py"
+    if code.is_file() and str(folder) not in map(str, vars(found).get("__path__", ())):
+        return _file(str(code))
+    return found
+
+
+def _holding(module: ModuleType, name: str) -> ModuleType:
+    """The module that has the name: itself, or the module `agent` in it, as google-adk has it."""
+    if name in vars(module) or "__path__" not in vars(module):
+        return module
+    inner = f"{module.__name__}.agent"
+    with _their_code(inner):
+        if importlib.util.find_spec(inner) is None:
+            return module
+        found = importlib.import_module(inner)
+    return module if name not in vars(found) and _nodes(module) else found
+
+
+def _look_in(folder: Path) -> None:
+    if str(folder) not in sys.path[:1]:
+        sys.path.insert(0, str(folder))
+
+
+def _packaged(path: Path) -> ModuleType | None:
+    """A file of a package by its full name, so that it can import what is beside it.
+
+    None where it belongs to no package, or another has taken that name.
+    """
+    names, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    taken = sys.modules.get(names[0])
+    if len(names) == 1 or not all(name.isidentifier() for name in names):
+        return None
+    if taken is not None and str(folder / names[0]) not in vars(taken).get("__path__", ()):
+        return None
+    _look_in(folder)
+    return importlib.import_module(".".join(names).removesuffix(".__init__"))
+
+
 def _file(place: str) -> ModuleType:
     path = Path(place)
+    if path.is_dir():
+        return _folder(path.resolve())
     if not path.is_file():
         folder = path.parent
         there = sorted(p.name for p in folder.glob("*.py")) if folder.is_dir() else []
         raise UsageError(
             "there is no such file", where=place, hint=_nearest(path.name, there, "file")
         )
-    beside = str(path.resolve().parent)
-    if beside not in sys.path[:1]:
-        sys.path.insert(0, beside)
+    _look_in(path.resolve().parent)
+    with _their_code(place):
+        packaged = _packaged(path.resolve())
+    if packaged is not None:
+        return packaged
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else "weft_target"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -216,8 +300,9 @@ def _object_hint(target: str) -> str:
 
 
 def _nodes(module: ModuleType) -> list[str]:
-    """The names of the agents and flows in a module."""
-    return [name for name, value in vars(module).items() if _is_node(value)]
+    """The names of the agents and flows in a module, those that google-adk starts with first."""
+    found = [name for name, value in vars(module).items() if _is_node(value)]
+    return sorted(found, key=lambda name: name not in ROOTS)
 
 
 def _is_node(value: object) -> bool:

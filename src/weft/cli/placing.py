@@ -112,7 +112,7 @@ def sources_of(target: str) -> Sources:
     """The files that a target was loaded from: its own, and others below the working folder."""
     place = target.rpartition(":")[0]
     own = Path(place) if place.endswith(".py") else None
-    here = Path.cwd().resolve()
+    here = (Path(target) if Path(target).is_dir() else Path.cwd()).resolve()
     files: list[Path] = [own.resolve()] if own is not None else []
     for name, module in [*sys.modules.items()]:
         file = vars(module).get("__file__")

@@ -33,6 +33,8 @@ def watched(target: str, arguments: Sequence[str]) -> int:
 
 def _folder(target: str) -> Path:
     """The folder that the target's file stands in."""
+    if Path(target).is_dir():
+        return Path(target).resolve()
     place = target.rpartition(":")[0]
     if place.endswith(".py"):
         return Path(place).resolve().parent

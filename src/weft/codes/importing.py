@@ -25,9 +25,10 @@ Use instead:  {name} for a variable; a key of its own for a part of a value.
         """A part of an imported agent is code, or done by the provider.
 
 Why it matters: what it reads and writes is unknown. Where it could write any key, rules that
-would have to know stay silent behind it.
+would have to know stay silent behind it. It is a warning where a tool is hidden by another of its
+name: google-adk never calls it.
 
-Use instead:  nothing to do.
+Use instead:  nothing to do; for a hidden tool, another name.
 """,
     ),
 )

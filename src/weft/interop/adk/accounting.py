@@ -4,6 +4,7 @@ Only then may it be compiled anew. What a tool, a plugin or a callback has put i
 in the session, and would be lost; what one has taken out would be back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from weft.interop.adk.events import parts_of
@@ -20,27 +21,48 @@ PAYLOADS = (
 
 def difference(contents: list[object], events: tuple[object, ...], agent: str) -> str:
     """Why the contents are not what the events say; "" where they are."""
-    said = {text(part, "text") for part in _parts(events)}
+    said = Counter(text(part, "text") for part in _parts(events))
     held = {kind for part in _parts(events) for kind in _payloads(part)}
-    sent: set[str] = set()
+    sent: Counter[str] = Counter()
+    quoted: list[str] = []
     for content in contents:
         parts = parts_of(content)
         if parts and text(parts[0], "text").startswith(QUOTED):
+            quoted += [text(part, "text") for part in parts]
             continue
         for part in parts:
             words = text(part, "text")
-            sent.add(words)
-            if words and words not in said:
+            sent[words] += 1
+            if words and sent[words] > said[words]:
                 return "the request holds a text that its session does not"
             if not held.issuperset(_payloads(part)):
                 return "the request holds something that its session does not"
-    for event in events:
-        if text(event, "author") not in ("user", agent):
-            continue
-        for part in _parts([event]):
-            if not flag(part, "thought") and text(part, "text") and text(part, "text") not in sent:
-                return "the request lacks a text that its session holds"
+    mine = Counter(_words(event for event in events if text(event, "author") in ("user", agent)))
+    theirs = _words(event for event in events if text(event, "author") not in ("user", agent))
+    if mine - sent or not _in_order([*theirs], "\n".join(quoted)):
+        return "the request lacks a text that its session holds"
     return ""
+
+
+def _words(events: Iterable[object]) -> Iterator[str]:
+    """What events say that is no thought."""
+    for part in _parts(events):
+        words = text(part, "text")
+        if words.strip() and not flag(part, "thought"):
+            yield words
+
+
+def _in_order(pieces: list[str], whole: str) -> bool:
+    """Whether all pieces stand in the whole; quick where they stand in their order."""
+    at = 0
+    for piece in pieces:
+        found = whole.find(piece, at)
+        if found < 0:
+            found = whole.find(piece)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
 
 
 def reaching_back(events: Iterable[object]) -> bool:

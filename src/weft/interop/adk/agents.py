@@ -4,16 +4,29 @@ What an agent sees is meant as google-adk means it, with Weft's promises: all of
 or the turn only, each value once, and the user's message always.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from weft.declare import Agent, C, Loop, Node, Parallel, Raw, Route, Sequence, Step
+from weft.declare import Agent, C, Loop, Node, Parallel, Route, Sequence, Step
 from weft.declare.rebuild import rebuilt
 from weft.diagnostics import Diagnostic
-from weft.errors import UsageError
+from weft.errors import DeclarationError, UsageError
 from weft.interop.adk.notes import Opaque, Place, opaque
-from weft.interop.adk.objects import field, flag, is_a, is_adk, listed, named, overrides, text
+from weft.interop.adk.objects import (
+    field,
+    fields_of,
+    flag,
+    is_a,
+    is_adk,
+    is_own,
+    listed,
+    named,
+    overrides,
+    text,
+)
+from weft.interop.adk.providers import Provider
 from weft.interop.adk.settings import options_of, schema_of
 from weft.interop.adk.templates import Spelled, literal, spelled
 from weft.interop.adk.tools import tools_of
@@ -30,10 +43,18 @@ CALLBACKS = {
 }
 """google-adk's names of callbacks, and Weft's."""
 
+START = "__START__"
+"""The node that every graph of google-adk begins with."""
+
 UNBOUNDED = 1000
 """Rounds of a loop that says no number; google-adk goes on until something escalates."""
 
 DELEGATED = ("single_turn", "task")
+
+RUNNING = ("run_async", "run", "_run_async_impl", "_run_impl")
+"""The methods that say what an agent does."""
+
+_RENAMED = re.compile(r"dataclasses\.replace\((\w+), name=(\"[^\"]*\")\)")
 
 
 class Imported(NamedTuple):
@@ -47,6 +68,8 @@ class Imported(NamedTuple):
     """The agents with include_contents="none"."""
     endless: tuple[str, ...]
     """The loops that nothing in them can end."""
+    unknown: frozenset[str]
+    """The flows that stand for an agent whose order of work nobody knows."""
 
 
 def from_adk(agent: object, *, plugins: Iterable[object] = ()) -> Node:
@@ -73,15 +96,25 @@ def imported(
         given += listed(agent, "plugins")
         agent = field(agent, "root_agent")
     reading = _Import(for_requests=for_requests)
-    node = reading.node(agent)
-    for plugin in given:
-        node = reading.plugged(node, plugin)
+    try:
+        node = reading.node(agent)
+        for plugin in given:
+            node = reading.plugged(node, plugin)
+    except RecursionError:
+        raise UsageError(
+            "the agents are nested too deep to be read", where="from_adk", hint="nest them less"
+        ) from None
+    except DeclarationError as error:  # google-adk lets two agents have one name
+        where = error.where.replace(".steps", ".sub_agents")
+        hint = _RENAMED.sub(r"\1.name = \2", error.hint)
+        raise DeclarationError(error.message, where=where, hint=hint) from None
     return Imported(
         node,
         tuple(dict.fromkeys(reading.notes)),
         reading.spellings,
         frozenset(reading.bare),
         tuple(reading.endless),
+        frozenset(reading.unknown),
     )
 
 
@@ -94,6 +127,8 @@ class _Import:
         self.spellings: dict[tuple[str, str], Spelled] = {}
         self.bare: set[str] = set()
         self.endless: list[str] = []
+        self.unknown: set[str] = set()
+        self._open: set[int] = set()
         self._made: dict[int, tuple[object, Node]] = {}
         self._exits: dict[int, bool] = {}
 
@@ -101,9 +136,15 @@ class _Import:
         """The agent as a node; `model` is what the nearest agent above it talks to."""
         held = self._made.get(id(agent))
         if held is None:
+            self._open.add(id(agent))
             held = (agent, self._node(agent, model))
             self._made[id(agent)] = held
+            self._open.remove(id(agent))
         return held[1]
+
+    def _called(self, agent: object, model: str) -> Node | None:
+        """An agent that is a tool; None where it is being read: it calls itself in the end."""
+        return None if id(agent) in self._open else self.node(agent, model)
 
     def plugged(self, node: Node, plugin: object) -> Node:
         """The node under a plugin of the app: a global instruction, or something unknown."""
@@ -112,15 +153,20 @@ class _Import:
             return rebuilt(node, lambda agent: self._told(agent, plugin))
         if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
             return node
-        self.notes.append(opaque(Place(name, "plugins"), f"the plugin `{name}`", silent=False))
-        return node
+        foreign = not is_own(plugin)
+        self.notes.append(opaque(Place(name, "plugins"), f"the plugin `{name}`", silent=foreign))
+        if not foreign:
+            return node
+        self.endless.clear()
+        code = Opaque("plugins", f"the plugin {name}")
+        return rebuilt(node, lambda agent: replace(agent, before_agent=agent.before_agent or code))
 
     def _told(self, agent: Agent, plugin: object) -> Agent:
         given = self._instruction(plugin, agent.name, "global_instruction")
         return replace(agent, global_instruction=given) if given else agent
 
     def _node(self, agent: object, model: str) -> Node:
-        custom = overrides(agent, "_run_async_impl") or overrides(agent, "_run_impl")
+        custom = any(overrides(agent, method) for method in RUNNING)
         if is_a(agent, "LlmAgent") and not custom:
             return self._agent(agent, model)
         if not custom:
@@ -141,8 +187,13 @@ class _Import:
             self.bare.add(name)
         policy = C.none() if bare else C.default()
         below = [(self.node(child, model), child) for child in listed(agent, "sub_agents")]
-        called = [child for child, theirs in below if field(theirs, "mode") in DELEGATED]
-        given = tools_of(name, listed(agent, "tools"), lambda one: self.node(one, model))
+        given = tools_of(name, listed(agent, "tools"), lambda one: self._called(one, model))
+        known = {tool.name for tool in given.tools}  # google-adk lists them there itself
+        called = [
+            child
+            for child, theirs in below
+            if field(theirs, "mode") in DELEGATED and child.name not in known
+        ]
         self._exits[id(agent)] = given.escalates
         options = options_of(agent, name)
         output, output_notes = schema_of(agent, name, "output_schema")
@@ -188,7 +239,7 @@ class _Import:
         given = field(agent, kind)
         before = literal(self._static(agent, name)) if kind == "instruction" else ""
         if callable(given):
-            return before if self.for_requests else _Provider(given, before)
+            return before if self.for_requests else Provider(given, before)
         if not isinstance(given, str):
             return before
         found = spelled(given)
@@ -250,51 +301,40 @@ class _Import:
     def _unknown(self, agent: object, model: str) -> Node:
         """A class that nobody knows: it may do anything, and run what is below it at any time."""
         name, kind = text(agent, "name"), type(agent).__name__
-        self._exits[id(agent)] = True
         self.notes.append(
             opaque(Place(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
         )
         code = Opaque(name, f"an agent of the class {kind}")
         step = Step(code, name=name, description=text(agent, "description"))
-        below = self._children(agent, model)
+        below: list[Node] = []
+        if is_a(agent, "LlmAgent"):
+            step = replace(step, name=f"{name}_code")
+            below.append(self._agent(agent, model))
+        else:
+            below += [self.node(child, model) for child in self._within(agent)]
+        self._exits[id(agent)] = True
         if not below:
             return step
         way = Route(Opaque(f"{name}_chooses", f"an agent of the class {kind}"), name=f"{name}_next")
         for index, child in enumerate(below):
             way = way.eq(index, child)
+        self.unknown.add(f"{name}_runs")
         return Loop(Sequence(step, way.otherwise(_idle)), max=UNBOUNDED, name=f"{name}_runs")
+
+    def _within(self, agent: object) -> list[object]:
+        """What such an agent may run: sub-agents, the nodes of its graph, agents in its fields."""
+        found = [*listed(agent, "sub_agents"), *listed(field(agent, "graph"), "nodes")]
+        for name in fields_of(agent):
+            if name != "parent_agent":
+                found += listed(agent, name)
+        kept = {id(one): one for one in found if is_adk(one) and named(one) != START}
+        return [one for key, one in kept.items() if key not in self._open]
 
     def _nothing(self, agent: object) -> Node:
         return Step(_idle, name=text(agent, "name"), description=text(agent, "description"))
 
     def _children(self, agent: object, model: str) -> list[Node]:
         return [self.node(child, model) for child in listed(agent, "sub_agents")]
-
-
-class _Provider:
-    """An instruction that google-adk's user makes by a function: its text is no template."""
-
-    def __init__(self, function: Callable[..., object], before: str) -> None:
-        self.function = function
-        self.before = before
-        self.__name__ = str(getattr(function, "__name__", "instruction"))
-
-    def __call__(self, context: object) -> object:
-        """What the function says now."""
-        said = self.function(context)
-        if hasattr(said, "__await__"):
-            return _later(said, self.before)
-        return Raw(_joined(self.before, str(said)))
-
-
-async def _later(said: object, before: str) -> Raw:
-    from collections.abc import Awaitable
-
-    return Raw(_joined(before, str(await cast("Awaitable[object]", said))))
-
-
-def _joined(*texts: str) -> str:
-    return "\n\n".join(text for text in texts if text)
 
 
 def _idle(state: object) -> None:

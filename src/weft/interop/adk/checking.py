@@ -6,7 +6,7 @@ what every branch said, and include_contents="none" behind another agent hides t
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from weft.checker.sites import Read, Record, Site
 from weft.checker.walk import Walk
 from weft.checker.world import World, Writer
 from weft.codes import report
-from weft.declare import Agent, Loop, Node, Parallel
+from weft.declare import Agent, Loop, Node, Parallel, agents_of
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
 
@@ -33,8 +33,12 @@ FIELDS = {
 UNLIKE = frozenset(("WEFT113", "WEFT206", "WEFT207", "WEFT208"))
 """What is said here in another way, since google-adk shows agents something else than Weft."""
 
+HINTS = {"WEFT111": "let an agent behind the ParallelAgent read it"}
+"""What can be done in google-adk, where Weft's own hint is about its operators."""
+
 ONCE = "add weft.interop.adk.WeftPlugin() to the Runner's plugins"
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_READ = re.compile(r"`\{([^}?]+)\}`")
 _WRITES = re.compile(r'(?:\w*)\.writes\("([^"]*)"\)')
 
 
@@ -65,11 +69,34 @@ def check_adk(
     left_out = {*allow}
     found = [one for one in check(tree.node, inputs=keys, infer=False) if one.code not in UNLIKE]
     found += _own(tree, _record(tree.node, keys or ()))
+    late = {*_late(tree.node)}
+    found = [_next_turn(one) if _named(one) in late else one for one in found]
     kept: dict[str, Diagnostic] = {}
     for one in (*(_placed(one, tree) for one in found), *_braces(tree), *tree.notes):
         if one.code not in left_out:
             kept.setdefault(str(one), one)
     return sorted(kept.values(), key=lambda one: _ORDER[one.severity])
+
+
+def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Agents behind tools, each with a key that whoever calls it writes when it has answered."""
+    for agent in agents_of(node):
+        yield from ((agent.name, key) for key in above)
+        keys = (*above, agent.output_key) if agent.output_key else above
+        for tool in agent.tools:
+            if tool.agent is not None:
+                yield from _late(cast("Node", tool.agent), keys)
+
+
+def _named(one: Diagnostic) -> tuple[str, str]:
+    """The agent that reads what nobody before it writes, and the key."""
+    read = _READ.search(one.message) if one.code == "WEFT105" else None
+    return one.origin.agent, read[1] if read is not None else ""
+
+
+def _next_turn(one: Diagnostic) -> Diagnostic:
+    hint = f"it is there from the next turn on; write {{{_named(one)[1]}?}} if it may lack"
+    return msgspec.structs.replace(one, severity=Severity.INFO, hint=hint)
 
 
 def _record(node: Node, keys: Iterable[str]) -> Record:
@@ -82,7 +109,7 @@ def _record(node: Node, keys: Iterable[str]) -> Record:
 
 
 def _own(tree: Imported, record: Record) -> Iterator[Diagnostic]:
-    seats = _seats(tree.node, (), {})
+    seats = _seats(tree.node, (), {}, tree.unknown)
     for site in record.sites:
         agent = site.node
         if isinstance(agent, Agent) and agent.name in seats:
@@ -150,27 +177,33 @@ def _sees(reader: tuple[str, ...], speaker: tuple[str, ...]) -> bool:
 
 
 def _seats(
-    node: Node, branch: tuple[str, ...], before: Mapping[str, tuple[str, ...]]
+    node: Node,
+    branch: tuple[str, ...],
+    before: Mapping[str, tuple[str, ...]],
+    unknown: frozenset[str],
 ) -> dict[str, Seat]:
     """Every agent that speaks in the conversation, with its place; a tool's does not.
 
-    `before` are those who have spoken, with their branches.
+    `before` are those who have spoken, with their branches. In an `unknown` flow nobody can say
+    who speaks, and when.
     """
     found: dict[str, Seat] = {}
+    if node.name in unknown:
+        return found
     if isinstance(node, Agent):
         heard = any(name != node.name and _sees(branch, at) for name, at in before.items())
         found[node.name] = Seat(branch, heard)
         for child in node.sub_agents:
-            found.update(_seats(child, branch, before))
+            found.update(_seats(child, branch, before, unknown))
         return found
     if isinstance(node, Parallel):
         for child in node.branches:
-            found.update(_seats(child, (*branch, node.name, child.name), before))
+            found.update(_seats(child, (*branch, node.name, child.name), before, unknown))
         return found
     if isinstance(node, Loop) and node.max > 1:
-        before = {**before, **_spoken(_seats(node.body, branch, {}))}
+        before = {**before, **_spoken(_seats(node.body, branch, {}, unknown))}
     for child in node.children:
-        found.update(_seats(child, branch, {**before, **_spoken(found)}))
+        found.update(_seats(child, branch, {**before, **_spoken(found)}, unknown))
     return found
 
 
@@ -202,8 +235,6 @@ def _braces(tree: Imported) -> Iterator[Diagnostic]:
 
 
 def _output_keys(node: Node) -> set[str]:
-    from weft.declare.walk import agents_of
-
     return {agent.output_key for agent in agents_of(node) if agent.output_key is not None}
 
 
@@ -216,5 +247,6 @@ def _placed(one: Diagnostic, tree: Imported) -> Diagnostic:
         origin = msgspec.structs.replace(origin, start=start, end=end)
     if origin.kind == "field":
         origin = msgspec.structs.replace(origin, name=FIELDS.get(origin.name, origin.name))
-    hint = _WRITES.sub(r'output_key="\1"', one.hint)
+    hint = HINTS.get(one.code) or _WRITES.sub(r'output_key="\1"', one.hint)
+    hint = hint.replace(" check(", " check_adk(")
     return msgspec.structs.replace(one, origin=origin, hint=hint)

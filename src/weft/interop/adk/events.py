@@ -5,13 +5,26 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from weft.content import Content
 from weft.errors import WeftError
 from weft.interop.adk.objects import field, listed, text
 from weft.session import Event, Session
 from weft.values import JsonObject, require_json
 
 MOST = 64
-"""How many views of sessions are kept, so that a request costs what is new."""
+"""How many views of sessions, and trees, are kept, so that a request costs what is new."""
+
+
+class Reader(NamedTuple):
+    """Who is to see a session: the place it stands at, and whose words are what to it."""
+
+    branch: str = ""
+    path: str = ""
+    """Its node in a workflow."""
+    inner: frozenset[str] = frozenset()
+    """The agents whose words are data for those behind them."""
+    aloud: str = ""
+    """The agent itself, where a planner lets it read what it thought."""
 
 
 class Seen(NamedTuple):
@@ -26,30 +39,30 @@ class _Kept(NamedTuple):
     last: str
     events: tuple[object, ...]
     session: Session
+    calls: frozenset[str] = frozenset()
 
 
 class Views:
     """Sessions as agents see them, each event read once."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, str, Reader], _Kept] = OrderedDict()
 
-    def whole(self, session: object, branch: str, inner: frozenset[str]) -> Seen:
-        """All that an agent on a branch sees; what it sees stands on no branch any more.
-
-        What the `inner` agents say is data for those behind them.
-        """
-        key = (*(text(session, name) for name in ("app_name", "user_id", "id")), branch)
+    def whole(self, session: object, reader: Reader) -> Seen:
+        """All that a reader sees; what it sees stands on no branch any more."""
+        key = (text(session, "app_name"), text(session, "user_id"), text(session, "id"), reader)
         events = listed(session, "events")
         kept = self._kept.pop(key, None)
         if kept is None or len(events) < kept.read or _id(events, kept.read) != kept.last:
             kept = _Kept(0, "", (), Session(text(session, "id")))
-        fresh = [one for one in events[kept.read :] if _belongs(one, branch)]
+        calls = kept.calls.union(*map(_calls, events[kept.read :]))
+        fresh = [one for one in events[kept.read :] if _belongs(one, reader, calls)]
         kept = _Kept(
             len(events),
             _id(events, len(events)),
             (*kept.events, *fresh),
-            kept.session.append(*_read(fresh, inner)) if fresh else kept.session,
+            kept.session.append(*_read(fresh, reader)) if fresh else kept.session,
+            calls,
         )
         self._kept[key] = kept
         while len(self._kept) > MOST:
@@ -57,7 +70,7 @@ class Views:
         return Seen(kept.events, kept.session)
 
 
-def turn(seen: Seen, agent: str, invocation: str, inner: frozenset[str]) -> tuple[Seen, Seen]:
+def turn(seen: Seen, agent: str, invocation: str, reader: Reader) -> tuple[Seen, Seen]:
     """What include_contents="none" shows of it, and that with the user's message before it."""
     start = 0
     for index in range(len(seen.events) - 1, -1, -1):
@@ -73,7 +86,7 @@ def turn(seen: Seen, agent: str, invocation: str, inner: frozenset[str]) -> tupl
     session = seen.session.id
     return (
         Seen(shown, Session(session)),
-        Seen((*asked, *shown), Session(session, events=_read([*asked, *shown], inner))),
+        Seen((*asked, *shown), Session(session, events=_read([*asked, *shown], reader))),
     )
 
 
@@ -96,35 +109,65 @@ def parts_of(content: object) -> list[object]:
     return listed(content, "parts")
 
 
-def _belongs(event: object, branch: str) -> bool:
-    """Whether google-adk shows the event to an agent on the branch."""
-    own = text(event, "branch")
+def _belongs(event: object, reader: Reader, calls: frozenset[str]) -> bool:
+    """Whether google-adk shows the event to a reader; `calls` are the ids of all calls."""
+    own, branch = text(event, "branch"), reader.branch
     if field(event, "isolation_scope") is not None:
         return False
+    path = text(field(event, "node_info"), "path")
+    if text(event, "author") == "user" and path not in ("", reader.path):
+        return any(field(part, "function_response") for part in _parts(event))
+    if not branch and any(step.rpartition("@")[2] in calls for step in own.split(".") if step):
+        return False  # what an agent said while it was called as a tool: the call has the result
     return not branch or not own or branch == own or branch.startswith(f"{own}.")
+
+
+def _calls(event: object) -> set[str]:
+    """The ids of the calls in an event."""
+    return {text(field(part, "function_call"), "id") for part in _parts(event)} - {""}
+
+
+def _parts(event: object) -> list[object]:
+    return parts_of(field(event, "content"))
 
 
 def _opens_turn(event: object, agent: str) -> bool:
     author = text(event, "author")
-    if author == agent or not parts_of(field(event, "content")):
+    if author == agent or not _parts(event):
         return False
-    calls = [field(part, "function_call") for part in parts_of(field(event, "content"))]
-    answers = [field(part, "function_response") for part in parts_of(field(event, "content"))]
+    calls = [field(part, "function_call") for part in _parts(event)]
+    answers = [field(part, "function_response") for part in _parts(event)]
     handed_over = [one for one in (*calls, *answers) if text(one, "name") == "transfer_to_agent"]
     submitted = author == "user" and any(one is not None for one in answers)
     return not handed_over and not submitted
 
 
-def _read(events: list[object], inner: frozenset[str]) -> list[Event]:
+def _read(events: list[object], reader: Reader) -> list[Event]:
     """The events, by way of their JSON, which both sides write and read."""
     written = [_json(event) for event in events]
     read = Session.from_json(b'{"id":"","events":[' + b",".join(written) + b"]}")
     return [
         msgspec.structs.replace(
-            event, branch=None, audience="internal" if event.author in inner else None
+            event,
+            branch=None,
+            audience="internal" if event.author in reader.inner else None,
+            content=_aloud(event.content) if event.author == reader.aloud else event.content,
         )
         for event in read.events
     ]
+
+
+def _aloud(content: Content | None) -> Content | None:
+    """The content with its thoughts as text; what is thoughts alone is shown to nobody."""
+    if content is None or content.parts is None:
+        return content
+    hidden = ("thought", "empty")
+    if all(part.kind in hidden and not part.thought_signature for part in content.parts):
+        return content
+    parts = tuple(
+        msgspec.structs.replace(part, thought=None) if part.text else part for part in content.parts
+    )
+    return msgspec.structs.replace(content, parts=parts)
 
 
 def _json(event: object) -> bytes:

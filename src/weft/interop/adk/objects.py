@@ -50,7 +50,7 @@ def listed(value: object, name: str) -> list[object]:
     held = field(value, name)
     if held is None:
         return []
-    if isinstance(held, (str, bytes, Mapping)) or not isinstance(held, Iterable):
+    if not isinstance(held, (list, tuple, set, frozenset)):
         return [held]
     return list(cast("Iterable[object]", held))
 
@@ -63,6 +63,16 @@ def overrides(value: object, method: str) -> bool:
         if method in vars(kind):
             return True
     return False
+
+
+def is_own(value: object) -> bool:
+    """Whether the object's class is one of google-adk's, and not derived from it."""
+    return f"{type(value).__module__}.".startswith(HOME)
+
+
+def fields_of(value: object) -> tuple[str, ...]:
+    """The names of the fields that an object of a model class has."""
+    return tuple(cast("Mapping[str, object]", getattr(type(value), "model_fields", {})))
 
 
 def named(value: object) -> str:

@@ -10,7 +10,7 @@ policy of `C` may say more. A request that holds anything else is left as it is.
 import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from weft.compiler import Compiled, compile
-from weft.compiler.recall import Held, is_withheld, values_of
+from weft.compiler.recall import Held, is_withheld, standing_values, values_of
 from weft.declare import Agent, C, Node, RunConfig, tree
 from weft.declare.policy import Policy
-from weft.declare.policy.transforms import Budget, Label
+from weft.declare.policy.transforms import Budget, Label, Redact
 from weft.declare.roles import inner_agents
 from weft.declare.walk import walk_nodes
 from weft.dialects.measure import count_request
 from weft.errors import DeclarationError, UsageError
 from weft.interop.adk.accounting import difference, reaching_back
 from weft.interop.adk.agents import DELEGATED, imported
-from weft.interop.adk.events import Seen, Views, state_of, turn
-from weft.interop.adk.objects import field, is_a, listed, text
-from weft.interop.adk.requests import body, offer_recall, put
+from weft.interop.adk.events import MOST, Reader, Seen, Views, state_of, turn
+from weft.interop.adk.objects import field, flag, is_a, listed, text
+from weft.interop.adk.requests import body, offer_recall, put, refusal
 from weft.interop.adk.systems import joined_system
 from weft.ir.handle import RECALL
 from weft.values import Json, JsonObject
@@ -39,6 +39,12 @@ _log = logging.getLogger("weft")
 
 TRIES = 4
 """How often a policy's budget is made smaller for what only google-adk's request has."""
+
+WATCHED = (
+    "name", "description", "instruction", "global_instruction", "include_contents", "output_key",
+    "mode", "disallow_transfer_to_parent", "disallow_transfer_to_peers",
+)  # fmt: skip
+"""The fields of an agent that a request is made of."""
 
 FORMAT = "gemini"
 """The dialect that google-adk's requests are written in, whichever model they are for."""
@@ -76,10 +82,8 @@ class Delivery:
     ) -> None:
         del name  # google-adk's part keeps it
         for one in (context, *(contexts or {}).values()):
-            if one is not None and not isinstance(cast("object", one), Policy):
-                raise DeclarationError(
-                    f"{one!r} is no policy", where="WeftPlugin", hint="write context=C.window(5)"
-                )
+            if one is not None:
+                _check(one)
         self.context = context if context is not None else C.default()
         self.contexts = dict(contexts or {})
         self.compiled = 0
@@ -87,21 +91,32 @@ class Delivery:
         self._views = Views()
         self._trees: dict[int, _Tree] = {}
 
-    async def before_model_callback(self, *, callback_context: object, llm_request: object) -> None:
-        """Compile the request anew; leave it as it is where there is any doubt."""
+    async def before_model_callback(
+        self, *, callback_context: object, llm_request: object
+    ) -> object:
+        """Compile the request anew; leave it as it is where there is any doubt.
+
+        What a policy keeps away from the model is no matter of doubt: such a request is not sent.
+        """
         try:
             made = self.request(callback_context, llm_request)
+            if isinstance(made, Request):
+                if made.recalls is not None:
+                    offer_recall(llm_request, made.recalls)
+                put(llm_request, made.contents, made.system)
         except Exception as error:
             _log.warning("a request of google-adk is left as it is", exc_info=True)
             made = f"{type(error).__name__}: {error}"
         if isinstance(made, str):
             self.left[made] += 1
             _log.info("a request of google-adk is left as it is: %s", made)
-        else:
-            put(llm_request, made.contents, made.system)
-            if made.recalls is not None:
-                offer_recall(llm_request, made.recalls)
-            self.compiled += 1
+            policy = self._policy(text(callback_context, "agent_name"))
+            return refusal(made) if _withholds(policy) else None
+        self.compiled += 1
+        return None
+
+    def _policy(self, agent: str) -> Policy:
+        return self.contexts.get(agent, self.context)
 
     def request(self, context: object, request: object) -> Request | str:
         """What to send in place of the request, or why it is to stay as it is."""
@@ -118,12 +133,20 @@ class Delivery:
         home = known.homes.get(name)
         if home is None:
             return "the agent is none that Weft knows"
-        whole = self._views.whole(session, text(running, "branch"), known.inner)
+        if flag(field(running, "run_config"), "include_thoughts_from_other_agents"):
+            return "the agents see what others thought"
+        reader = Reader(
+            text(running, "branch"),
+            text(running, "node_path"),
+            known.inner,
+            name if _thinks_aloud(agent) else "",
+        )
+        whole = self._views.whole(session, reader)
         if reaching_back(whole.events):
             return "events of the session are summed up or taken back"
         shown = seen = whole
         if name in known.bare:
-            shown, seen = turn(whole, name, text(running, "invocation_id"), known.inner)
+            shown, seen = turn(whole, name, text(running, "invocation_id"), reader)
         contents = listed(request, "contents")
         why = difference(contents, shown.events, name)
         if why:
@@ -135,7 +158,7 @@ class Delivery:
     ) -> Request | str:
         name = text(agent, "name")
         model = _Target(text(request, "model") or str(home.model or name))
-        policy = own = self.contexts.get(name, self.context)
+        policy = own = self._policy(name)
         for _ in range(TRIES):
             config = RunConfig(model=model, context=policy)
             compiled = compile(home, agent=name, session=seen.session, state=state, config=config)
@@ -148,10 +171,15 @@ class Delivery:
             policy = replace(own, limit=room)
         else:
             return "the rest of the request leaves too little of the budget"
+        if _withholds(own):
+            whole = _whole(made, request, compiled)
+            compiled.require_protected(compiled.prompt, whole)
+            compiled.require_cleared(whole)
         if RECALL not in compiled.tools:
             return made
         labels = [one for one in policy.protections if isinstance(one, Label)]
-        values = values_of(seen.session.events)
+        standing = standing_values({**seen.session.state, **state})
+        values = (*standing, *values_of(seen.session.events))
         return made._replace(
             recalls=tuple(one for one in values if not is_withheld(one, labels, home.cleared))
         )
@@ -177,11 +205,14 @@ class Delivery:
         return joined_system(held, compiled, agent, _root(agent), state)
 
     def _tree(self, root: object) -> "_Tree":
-        held = self._trees.get(id(root))
-        if held is None:
+        now = (*_declared(root),)
+        held = self._trees.pop(id(root), None)
+        if held is None or held.declared != now:  # an agent may be changed while it is used
             made = imported(root, for_requests=True)
-            held = _Tree(root, homes_of(made.node), inner_agents(made.node), made.bare)
-            self._trees[id(root)] = held
+            held = _Tree(root, now, homes_of(made.node), inner_agents(made.node), made.bare)
+        self._trees[id(root)] = held
+        while len(self._trees) > MOST:
+            self._trees.pop(next(iter(self._trees)))
         return held
 
 
@@ -189,9 +220,18 @@ class _Tree(NamedTuple):
     """A tree that was imported: where its agents are at home, and who is shown what."""
 
     source: object
+    declared: tuple[object, ...]
     homes: dict[str, Agent]
     inner: frozenset[str]
     bare: frozenset[str]
+
+
+def _declared(agent: object) -> Iterator[object]:
+    """What a tree says of its agents, to see whether it is still the same."""
+    yield id(agent)
+    yield from (field(agent, name) for name in WATCHED)
+    for child in listed(agent, "sub_agents"):
+        yield from _declared(child)
 
 
 def homes_of(node: Node) -> dict[str, Agent]:
@@ -243,13 +283,49 @@ def _room(made: Request, policy: Policy, request: object, compiled: Compiled) ->
     limit = policy.limit
     if limit is None:
         return None
-    added = [tool for tool in compiled.prompt.tools if tool.name == RECALL]
-    whole = body(request, made.contents, made.system, added)
+    whole = _whole(made, request, compiled)
     tokens = count_request(whole, dialect=FORMAT, model=compiled.prompt.model)
     if tokens <= limit.tokens - (limit.reserve or 0):
         return None
     beside = tokens - compiled.tokens
     return msgspec.structs.replace(limit, tokens=max(limit.tokens - beside, 1))
+
+
+def _whole(made: Request, request: object, compiled: Compiled) -> JsonObject:
+    """All that would be sent."""
+    added = [tool for tool in compiled.prompt.tools if tool.name == RECALL]
+    return body(request, made.contents, made.system, added)
+
+
+def _check(policy: object) -> None:
+    """Refuse what is no policy, and what a request alone cannot do."""
+    if not isinstance(policy, Policy):
+        raise DeclarationError(
+            f"{policy!r} is no policy", where="WeftPlugin", hint="write context=C.window(5)"
+        )
+    idle = [f".{one.word}()" for one in policy.writings]
+    idle += [
+        ".redact(restore=...)"
+        for one in policy.protections
+        if isinstance(one, Redact) and one.restore
+    ]
+    if idle:
+        raise DeclarationError(
+            f"the plugin compiles requests, and does nothing for `{idle[0]}`",
+            where="WeftPlugin",
+            hint="leave it out; a callback of google-adk can do it",
+        )
+
+
+def _withholds(policy: Policy) -> bool:
+    """Whether it keeps something away from the model."""
+    return any(isinstance(one, Redact | Label) for one in policy.protections)
+
+
+def _thinks_aloud(agent: object) -> bool:
+    """Whether its planner shows it what it thought; google-adk's own leaves that to the model."""
+    planner = field(agent, "planner")
+    return planner is not None and not is_a(planner, "BuiltInPlanner")
 
 
 def _root(agent: object) -> object:

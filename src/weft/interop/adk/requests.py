@@ -42,6 +42,12 @@ def put(request: object, contents: list[Json], system: str | None) -> None:
         setattr(field(request, "config"), "system_instruction", system)  # noqa: B010
 
 
+def refusal(why: str) -> object:
+    """What google-adk takes for the answer to a request that is not sent."""
+    response = cast("Callable[..., object]", import_module("google.adk.models").LlmResponse)
+    return response(error_code="PROTECTED", error_message=f"the request was not sent: {why}")
+
+
 def offer_recall(request: object, known: Sequence[Held]) -> None:
     """Add the tool that gets back what a handle in the request stands for, of what is known."""
 

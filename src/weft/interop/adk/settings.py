@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from weft import schema
+from weft.declare.config import check_generate_config
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError
 from weft.interop.adk.notes import Place, opaque
@@ -46,8 +47,15 @@ def options_of(agent: object, name: str) -> Options:
     place = Place(name, "generate_content_config")
     carried = {*SAME, "thinking_config"}
     rest = sorted(key for key in _given(given) if key not in carried)
-    notes = tuple(opaque(place, f"the option `{key}`", silent=False) for key in rest)
-    return Options(config, notes)
+    notes = [opaque(place, f"the option `{key}`", silent=False) for key in rest]
+    for option in [*config]:
+        try:
+            check_generate_config({option: config[option]}, where=name)
+        except DeclarationError as error:
+            del config[option]
+            what = f"the option `{option}` ({error.message})"
+            notes.append(opaque(place, what, silent=False))
+    return Options(config, tuple(notes))
 
 
 def schema_of(agent: object, name: str, kind: str) -> tuple[object, tuple[Diagnostic, ...]]:

@@ -7,24 +7,26 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from weft import schema
+from weft.checker.contexts import uses_of
+from weft.codes import report
 from weft.declare import Node, Tool
 from weft.declare.tool import NAME, RESERVED, to_tools
-from weft.diagnostics import Diagnostic
+from weft.diagnostics import Diagnostic, Severity
 from weft.errors import DeclarationError
 from weft.interop.adk.notes import Place, opaque
 from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
-from weft.interop.adk.uses import uses_of
 
 BUILT_IN = frozenset(
     (
         "GoogleSearchTool", "VertexAiSearchTool", "EnterpriseWebSearchTool", "UrlContextTool",
         "GoogleMapsGroundingTool", "VertexAiRagRetrieval", "PreloadMemoryTool", "ExampleTool",
-        "ComputerUseTool", "LoadArtifactsTool",
+        "ComputerUseTool", "LoadArtifactsTool", "FinishTaskTool",
     )
 )  # fmt: skip
 """What the provider or google-adk does itself: no function of the application's is called."""
 
-Convert = Callable[[object], Node]
+Convert = Callable[[object], Node | None]
+"""An agent as a node; None for one that is being read already, which calls itself in the end."""
 
 
 class Given(NamedTuple):
@@ -49,12 +51,31 @@ def tools_of(agent: str, values: list[object], convert: Convert) -> Given:
             given.silent or found.silent,
             given.escalates or found.escalates,
         )
-    return given
+    return _told_apart(given, Place(agent, "tools"))
+
+
+def _told_apart(given: Given, place: Place) -> Given:
+    """Of tools with one name the last, which is the one that google-adk calls."""
+    last = {tool.name: tool for tool in given.tools}
+    if len(last) == len(given.tools):
+        return given
+    hidden = [tool for tool in given.tools if last[tool.name].function is not tool.function]
+    notes = tuple(
+        report(
+            "WEFT490",
+            place.origin,
+            f"the tool `{tool.name}` is hidden by another of that name, and never called",
+            "rename one of the two",
+            severity=Severity.WARNING,
+        )
+        for tool in hidden
+    )
+    return given._replace(tools=tuple(last.values()), notes=given.notes + notes)
 
 
 def _one(place: Place, value: object, convert: Convert) -> Given:
     if is_a(value, "AgentTool"):
-        return Given(to_tools([convert(field(value, "agent"))], where=f"{place.agent}.tools"))
+        return _agent(place, value, convert)
     if is_a(value, "BaseToolset"):
         note = opaque(place, f"the toolset {type(value).__name__}", silent=True)
         return Given(notes=(note,), silent=True, escalates=True)
@@ -70,6 +91,17 @@ def _one(place: Place, value: object, convert: Convert) -> Given:
     return _function(place, value, function)
 
 
+def _agent(place: Place, value: object, convert: Convert) -> Given:
+    """An agent that is called; one that leads back to the agent it is called by is a closed one."""
+    agent = field(value, "agent")
+    node = convert(agent)
+    if node is not None:
+        return Given(to_tools([node], where=f"{place.agent}.tools"))
+    name = named(agent)
+    note = opaque(place, f"`{name}`, which is called from within itself,", silent=True)
+    return Given((_closed(name, text(agent, "description")),), (note,), True)
+
+
 def _function(place: Place, value: object, function: Callable[..., object]) -> Given:
     """A function as the application wrote it, or wrapped in a FunctionTool."""
     if _is_exit(function):
@@ -79,6 +111,8 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> G
     name = text(value, "name") or _name(function)
     if name in RESERVED:
         return Given(notes=(opaque(place, f"`{name}`, which Weft has itself,", silent=False),))
+    if not NAME.fullmatch(name):
+        return _unreadable(place, name, function, "its name is none that models take")
     try:
         told = schema.of_function(function, context_type=_context(function), name=name)
     except DeclarationError as error:
@@ -91,9 +125,9 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> G
         or told.description,
         parameters=told.parameters,
         function=function,
-        context_parameter=told.context_parameter if not known else None,
+        context_parameter=told.context_parameter,
         documented=told.has_docstring or bool(text(value, "description")),
-        reads=uses.reads if uses is not None and known else (),
+        reads=(*uses.reads, *uses.asks) if uses is not None and known else (),
         writes=uses.writes if uses is not None and known else (),
         long_running=flag(value, "is_long_running"),
         confirm=bool(field(value, "_require_confirmation")),
