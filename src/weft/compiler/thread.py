@@ -6,10 +6,13 @@ back (a rewind, a compaction, a late result, a value that the instruction now ca
 thread starts again from the beginning; the report says what that broke.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, cast
 
 import msgspec
 
+from weft.compiler.beside import Made, branches_of, built_of, notes_beside
 from weft.compiler.build import (
     Built,
     build_items,
@@ -94,24 +97,31 @@ def facts_of(log: Strand[Event]) -> Facts:
 
 
 class Slot(NamedTuple):
-    """Where a thread is kept with the log: who looks, from which branch, under which policy."""
+    """Where a thread is kept with the log: who looks, from which branch, under which policy.
+
+    `measure` is by what things are found large, where the policy asks for that: by which model's
+    tokens, and from how many on for each tool.
+    """
 
     agent: str
     branch: str
     view: str
+    measure: str = ""
 
 
 class Basis(NamedTuple):
     """What a thread's items depend on beside the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
-    `reaches_back` the last event that changes earlier ones, `current` the invocation it is in.
+    `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
+    `withheld` the keys, files and values that the agent may not see.
     """
 
     start: int
     carried: tuple[tuple[str, str], ...]
     reaches_back: int
     current: str
+    withheld: tuple[Mapping[str, tuple[str, ...]], ...] = ()
 
 
 WHOLE = Basis(0, (), -1, "")
@@ -129,14 +139,18 @@ class Woven(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     features: int
     skipped: int
+    beside: Callable[[], list[Note]]
+    """What is to be said about events on other branches, which were not looked at."""
 
 
 class Thread:
     """The settled items of one view, and what was derived from them."""
 
-    def __init__(self, slot: Slot, basis: Basis) -> None:
+    def __init__(self, slot: Slot, basis: Basis, made: dict[int, Made] | None = None) -> None:
         self.slot = slot
         self.basis = basis
+        self._made = made
+        """What all threads of the log have built of it, where there are several."""
         self._begin()
 
     def _begin(self) -> None:
@@ -149,6 +163,8 @@ class Thread:
         self.called: set[str] = set()
         self.features = Feature.NONE
         self.tracks: dict[tuple[str, str, bool], Track] = {}
+        self._passed_by = -1
+        """From where on events of other branches were not looked at; -1 where all were."""
 
     def track(self, dialect: str, model: str, *, strict: bool = False) -> Track:
         """The turns lowered so far for a model; strict ones apart, where nothing was lost."""
@@ -182,7 +198,7 @@ class Thread:
             diagnostics=tuple(built.diagnostics),
         )
         prompt, _ = run(prompt, env, passes.fresh)
-        return self._settle(built, prompt, events.settled)
+        return self._settle(built, prompt, events)
 
     def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
         """What is new where it is plain talk only, which no pass would change; else None.
@@ -206,12 +222,25 @@ class Thread:
         else:
             self.settled = self.settled.grown(items[: events.settled - consumed])
             woven = self.settled.with_tail(items[events.settled - consumed :])
-        return Woven(woven, self.notes, self.diagnostics, self.features, self.basis.start)
+        return self._woven(woven, self.notes, self.diagnostics, events)
 
-    def _settle(self, built: Built, prompt: Prompt, length: int) -> Woven:
+    def _woven(
+        self,
+        items: Strand[Item],
+        notes: Strand[Note],
+        diagnostics: tuple[Diagnostic, ...],
+        events: Strand[Event],
+    ) -> Woven:
+        beside: Callable[[], list[Note]] = list
+        if self._passed_by >= 0:
+            slot = self.slot
+            beside = partial(notes_beside, events, self._passed_by, slot.agent, slot.branch)
+        return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
+
+    def _settle(self, built: Built, prompt: Prompt, events: Strand[Event]) -> Woven:
         """Keep the items that are final and what was said about them; the rest is passing."""
         fresh = prompt.items.since(0)
-        whole, boundary = _settles(fresh, length)
+        whole, boundary = _settles(fresh, events.settled)
         settled, tail = fresh[:whole], fresh[whole:]
         self.settled = self.settled.grown(settled)
         self.consumed = boundary
@@ -229,7 +258,7 @@ class Thread:
             passing = tuple(d for d in found if d.origin.name in open_events)
             diagnostics = self.diagnostics + passing
         items = self.settled.with_tail(tail)
-        return Woven(items, notes, diagnostics, self.features, self.basis.start)
+        return self._woven(items, notes, diagnostics, events)
 
     def _build(self, events: Strand[Event]) -> Built:
         hidden: dict[int, str] | None = None
@@ -238,8 +267,20 @@ class Thread:
             summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
             hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
             joined = joined_branches(events)
+        elif self._made is not None:
+            return self._built(events, self._made)
         fresh = events.since(self.consumed)
         return build_items(fresh, self.consumed, self.slot.agent, hidden, joined)
+
+    def _built(self, events: Strand[Event], made: dict[int, Made]) -> Built:
+        """The new items, where other threads have been through the log before."""
+        branches, branch = branches_of(events), self.slot.branch
+        positions: Sequence[int] = range(self.consumed, len(events))
+        if branches.several:
+            positions = branches.seen_from(branch, events, self.consumed)
+            if self._passed_by < 0:
+                self._passed_by = self.consumed
+        return built_of(events, positions, self.slot.agent, made)
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
@@ -258,7 +299,7 @@ class Thread:
     def _remember_ids(self, settled: list[Item], built: list[Item], boundary: int) -> None:
         """Keep the call ids that requests carry, and those that a late result could name."""
         for item in settled:
-            if item.kind == "exchange":
+            if item.kind == "exchange" and item.author == self.slot.agent:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.used_ids.add(block.id)
@@ -293,6 +334,12 @@ def _settles(items: list[Item], length: int) -> tuple[int, int]:
     return whole, boundary
 
 
+def _made(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
+    """What threads share that look at one log; None for the first, which is mostly the only one."""
+    first = events.memo.setdefault("thread", slot)
+    return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
+
+
 def weave(
     events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes
 ) -> tuple[Thread, Woven]:
@@ -307,5 +354,5 @@ def weave(
             or thread.consumed > events.settled
             or thread.basis != basis
         ):
-            thread = events.memo[slot] = Thread(slot, basis)
+            thread = events.memo[slot] = Thread(slot, basis, _made(events, slot))
         return thread, thread.weave(events, env, passes)

@@ -46,6 +46,15 @@ def misfit(function: Callable[..., object], count: int) -> str | None:
     return words + "".join(f" and needs {name}=" for name in named)
 
 
+def ask(function: StateFunction, state: Mapping[str, Any]) -> object:
+    """What a function says of the state; something to wait for would count as true, so it fails."""
+    answer = function(state)
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise TypeError("it gave something to wait for, not an answer")
+    return answer
+
+
 def is_async(function: object) -> bool:
     """Whether calling it gives something to wait for."""
     called = getattr(type(function), "__call__", None)  # noqa: B004  an object's own method

@@ -38,7 +38,8 @@ def check_agents(node: "Node", *, where: str) -> None:
     """
     seen: dict[str, Agent] = {}
     for agent in _agents(node):
-        if seen.setdefault(agent.name, agent) != agent:
+        held = seen.setdefault(agent.name, agent)
+        if held is not agent and held != agent:
             raise DeclarationError(
                 f"two different agents are named `{agent.name}`",
                 where=where,
@@ -47,11 +48,14 @@ def check_agents(node: "Node", *, where: str) -> None:
 
 
 def _agents(node: "Node") -> Iterator[Agent]:
-    """Every agent, each object once, however often it is used."""
+    """Every agent; what is below it once, however often it is used."""
     waiting: list[Node] = [node]
     seen: set[int] = set()
     while waiting:
         current = waiting.pop()
+        if isinstance(current, Agent) and not current.sub_agents:
+            yield current
+            continue
         if id(current) in seen:
             continue
         seen.add(id(current))

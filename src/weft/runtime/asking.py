@@ -10,9 +10,9 @@ import msgspec
 from weft.compiler import Compiled, compile
 from weft.compiler.caching import Miss, Reader, known_by, watch
 from weft.content import Content
-from weft.declare import CallbackContext
+from weft.declare import CallbackContext, RunConfig
 from weft.dialects import dialect_named
-from weft.errors import BudgetExceeded, ModelError, WeftError
+from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
 from weft.runtime.agent_run import AgentRun
@@ -208,15 +208,22 @@ class Asking:
 
 async def _compiled(run: AgentRun, within: int | None) -> Compiled:
     """The request, once models were asked for what it is to be made of."""
-    compiled = await _compiled_now(run, within)
+    try:
+        compiled = await _compiled_now(run, within, run.invocation.config)
+    except MissingVariable:
+        lenient = msgspec.structs.replace(run.invocation.config, strict=False, on_missing="keep")
+        wanting = await _compiled_now(run, within, lenient)
+        if not wanting.prompt.wants or not await perform(run, wanting):
+            raise  # nobody was to write what is missing
+        compiled = await _compiled_now(run, within, run.invocation.config)
     for _ in range(ROUNDS):
         if not compiled.prompt.wants or not await perform(run, compiled):
             break
-        compiled = await _compiled_now(run, within)
+        compiled = await _compiled_now(run, within, run.invocation.config)
     return compiled
 
 
-async def _compiled_now(run: AgentRun, within: int | None) -> Compiled:
+async def _compiled_now(run: AgentRun, within: int | None, config: RunConfig) -> Compiled:
     invocation, place = run.invocation, run.place
     session = invocation.view(place.scope)
     state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
@@ -234,7 +241,7 @@ async def _compiled_now(run: AgentRun, within: int | None) -> Compiled:
         session=session,
         agent=run.agent.name,
         state=state,
-        config=invocation.config,
+        config=config,
         branch=place.branch or None,
         artifacts=artifacts,
         recorded=recorded,

@@ -126,7 +126,7 @@ async def run_calls(
         elif call.name == RECALL and call.name not in kit.tools and _recalls(invocation, path):
             from weft.runtime.recall import recalled
 
-            one.answer(recalled(invocation, place, path, call))
+            one.answer(await recalled(invocation, place, path, call))
         elif call.name == SET_RESPONSE and call.name not in kit.tools:
             one.answer(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})

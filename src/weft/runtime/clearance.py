@@ -37,7 +37,7 @@ async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonO
     hidden = tuple(label for label in invocation.labels if label.name not in cleared)
     if not hidden:
         return None
-    known = await _known(invocation, hidden)
+    known = await known_labels(invocation, hidden)
     for name, value in args.items():
         labels = sorted({label for one in _found(value, known.copies) for label in one})
         if labels:
@@ -66,7 +66,7 @@ async def noted(invocation: Invocation, event: Event) -> Event:
     """
     if event.content is None:
         return event
-    known = await _known(invocation, invocation.labels)
+    known = await known_labels(invocation, invocation.labels)
     plain = cast("Json", msgspec.json.decode(encode(event.content, where=f"event {event.id}")))
     labels = sorted({label for one in _found(plain, known.copies) for label in one})
     if not labels:
@@ -77,7 +77,8 @@ async def noted(invocation: Invocation, event: Event) -> Event:
     return msgspec.structs.replace(event, custom_metadata=metadata)
 
 
-async def _known(invocation: Invocation, labels: tuple[Label, ...]) -> "Labelled":
+async def known_labels(invocation: Invocation, labels: tuple[Label, ...]) -> "Labelled":
+    """What these labels are on in the session as it is now."""
     from weft.passes.labelled import labelled_in
 
     texts = await labelled_texts(invocation, ())

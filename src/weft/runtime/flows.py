@@ -203,7 +203,7 @@ async def _route(
             yield failure.event
             raise failure from error
         if picked is None:
-            key = node.key if isinstance(node.key, str) else "the state"
+            key = node.key if isinstance(node.key, str) and node.key else "the state"
             words = f"no case of {node.name} holds for {key}; add .otherwise(...)"
             failure = await failed(invocation, place, node.name, "no_route", words)
             yield failure.event

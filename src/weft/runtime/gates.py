@@ -94,10 +94,9 @@ def _recalled(invocation: Invocation, place: Place) -> tuple[str, FunctionRespon
     asked, answer = "", None
     if not invocation.resumed:
         return asked, answer
-    for event in invocation.events():
-        if place.holds(event):
-            asked = next((call.id or "" for call in event.calls if call.name == INPUT), asked)
-            answer = next((one for one in event.results if one.id == asked), answer)
+    for event in invocation.past.at(place):
+        asked = next((call.id or "" for call in event.calls if call.name == INPUT), asked)
+        answer = next((one for one in event.results if one.id == asked), answer)
     return asked, answer
 
 

@@ -4,7 +4,8 @@ What the application gives, to begin with or with a message, is not inferred. Wh
 in an earlier turn, or before a crash, does not switch it off.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import cast
 
 from weft.checker.infer import inferred_keys, with_keys
 from weft.checker.world import World, Writer
@@ -13,6 +14,8 @@ from weft.diagnostics import Origin
 from weft.session import Session
 from weft.values import Json
 
+_ALONE = 0
+"""Where it is kept what is inferred if the application gives nothing."""
 _GIVEN = Writer("the application", Origin("config", "state"), "input")
 
 
@@ -29,10 +32,14 @@ def inferred_root(
     """
     if isinstance(root, Agent) or not config.infer:
         return root
-    candidates = inferred_keys(root, World())
+    first = made.get((id(root), _ALONE))
+    if first is None or first[0] is not root:
+        first = made[id(root), _ALONE] = (root, inferred_keys(root, World()), root)
+    candidates = cast("dict[str, str]", first[1])
     if not candidates:
         return root
-    given = {key for key in candidates.values() if key in state or _is_given(session, key)}
+    told = {*state, *_given(session)}
+    given = {key for key in candidates.values() if key in told}
     if given:
         world = World()
         for key in given:
@@ -48,8 +55,9 @@ def inferred_root(
     return held[2]
 
 
-def _is_given(session: Session, key: str) -> bool:
-    """Whether the application put the key into the session: to begin with, or with a message."""
-    return key in session.initial or any(
-        event.author == "user" and key in event.actions.state_delta for event in session.events
-    )
+def _given(session: Session) -> Iterator[str]:
+    """The keys that the application put into the session: to begin with, or with a message."""
+    yield from session.initial
+    for event in session.events:
+        if event.author == "user":
+            yield from event.actions.state_delta

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import msgspec
 
 from weft.compiler.effects import effect_of
-from weft.compiler.thread import facts_of
 from weft.compiler.turn import user_content
 from weft.compiler.undone import undone_by
 from weft.content import Content, Part
@@ -17,15 +16,16 @@ from weft.declare.inherit import inherit
 from weft.declare.policy.transforms import Label
 from weft.models import Model
 from weft.runtime.callbacks import wrong_answer
+from weft.runtime.forking import Forking
 from weft.runtime.kit import Kit, settled
-from weft.runtime.place import Place, is_below, path_of, place_of
-from weft.runtime.progress import Progress, is_failure, is_reply
+from weft.runtime.past import Past
+from weft.runtime.place import Place, is_below, path_of, paths_around
+from weft.runtime.progress import Progress, is_reply
 from weft.runtime.rewind import hidden_events
 from weft.runtime.signals import Interrupted
 from weft.runtime.spending import Spending
 from weft.runtime.unbroken import unbroken
-from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction, apply_delta
-from weft.session.forks import hold
+from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
 from weft.values import Json, JsonObject
 
 _PLAIN = Actions()
@@ -78,8 +78,6 @@ class Invocation:
         self.id = id
         self.config = config
         self.resumed = resumed
-        self._first = len(session.events)
-        self.temp: JsonObject = {}
         self.llm_calls = 0
         self.hops = 0
         self.spending = Spending(config.budget) if config.budget is not None else None
@@ -97,27 +95,27 @@ class Invocation:
         """Where somebody escalated: the path, and the tool call it happened inside, if any."""
         self.interrupted = False
         self.task: asyncio.Task[object] | None = None
-        self._sheltered: list[str] = []
-        self._forks: dict[str, str] = {}
-        """Where branches have a state of their own: the path, and the fork's name."""
-        self._temps: dict[str, JsonObject] = {}
+        self._sheltered: set[str] = set()
+        self._forking = Forking()
         self._views: dict[str, Session] = {}
         self._progress: dict[Place, Progress] = {}
         self._lock = asyncio.Lock()
         self._artifacts: dict[str, str] | None = None
-        self._hidden: dict[int, str] = {}
+        first, hidden = len(session.events), dict[int, str]()
         if resumed:
-            self._hidden = hidden_events(session.events)
+            first, hidden = 0, hidden_events(session.events)
+        self._past = Past(id, first, hidden)
+        if resumed:
             self._recall()
 
-    def events(self) -> list[Event]:
+    @property
+    def past(self) -> Past:
         """What the log has of this invocation, without what was rewound."""
-        if not self.resumed:
-            since = self.session.events.since(self._first)
-            return [event for event in since if event.invocation_id == self.id]
-        hidden, log = self._hidden, self.session.events
-        mine = [index for index, event in enumerate(log) if event.invocation_id == self.id]
-        return [log[index] for index in mine if index not in hidden]
+        return self._past.read(self.session.events)
+
+    def events(self) -> list[Event]:
+        """All that the log has of this invocation."""
+        return self.past.events()
 
     def _recall(self) -> None:
         """Take up what the log says about this invocation."""
@@ -162,7 +160,7 @@ class Invocation:
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """The events as they were stored."""
-        stored = [self._held(self._kept(event)) for event in events]
+        stored = [self._forking.kept(event) for event in events]
         if self.labels:
             from weft.runtime.clearance import noted
 
@@ -209,28 +207,6 @@ class Invocation:
         await scope.__aexit__(None, None, None)
         self.session = keeping.session
 
-    def _kept(self, event: Event) -> Event:
-        """The event without `temp:` state, which lasts as long as the invocation."""
-        delta = event.actions.state_delta
-        if not delta or not any(key.startswith("temp:") for key in delta):
-            return event
-        kept = {key: value for key, value in delta.items() if not key.startswith("temp:")}
-        passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
-        forks = self._forks_around(path_of(event))
-        if forks:
-            self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
-        else:
-            self.temp = {k: v for k, v in {**self.temp, **passing}.items() if v is not None}
-        actions = msgspec.structs.replace(event.actions, state_delta=kept)
-        return msgspec.structs.replace(event, actions=actions)
-
-    def _held(self, event: Event) -> Event:
-        """The event with what it writes held on the branch it was made on, if that is a fork."""
-        if not self._forks or not event.actions.state_delta:
-            return event
-        forks = self._forks_around(path_of(event))
-        return hold(event, forks[-1], event.actions.state_delta) if forks else event
-
     async def _seen(self, event: Event) -> Event:
         """The event as the plugins leave it."""
         for callback in self.services.on_event:
@@ -271,8 +247,7 @@ class Invocation:
         """What was done at a place so far."""
         held = self._progress.get(place)
         if held is None:
-            events = self.events() if self.resumed else ()
-            held = self._progress[place] = Progress.read(events, place, self.id)
+            held = self._progress[place] = Progress.of(self.past.at(place) if self.resumed else ())
         return held
 
     def shelter(self, place: Place) -> None:
@@ -282,62 +257,32 @@ class Invocation:
         that goes on after it tries again.
         """
         if self.resumed:
-            self._sheltered.append(place.path)
+            self._sheltered.add(place.path)
 
     def sheltered(self, place: Place) -> bool:
         """Whether somebody deals with a failure at a place."""
-        return any(is_below(place.path, path) for path in self._sheltered)
-
-    def failed_at(self, place: Place) -> bool:
-        """Whether the last that the log has of a place, and of all below it, is a failure."""
-        for event in reversed(self.events()):
-            if is_below(path_of(event), place.path):
-                return is_failure(event)
-        return False
+        return not self._sheltered.isdisjoint(paths_around(place.path))
 
     def fork(self, place: Place) -> None:
         """Say that the branch of a place has a state of its own, below that path."""
-        self._forks[place.path] = place.fork
+        self._forking.begin(place)
 
     def own_state(self, place: Place) -> JsonObject:
         """What was written on the branch of a place; None stands for a key that was deleted."""
-        held = facts_of(self.session.events).forks.get(place.fork, {})
-        return {**held, **self._temps.get(place.fork, {})}
+        return self._forking.own(self.session, place)
 
     def state_at(self, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
-        names = self._forks_around(place.path)
-        if not names:
-            return self.state
-        seen: Mapping[str, Json] = self.session.state
-        forks = facts_of(self.session.events).forks
-        for name in names:
-            seen = apply_delta(seen, forks.get(name, {}))
-        return apply_delta(seen, self.temp_at(place))
+        return self._forking.state_at(self.session, place)
+
+    @property
+    def state(self) -> Mapping[str, Json]:
+        """The state as this invocation sees it."""
+        return self.state_at(Place())
 
     def temp_at(self, place: Place) -> JsonObject:
         """The state that lasts as long as the invocation, as it is seen from a place."""
-        seen = self.temp
-        for name in self._forks_around(place.path):
-            seen = apply_delta(seen, self._temps.get(name, {}))
-        return seen
-
-    def _forks_around(self, path: str) -> list[str]:
-        """The branches with a state of their own that a path leads through, the outermost first."""
-        found: list[str] = []
-        while path and self._forks:
-            if path in self._forks:
-                found.append(self._forks[path])
-            path = path.rpartition("/")[0]
-        return found[::-1]
-
-    def recalled(self) -> list[tuple[Place, Progress]]:
-        """Every place that left something in the log, and what that says of it."""
-        found: dict[tuple[str, str], tuple[Place, Progress]] = {}
-        for event in self.events():
-            place = place_of(event)
-            found.setdefault((place.path, place.scope), (place, Progress()))[1].note(event)
-        return list(found.values())
+        return self._forking.temp_at(place)
 
     def view(self, scope: str) -> Session:
         """The log as a node sees it: all of it, or what belongs to the tool call it runs inside."""
@@ -355,11 +300,6 @@ class Invocation:
         """What the user said to start the invocation, or a node to the one it calls; its text."""
         content = user_content(self.view(place.scope).events, self.id)
         return content.text if content is not None else ""
-
-    @property
-    def state(self) -> Mapping[str, Json]:
-        """The state as this invocation sees it."""
-        return {**self.session.state, **self.temp} if self.temp else self.session.state
 
     def context(self, agent: str, place: Place) -> CallbackContext:
         """A context for a callback."""

@@ -71,9 +71,9 @@ class Lanes:
                 self._begin(running=len(self.tasks) - ended)
         finally:
             await stopped(self.tasks)
-        for (place, _), task in zip(self._nodes, self.tasks, strict=False):
-            if task.cancelled():
-                await settle_below(self._invocation, place.path, self._why)
+        lanes = zip(self._nodes, self.tasks, strict=False)
+        cut = [place.path for (place, _), task in lanes if task.cancelled()]
+        await settle_below(self._invocation, self._why, *cut)
 
     def failures(self) -> list[NodeFailed]:
         """The failures of nodes; whatever else went wrong is raised."""

@@ -43,6 +43,6 @@ def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]
 
 def shelter_some(invocation: Invocation, places: list[Place]) -> None:
     """Let failures that the log has stay what they are, unless all failed: that ended the run."""
-    if invocation.resumed and not all(map(invocation.failed_at, places)):
+    if invocation.resumed and not all(map(invocation.past.failed_at, places)):
         for place in places:
             invocation.shelter(place)

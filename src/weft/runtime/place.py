@@ -1,5 +1,6 @@
 """Where in a flow something runs: the key under which its events are found again."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft.session import Event
@@ -44,6 +45,14 @@ class Place(NamedTuple):
 def is_below(path: str, other: str) -> bool:
     """Whether a path is the other one, or leads on from it."""
     return path == other or path.startswith(f"{other}/")
+
+
+def paths_around(path: str) -> Iterator[str]:
+    """A path, and those that it leads on from; the innermost first."""
+    yield path
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def path_of(event: Event) -> str:

@@ -11,7 +11,6 @@ import msgspec
 
 from weft.compiler.build import PAUSED
 from weft.content import FunctionCall
-from weft.runtime.place import Place
 from weft.session import Event
 from weft.values import Json, JsonObject, canonical
 
@@ -61,12 +60,11 @@ class Progress:
         self._stalled: dict[str, JsonObject] = {}
 
     @staticmethod
-    def read(events: Iterable[Event], place: Place, invocation_id: str) -> "Progress":
-        """The progress of a place, from the log."""
+    def of(events: Iterable[Event]) -> "Progress":
+        """The progress of a place, from its events."""
         progress = Progress()
         for event in events:
-            if event.invocation_id == invocation_id and place.holds(event):
-                progress.note(event)
+            progress.note(event)
         return progress
 
     def note(self, event: Event) -> None:

@@ -53,8 +53,7 @@ async def run_race(
             async for event in events:
                 yield event
     losers = [inner.path for index, (inner, _) in enumerate(nodes) if index != winner]
-    for path in losers:
-        await settle_below(invocation, path, _LOST)
+    await settle_below(invocation, _LOST, *losers)
     won = nodes[winner][0]
     actions = Actions(
         state_delta=invocation.own_state(won), agent_state={"winner": winner}, end_of_agent=True

@@ -1,14 +1,15 @@
-"""Answer a call of `recall` from the session's own log."""
+"""Answer a call of `recall` from the session's own log, state and artifacts."""
 
 from collections.abc import Iterator, Sequence
 
-from weft.compiler.recall import Held, is_seen, is_withheld, values_of
+from weft.compiler.recall import Held, is_seen, is_withheld, policy_of, standing_values, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent
 from weft.digest import Count, cut_text
 from weft.digest.graphemes import boundary_before
 from weft.ir.handle import RECALL
 from weft.relevance import rank
+from weft.runtime.clearance import known_labels
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.tool_call import Outcome
@@ -30,11 +31,12 @@ _PIECE = 1_000
 """Longer lines are taken apart."""
 
 
-def recalled(
+async def recalled(
     invocation: Invocation, place: Place, path: tuple[Agent, ...], call: FunctionCall
 ) -> Outcome:
     """What the handle stands for, of all that the agent may see from its place."""
-    return found_among(_visible(invocation, place, path), call)
+    standing = await _standing(invocation, place, path[-1])
+    return found_among([*standing, *_visible(invocation, place, path)], call)
 
 
 def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
@@ -76,13 +78,28 @@ def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> l
     ]
 
 
+async def _standing(invocation: Invocation, place: Place, agent: Agent) -> list[Held]:
+    """What the state and the files in view hold, without what the agent may not see."""
+    shows = policy_of(agent, invocation.config).shows_artifacts
+    texts = await invocation.artifact_texts() if shows else {}
+    held = [
+        *standing_values(invocation.view(place.scope).initial),
+        *standing_values(invocation.state_at(place), texts),
+    ]
+    hidden = tuple(label for label in invocation.labels if label.name not in agent.cleared)
+    if not hidden:
+        return held
+    known = await known_labels(invocation, hidden)
+    return [one for one in held if not known.of_state(one.key) and one.file not in known.artifacts]
+
+
 def _refused(call: FunctionCall, message: str, known: Sequence[Held]) -> Outcome:
     """What is wrong, and which handles there are, the newest first."""
     named: dict[str, str] = {}
     for one in reversed(known):
         size = len(compact(one.value)) if one.media is None else _LETTERS
         if size >= _LETTERS and one.handle not in named:
-            named[one.handle] = one.tool or one.key or "text"
+            named[one.handle] = one.tool or one.key or one.file or "text"
         if len(named) == _SHOWN:
             break
     listed = ", ".join(f"{handle} ({what})" for handle, what in named.items()) or "none yet"

@@ -24,11 +24,10 @@ class Record:
         record = Record()
         if not invocation.resumed:
             return record
-        for event in invocation.events():
-            if place.holds(event):
-                record.ended = record.ended or bool(event.actions.end_of_agent)
-                record.failed = event if is_failure(event) else None
-                record.state = {**record.state, **(event.actions.agent_state or {})}
+        for event in invocation.past.at(place):
+            record.ended = record.ended or bool(event.actions.end_of_agent)
+            record.failed = event if is_failure(event) else None
+            record.state = {**record.state, **(event.actions.agent_state or {})}
         return record
 
 

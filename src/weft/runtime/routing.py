@@ -1,5 +1,7 @@
 """Whom a message goes to: the agent that answered last, or the one whose call it answers."""
 
+from collections.abc import Iterable, Mapping
+
 from weft.compiler.build import hidden_by_rewind
 from weft.content import Content, Part
 from weft.declare import Agent, tree
@@ -38,13 +40,16 @@ def agent_for(root: Agent, session: Session) -> str:
     return root.name
 
 
-def call_for(session: Session, call_id: str) -> Event:
+def callers_of(events: Iterable[Event]) -> dict[str, Event]:
+    """By the id of each call: the last event that made it."""
+    return {call.id: event for event in events for call in event.calls if call.id is not None}
+
+
+def call_for(session: Session, callers: Mapping[str, Event], call_id: str) -> Event:
     """The event that made the call, or an error that lists the open ones."""
-    events = visible_events(session)
-    for event in reversed(events):
-        if any(call.id == call_id for call in event.calls):
-            return event
-    waiting = waiting_calls(events)
+    if call_id in callers:
+        return callers[call_id]
+    waiting = waiting_calls(visible_events(session))
     listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
     raise SessionError(
         f"there is no call with the id {call_id}",
@@ -60,9 +65,10 @@ def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Co
     """
     events: dict[str, Event] = {}
     parts: dict[str, list[Part]] = {}
+    callers = callers_of(visible_events(session))
     for part in content.parts or ():
         if part.function_response is not None:
-            asked = call_for(session, part.function_response.id or "")
+            asked = call_for(session, callers, part.function_response.id or "")
             events[asked.id] = asked
             parts.setdefault(asked.id, []).append(part)
     if len({asked.invocation_id for asked in events.values()}) > 1:

@@ -28,12 +28,13 @@ from weft.runtime.routing import (
     agent_for,
     answers_by_event,
     call_for,
+    callers_of,
     last_invocation,
 )
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
 from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
-from weft.runtime.waiting import new_answers, waiting_calls
+from weft.runtime.waiting import answers_in, new_answers, waiting_calls
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import JsonObject
@@ -213,9 +214,10 @@ class _Work:
             answered = answers_by_event(session, content)
             invocation = self._continued(session, answered[0][0].invocation_id)
             actions, told = Actions(state_delta=request.state), list[Event]()
+            held = answers_in(session)
             for asked, answers in answered:
                 check_decisions(asked, answers)
-                news = new_answers(session, answers)
+                news = new_answers(held, answers)
                 if news is not None or actions.state_delta:
                     told.append(invocation.event("user", place_of(asked), news, actions=actions))
                     actions = Actions()
@@ -305,20 +307,22 @@ def _answers(session: Session, answers: dict[str, object]) -> Content | None:
     """Answers by call id as the message that carries them; a yes or no where one was asked."""
     if not answers:
         return None
-    event = None
     parts: list[Part] = []
-    waiting = waiting_calls(visible_events(session))
+    events = visible_events(session)
+    waiting, callers = waiting_calls(events), callers_of(events)
     for given, value in answers.items():
-        named = [id for id, name in waiting.items() if name == given and given not in waiting]
+        named: list[str] = []
+        if given not in waiting:
+            named = [id for id, name in waiting.items() if name == given]
         call_id = named[0] if len(named) == 1 else given
         question = f"{QUESTION}{call_id}"
-        if any(call.id == question for event in visible_events(session) for call in event.calls):
+        if question in callers:
             plain = to_json(value)
             yes: JsonObject = {"confirmed": plain is True}
             confirmed = plain if isinstance(plain, dict) else yes
             answer = FunctionResponse(name=CONFIRMATION, id=question, response=confirmed)
         else:
-            event = call_for(session, call_id)
+            event = call_for(session, callers, call_id)
             call = next(c for c in event.calls if c.id == call_id)
             answer = FunctionResponse(
                 name=call.name, id=call_id, response=to_returned(value).response

@@ -7,7 +7,7 @@ import msgspec
 from weft.content import FunctionCall
 from weft.runtime.calls import Batch
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place, is_below
+from weft.runtime.place import Place, paths_around
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, recorded
 from weft.session import Event
@@ -24,7 +24,7 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     What is open is read from the log: the run may have been stopped before it took note itself.
     A result that a call had come to is kept.
     """
-    places = invocation.recalled()
+    places = invocation.past.places()
     mine = next((progress for place, progress in places if place == Place()), None)
     if mine is not None and mine.answered is not None:
         return None
@@ -34,10 +34,14 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     return await invocation.store(msgspec.structs.replace(event, interrupted=True))
 
 
-async def settle_below(invocation: Invocation, path: str, words: str) -> None:
-    """Answer the calls that are open in a branch that was stopped; `words` say why it was."""
-    places = [one for one in invocation.recalled() if is_below(one[0].path, path)]
-    await _settle(invocation, places, words)
+async def settle_below(invocation: Invocation, words: str, *paths: str) -> None:
+    """Answer the calls that are open in branches that were stopped; `words` say why."""
+    if not paths:
+        return
+    stopped = {*paths}
+    places = invocation.past.places()
+    inside = [one for one in places if not stopped.isdisjoint(paths_around(one[0].path))]
+    await _settle(invocation, inside, words)
 
 
 async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], words: str) -> None:

@@ -37,7 +37,7 @@ async def run_timeout(
             yield event
     finally:
         await events.aclose()
-    await settle_below(invocation, inner.path, "it took too long")
+    await settle_below(invocation, "it took too long", inner.path)
     words = f"`{node.body.name}` took longer than {node.seconds:g} s"
     failure = await failed(invocation, place, node.name, "timeout", words)
     yield failure.event

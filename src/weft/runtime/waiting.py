@@ -1,6 +1,6 @@
 """Calls that wait for an answer from outside: which they are, and which answers are news."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -25,16 +25,22 @@ def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
     return waiting
 
 
-def new_answers(session: Session, content: Content) -> Content | None:
-    """The message without the answers the log has already; None if nothing is left of it.
+def answers_in(session: Session) -> dict[str, FunctionResponse]:
+    """By call: the answer that the log has."""
+    held: dict[str, FunctionResponse] = {}
+    for event in visible_events(session):
+        if event.results:
+            waits = _pending(event)
+            held.update({r.id or "": r for r in event.results if r.id not in waits})
+    return held
+
+
+def new_answers(held: Mapping[str, FunctionResponse], content: Content) -> Content | None:
+    """The message without the answers that are there already; None if nothing is left of it.
 
     An answer may come twice, when whoever brings it was not told that it arrived. Another answer
     to a call that has one is refused: something may have been done on the strength of the first.
     """
-    held: dict[str, FunctionResponse] = {}
-    for event in visible_events(session):
-        waits = _pending(event)
-        held.update({r.id or "": r for r in event.results if r.id not in waits})
     kept: list[Part] = []
     for part in content.parts or ():
         answer = part.function_response
