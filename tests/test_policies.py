@@ -237,6 +237,17 @@ def test_a_condition_is_decided_by_the_state() -> None:
     assert texts(policy, state={"vip": True})[0] == "question 2"
 
 
+def test_a_predicate_cannot_write_into_the_state_it_looks_at() -> None:
+    def writes(state: dict[str, object]) -> bool:
+        state["vip"] = True
+        return True
+
+    log = Session("s", state={"city": "Oslo"})
+    with pytest.raises(CompileError, match="raised TypeError"):
+        weft.compile(Agent("bot", context=C.when(writes, C.default())), session=log)
+    assert log.state == {"city": "Oslo"}
+
+
 def test_a_predicate_that_raises_is_an_error_that_names_it() -> None:
     def broken(state: dict[str, object]) -> bool:
         return bool(state["missing"])
@@ -289,6 +300,10 @@ def test_what_is_ill_typed_is_refused_where_it_is_written(wrong: object, words: 
 def test_an_unknown_word_names_the_nearest() -> None:
     with pytest.raises(AttributeError, match=r"did you mean `C.window`"):
         _ = C.windw
+    with pytest.raises(AttributeError, match=r"did you mean `policy.compact`"):
+        C.default().compct()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"begin with C.window\(...\), or add \+ C.window"):
+        C.default().window(3)  # type: ignore[attr-defined]
 
 
 def test_policies_are_values_that_print_as_they_are_written() -> None:

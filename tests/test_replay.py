@@ -136,6 +136,12 @@ def test_a_wrong_policy_says_what_is_wrong(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_word_that_is_nearly_right_is_named() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        policy_from("C.default().truncat(5)")
+    assert caught.value.hint == "did you mean `truncate`?"
+
+
 # evidence
 
 

@@ -297,7 +297,7 @@ async def is_ready_later(state: Mapping[str, Json]) -> bool:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
-    "no key": (lambda: Route(""), "route.key", "the key is empty"),
+    "no key": (lambda: Route("").eq(1, a), "Route().eq", "the route has none"),
     "a number": (lambda: Route(3), "route.key", "3 cannot be called"),  # type: ignore[arg-type]
     "async key": (lambda: Route(is_ready_later), "route.key", "does not answer at once"),
     "name": (lambda: Route("k", name="by kind"), "Route.name", "cannot be a route name"),

@@ -58,7 +58,7 @@ _RESULT = re.compile(r"(?P<name>\w+) -> (?P<response>.*)$")
 def pass_named(name: str, policy: Policy) -> Pass:
     """The pass of this name, with its options where the policy gives them."""
     found = [*ON_FRESH, *ON_REQUEST]
-    for one in (*passes_of(policy).fresh, *passes_of(policy).request):
+    for one in (*passes_of(policy, "bot").fresh, *passes_of(policy, "bot").request):
         inner = one.branches if isinstance(one, Views) else ((one,),)
         found += [each for branch in inner for each in branch]
     return next(one for one in found if name_of(one) == name)

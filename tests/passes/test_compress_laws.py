@@ -134,7 +134,7 @@ def test_order_and_pairs_are_kept_and_tokens_never_grow(policy: Policy) -> None:
 
 @pytest.mark.parametrize("policy", ALL, ids=str)
 def test_a_pass_that_ran_changes_nothing_the_second_time(policy: Policy) -> None:
-    passes = passes_of(policy)
+    passes = passes_of(policy, "bot")
     mine = [
         one
         for group in (*passes.fresh, *passes.request)

@@ -24,7 +24,7 @@ def add(a: int, b: int) -> int:
 
 def runs(test: Callable[[], Coroutine[object, object, None]]) -> None:
     """Run a test's coroutine."""
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 120))
 
 
 def told(events: "tuple[Event, ...] | list[Event]") -> list[object]:

@@ -152,3 +152,15 @@ async def test_the_reserve_is_what_the_answer_may_take() -> None:
         weft.compile(agent, session=session, message="word " * 120)
     config = RunConfig(generate_config={"max_output_tokens": 100})
     assert weft.compile(agent, session=session, message="word " * 120, config=config).tokens < 900
+
+
+def test_the_tool_that_the_budget_itself_brings_is_named_with_a_way_to_do_without_it() -> None:
+    agent = Agent("desk", model="claude-sonnet-4-5")
+    with pytest.raises(BudgetExceeded) as caught:
+        weft.compile(agent.sees(C.default().budget(300)), message="Hi")
+    assert "the tool recall" in caught.value.message
+    assert 'overflow="drop", which needs no recall' in str(caught.value.hint)
+    weft.compile(agent.sees(C.default().budget(300, overflow="drop")), message="Hi")
+    with pytest.raises(BudgetExceeded) as caught:
+        weft.compile(agent.sees(C.default().compact().budget(300)), message="Hi")
+    assert "overflow" not in str(caught.value.hint)

@@ -1,12 +1,16 @@
 """What a policy reduces is reduced in the request that is really sent, and nowhere else."""
 
+import pytest
+
 import weft
 from weft import Agent, C
 from weft.declare.policy import Policy
-from weft.ir import Prompt, ResultBlock
+from weft.dialects import DIALECTS
+from weft.digest import reduced
+from weft.ir import Prompt, ResultBlock, TextBlock
 from weft.testing import ScriptedModel, call
 from weft.tokens import counter_for
-from weft.values import JsonObject, compact
+from weft.values import Json, JsonObject, compact
 
 COUNT = counter_for("scripted").count
 ROWS = [{"id": f"A-{n}", "status": "open", "blob": "x" * 60} for n in range(30)]
@@ -53,6 +57,48 @@ def test_each_result_has_at_most_so_many_tokens() -> None:
         assert COUNT(text) <= 50
         assert text.startswith(begins)
         assert text.endswith(ends)
+
+
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+def test_something_is_left_of_each_turn_however_little_that_is(dialect: str, tokens: int) -> None:
+    model = ScriptedModel([call("read", path="a"), "It is a long page.", "ok"], dialect=dialect)
+    agent = Agent("bot", model=model, tools=[read], context=C.default().truncate(tokens))
+    first = weft.run_sync(agent, "Read the page to me")
+    weft.run_sync(agent, "And now?", session=first.session)
+    texts = [block.text for block in model.prompts[2].blocks if isinstance(block, TextBlock)]
+    assert "" not in texts
+    assert len(texts) == 4
+
+
+def test_a_shorter_form_may_give_way_to_a_still_shorter_one() -> None:
+    script = [call("read", path="a"), "read", call("read", path="a"), "again", "done"]
+    model = ScriptedModel(script, dialect="anthropic")
+    agent = Agent("bot", model=model, tools=[read], context=C.default().budget(2000))
+    session = None
+    for message in ("Read", "Once more", "Well?"):
+        session = weft.run_sync(agent, message, session=session).session
+    assert len(model.wires) == 5
+
+
+@pytest.mark.parametrize("selector", [C.window(5), C.agents("bot"), C.default()])
+def test_a_digest_is_made_once(selector: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    def counted(value: Json, **more: object) -> object:
+        made.append(value)
+        return reduced(value, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("weft.passes.handles.reduced", counted)
+    model = ScriptedModel([call("read", path="a"), "ok", "fine", "well"])
+    policy = selector.compact(results=200, to=100)
+    agent = Agent("bot", model=model, tools=[read], context=policy)
+    session = weft.run_sync(agent, "Read").session
+    before = len(made)
+    assert before > 0
+    for message in ("And?", "So?"):
+        session = weft.run_sync(agent, message, session=session).session
+    assert len(made) == before
 
 
 def test_the_same_page_is_sent_once() -> None:

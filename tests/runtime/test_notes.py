@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import Agent, C, CallbackContext, Content, Part, Runner, S, Session, Step
+from weft import Agent, C, CallbackContext, Content, Part, RunConfig, Runner, S, Session, Step
 from weft.compiler.effects import effect_of
 from weft.declare.noting import noted
 from weft.declare.policy.transforms import Strategy
-from weft.errors import DeclarationError
+from weft.errors import DeclarationError, MissingVariable
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call
 from weft.tools import scratchpad
@@ -317,6 +317,24 @@ def test_a_schema_that_nothing_fits_leaves_the_state_as_it_was() -> None:
     compiled = weft.compile(bot, session=first.session.before(len(first.session.events) - 1))
     assert [one.code for one in compiled.diagnostics] == ["WEFT504"]
     assert "`value` is not extracted" in compiled.diagnostics[0].message
+
+
+def test_what_is_extracted_is_not_missing_in_a_strict_run() -> None:
+    model = ScriptedModel({"bot": ["Booked."], "extractor": [{"city": "Oslo"}]})
+    bot = Agent("bot", instruction="To {trip.city}", context=C.default().extract(TRIP, "trip"))
+    result = weft.run_sync(bot, "Fly me to Oslo", config=RunConfig(model=model, strict=True))
+    assert result.text == "Booked."
+    assert "To Oslo" in str(model.prompts[-1])
+
+
+def test_what_could_not_be_extracted_is_missing_in_a_strict_run() -> None:
+    for answer, effects in (({"town": "Oslo"}, True), ({"city": "Oslo"}, False)):
+        model = ScriptedModel({"bot": ["Booked."], "extractor": [answer]})
+        bot = Agent("bot", instruction="To {trip.city}", context=C.default().extract(TRIP, "trip"))
+        config = RunConfig(model=model, strict=True, effects=effects)
+        with pytest.raises(MissingVariable, match=r"trip\.city"):
+            weft.run_sync(bot, "Fly me to Oslo", config=config)
+        assert not asked(model, "bot")
 
 
 def test_a_rewound_extraction_is_made_again() -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 import weft
-from weft import Agent, C, RunConfig, Runner, Session, tool
+from weft import Agent, C, RunConfig, Runner, Session, ToolContext, tool
 from weft.content import media_part
 from weft.declare.policy import Policy
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError
 from weft.ir import Prompt, ResultBlock
+from weft.ir.handle import handle_of
 from weft.testing import ScriptedModel, call
 from weft.tokens import counter_for
 from weft.values import JsonObject, compact
@@ -240,6 +241,44 @@ async def test_a_label_holds_for_what_is_recalled() -> None:
     await weft.run(outer, "Go", session=session)
     assert "there is no handle" in str(results(model.prompts[-1])[-1].response)
     assert "gauge_5 rose" not in compact(model.wires[-1])
+
+
+SHOWN = (C.none() + C.state("report", "user:report")).compact(texts=400)
+
+
+@pytest.mark.parametrize("key", ["report", "user:report"])
+@pytest.mark.parametrize(
+    "policy", [SHOWN, (C.none() + C.state("report", "user:report")).budget(900)]
+)
+def test_what_was_in_the_state_from_the_start_comes_back_too(policy: Policy, key: str) -> None:
+    model = ScriptedModel([asks(query="gauge_417"), "1251 cm"])
+    started = Session("s", state={key: REPORT})
+    weft.run_sync(Agent("bot", model=model, context=policy), "How far?", session=started)
+    assert "gauge_417" not in compact(model.wires[0])
+    assert "gauge_417 rose to 1251 cm" in str(results(model.prompts[1])[0].response)
+
+
+async def test_what_a_file_holds_comes_back_too() -> None:
+    async def save(ctx: ToolContext) -> str:
+        """Save the report."""
+        await ctx.save_artifact("report.txt", REPORT)
+        return "saved"
+
+    model = ScriptedModel([call("save"), "saved", asks(query="gauge_417"), "1251 cm"])
+    policy = (C.none() + C.artifact("report.txt")).compact(texts=400)
+    runner = Runner(bot(model, policy, save))
+    for message in ("Save it", "How far?"):
+        async for _ in runner.run(user_id="u", session_id="s", message=message):
+            pass
+    assert "gauge_417 rose to 1251 cm" in str(results(model.prompts[-1])[-1].response)
+
+
+def test_what_a_label_hides_in_the_state_does_not_come_back() -> None:
+    policy = SHOWN.label("secret", "report")
+    model = ScriptedModel([call("recall", handle=handle_of(REPORT)), "x"])
+    started = Session("s", state={"report": REPORT})
+    weft.run_sync(Agent("bot", model=model, context=policy), "How far?", session=started)
+    assert "there is no handle" in str(results(model.prompts[-1])[-1].response)
 
 
 async def test_values_of_another_branch_are_not_given() -> None:

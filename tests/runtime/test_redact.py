@@ -11,14 +11,14 @@ import pytest
 
 import weft
 from weft import Agent, Content, Part, Runner, Session
-from weft.content import Blob
+from weft.content import Blob, call_part, result_part
 from weft.declare import C, CallbackContext, Tool
 from weft.detect import PLACEHOLDER
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError, ProtectionError
 from weft.ir import Prompt, TextBlock
 from weft.models.script import Entry
-from weft.testing import ScriptedModel, call
+from weft.testing import ScriptedModel, call, make_session
 from weft.values import JsonObject
 
 JANE = "jane.roe@example.org"
@@ -318,6 +318,48 @@ def test_planted_secrets_reach_no_wire() -> None:
         session = Session(f"s{number}", state={"note": note})
         assert weft.run_sync(bot, said, session=session).text == "done", places
         assert secret not in sent(model), places
+
+
+@pytest.mark.parametrize("response", [{"result": "4711-abc"}, {"pin": "4711-abc", "n": 1}])
+def test_a_field_stays_replaced_inside_a_fence_and_gets_its_own_value_back(
+    response: JsonObject,
+) -> None:
+    got: list[str] = []
+
+    def fetch() -> JsonObject:
+        """Fetch."""
+        return response
+
+    def put(pin: str) -> str:
+        """Put."""
+        got.append(pin)
+        return "ok"
+
+    def says_pin(prompt: Prompt) -> object:
+        return call("put", pin=re.findall(r"<(?:PIN|RESULT)_[0-9a-f]{10}>", str(prompt))[-1])
+
+    policy = C.default().redact(fields=["pin", "result"], restore="tools").fence()
+    model = ScriptedModel([call("fetch"), says_pin, "done"])
+    bot = Agent("bot", model=model, tools=[fetch, put], context=policy)
+    assert weft.run_sync(bot, "go").text == "done"
+    assert got == ["4711-abc"]
+    assert "4711-abc" not in sent(model)
+
+
+def test_a_report_shows_no_more_than_the_model_sees() -> None:
+    policy = C.window(1).redact("email").redact(fields=["pin"]).label("secret", "word")
+    session = make_session(
+        ("user", f"I am {JANE}, the word is open-sesame-77"),
+        ("bot", [call_part("look", {"pin": 4711}, id="c1")]),
+        ("bot", [result_part("look", {"pin": "9912", "mail": JANE}, id="c1")]),
+        ("user", "And now?"),
+        state={"word": "open-sesame-77"},
+    )
+    report = weft.compile(Agent("bot", model="gpt-5", context=policy), session=session).explain()
+    assert "select_window" in {row.step for row in report.left_out}
+    told = f"{report}{json.dumps(report.to_dict())}{report.to_html()}"
+    for value in (JANE, "open-sesame-77", "4711", "9912"):
+        assert value not in told
 
 
 def _fetching(places: list[str], secret: str) -> Tool:

@@ -169,3 +169,12 @@ def test_a_query_that_is_not_in_the_state_is_told() -> None:
     without = weft.compile(bot, session=log)
     assert [one.code for one in without.diagnostics] == ["WEFT101"]
     assert not weft.compile(bot, session=log, state={"topic": "Oslo"}).diagnostics
+
+
+def test_what_is_not_told_takes_no_room() -> None:
+    model = ScriptedModel(
+        {"desk": [call("transfer_to_agent", agent_name="clerk")], "clerk": ["Here."]}
+    )
+    clerk = Agent("clerk", model=model, description="Knows.", context=C.default().fit(400))
+    weft.run_sync(Agent("desk", model=model, sub_agents=[clerk]), "Where are the pianos?")
+    assert [item.kind for item in model.prompts[1].items] == ["user"]

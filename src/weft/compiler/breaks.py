@@ -61,7 +61,9 @@ def break_of(compiled: "Compiled") -> Break | None:
     again = read_again(compiled) if before is not None else 0
     if before is None or not again:
         return None
-    by = tuple(dict.fromkeys((*_names(compiled.steps), *_names(before.steps))))
+    by = tuple(
+        dict.fromkeys((*_names(compiled.steps), *_names(before.steps), *_found(compiled, before)))
+    )
     if not by:
         return None
     rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, kept=compiled.prompt.cache)
@@ -89,6 +91,13 @@ def announced(compiled: "Compiled") -> list[Diagnostic]:
 
 
 _HINT = "write C.auto(), which changes what was sent only where that pays, or C.default()"
+
+
+def _found(compiled: "Compiled", before: "Compiled") -> list[str]:
+    """The pass that withholds, where more is known to carry a label than before."""
+    now, then = compiled.labelled, before.labelled
+    same = now is None or (then is not None and now.all == then.all)
+    return [] if same else ["withhold_labelled"]
 
 
 def _names(steps: Iterable[Step]) -> list[str]:

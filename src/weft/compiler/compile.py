@@ -20,14 +20,14 @@ from weft.compiler.costs import shares_of
 from weft.compiler.count import Scale
 from weft.compiler.effects import effects_of
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
-from weft.compiler.labels import Whole
+from weft.compiler.labels import Whole, withheld_by, without_labelled
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
+from weft.compiler.shown import shown_item
 from weft.compiler.thread import WHOLE, Basis, Slot, facts_of, weave
 from weft.compiler.turn import start_of, user_content
 from weft.compiler.validated import require_valid
 from weft.content import ContentLike, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
-from weft.declare.policy.transforms import Label
 from weft.declare.template import to_text
 from weft.errors import CompileError
 from weft.ir import Prompt, TextBlock
@@ -114,7 +114,7 @@ def compile(
     policy, passes = plan.policy, plan.passes
     if policy.is_conditional:
         policy = policy.resolved(known, decided)
-        passes = passes_of(policy)
+        passes = passes_of(policy, asked.name)
     carried: JsonObject = {}
     shown: JsonObject = inserted
     if policy.state_keys:
@@ -125,14 +125,6 @@ def compile(
     whole = passes.plain and view == "default" and policy.limit is None
     turn = 0 if whole else start_of(events, invocation)
     start = 0 if view == "default" else turn
-    basis = WHOLE
-    if start or carried or facts.reaches_back >= 0:
-        basis = Basis(
-            start,
-            tuple(sorted((k, to_text(v)) for k, v in carried.items())),
-            facts.reaches_back,
-            invocation if facts.reaches_back >= 0 else "",
-        )
     env = Env(
         agent=asked.name,
         dialect=plan.target.dialect,
@@ -168,9 +160,19 @@ def compile(
             widest=partial(_window, plan.target.model),
             whole=part_of.session if part_of is not None else session,
         )
+    labelled = withheld_by(policy, env)
+    basis = WHOLE
+    if start or carried or facts.reaches_back >= 0 or labelled is not None:
+        basis = Basis(
+            start,
+            tuple(sorted((k, to_text(v)) for k, v in carried.items())),
+            facts.reaches_back,
+            invocation if facts.reaches_back >= 0 else "",
+            labelled.all if labelled is not None else (),
+        )
     slot = plan.slot
     if branch or policy is not plan.policy:
-        slot = Slot(asked.name, branch or "", str(policy))
+        slot = Slot(asked.name, branch or "", str(policy), "" if passes.plain else plan.measure)
     thread, woven = weave(events, slot, basis, env, passes)
     prompt = Prompt(
         plan.target.model,
@@ -199,15 +201,11 @@ def compile(
     made.policy, made.passes = policy, passes
     if changes:
         made.instructions = instructions.system
-    labels = tuple(one for one in policy.protections if isinstance(one, Label))
-    if labels:
-        from weft.passes.labelled import withheld_from
-        from weft.passes.withhold_labelled import withhold_labelled
-
-        made.labelled = withheld_from(env, labels)
-        if changes:
-            now = msgspec.structs.replace(prompt, system=instructions.system, items=Strand())
-            made.instructions = withhold_labelled(now, env, labels).system
+    made.labelled = labelled
+    if policy.protections:
+        made.shown = partial(shown_item, policy=policy, env=env)
+    if labelled is not None and changes:
+        made.instructions = without_labelled(instructions.system, prompt, policy, env)
     if newest is not None:
         made.asked = newest.timestamp
     return made

@@ -14,7 +14,7 @@ from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Lowered, Track, dialect_named
 from weft.errors import BudgetExceeded
-from weft.ir import Prompt, Stability, TextBlock
+from weft.ir import Item, Prompt, Stability, TextBlock
 from weft.passes import Step
 from weft.session import Usage
 from weft.values import JsonObject, canonical
@@ -40,6 +40,8 @@ class Compiled:
     """How its model reads a request, where the model runs here."""
     labelled: "Labelled | None" = None
     """What the model may not see of all that carries a label; None where it may see all."""
+    shown: "Callable[[Item], Item] | None" = None
+    """What a report may show of an item, where the policy keeps something from the model."""
     instructions: tuple[TextBlock, ...] | None = None
     """The instruction as it holds now, where a part of it is said behind the conversation."""
 

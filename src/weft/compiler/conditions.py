@@ -1,17 +1,21 @@
 """Conditions of a policy: decided by the state, before anything is selected."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
-from weft.declare.functions import name_of
+from weft.declare.functions import ask, name_of
 from weft.declare.policy.selectors import When
 from weft.errors import CompileError
 from weft.values import Json
 
 
 def decided(condition: When, state: Mapping[str, Json]) -> bool:
-    """Whether a condition is met; a predicate that raises is an error, not a no."""
+    """Whether a condition is met; a predicate that raises is an error, not a no.
+
+    It may look at the state, not write into it.
+    """
     try:
-        return bool(condition.predicate(state))
+        return bool(ask(condition.predicate, MappingProxyType(state)))
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise CompileError(

@@ -226,7 +226,9 @@ def _turn_count(compiled: "Compiled") -> int:
 
 def _notes(compiled: "Compiled") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
-    yield from sorted(compiled.woven.notes, key=lambda note: (note.before.position, note.step))
+    woven = compiled.woven
+    said = (*woven.notes, *woven.beside())
+    yield from sorted(said, key=lambda note: (note.before.position, note.step))
     for step in compiled.steps:
         yield from step.notes
 
@@ -241,9 +243,8 @@ def _left_out(compiled: "Compiled", note: Note) -> LeftOutRow:
         action = "changed"
     elif note.step == _MOVER and note.reason != REPLACED:
         action, after = "moved", before
-    return LeftOutRow(
-        note.step, action, note.reason, _origin(shown), before, after, _item_text(shown)
-    )
+    text = _item_text(compiled.shown(shown) if compiled.shown is not None else shown)
+    return LeftOutRow(note.step, action, note.reason, _origin(shown), before, after, text)
 
 
 def _unsaid(compiled: "Compiled", sent: Iterable[SentRow]) -> list[LeftOutRow]:

@@ -6,12 +6,20 @@ first. So labels are gathered over all agents, the flows they stand in, and the 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, agents_of
 from weft.declare.policy.selectors import When
 from weft.declare.policy.transforms import Label
+from weft.ir import Prompt, TextBlock
+from weft.passes import Env
 from weft.session import Event, Session
+from weft.values import Strand
+
+if TYPE_CHECKING:
+    from weft.passes.labelled import Labelled
 
 
 class Whole(NamedTuple):
@@ -68,11 +76,34 @@ def guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...])
     return replace(policy, protections=(*hidden, *others))
 
 
+def withheld_by(policy: Policy, env: Env) -> "Labelled | None":
+    """What the policy withholds from the agent's model; None where it withholds nothing."""
+    labels = labels_in(policy)
+    if not labels:
+        return None
+    from weft.passes.labelled import withheld_from
+
+    return withheld_from(env, labels)
+
+
+def without_labelled(
+    system: tuple[TextBlock, ...], prompt: Prompt, policy: Policy, env: Env
+) -> tuple[TextBlock, ...]:
+    """A system text of this prompt without what the policy withholds."""
+    from weft.passes.withhold_labelled import withhold_labelled
+
+    alone = msgspec.structs.replace(prompt, system=system, items=Strand())
+    return withhold_labelled(alone, env, labels_in(policy)).system
+
+
+def labels_in(policy: Policy) -> tuple[Label, ...]:
+    """The labels that a policy withholds."""
+    return tuple(one for one in policy.protections if isinstance(one, Label))
+
+
 def _declared(policy: Policy) -> Iterator[Label]:
     """The labels of a policy; also those under a condition, since a secret is one at any time."""
-    for protection in policy.protections:
-        if isinstance(protection, Label):
-            yield protection
+    yield from labels_in(policy)
     for stage in policy.stages:
         if isinstance(stage.selector, When):
             yield from _declared(stage.selector.policy)

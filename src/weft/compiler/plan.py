@@ -65,6 +65,8 @@ class Target(msgspec.Struct, frozen=True):
 class Plan:
     """What is known of an agent's requests before there is a session.
 
+    `given` is the policy of the run. `measure` says by what things are found large: the model's
+    tokens, and from how many on for each tool that has a say in it.
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
     `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
@@ -72,11 +74,13 @@ class Plan:
     `append_from` letters gives requests too short to be reused.
     """
 
+    given: Policy | None
     path: tuple[Agent, ...]
     agent: Agent
     policy: Policy
     passes: Passes
     slot: Slot
+    measure: str
     key: str
     model: str | ModelLike
     fixed: bool
@@ -118,13 +122,22 @@ def plan_for(
         seen = str(config.context) if config.context is not None else ""
         key = (agent, chosen, compact(config.generate_config), seen, labels)
     held = root.memo.get(key)
-    if isinstance(held, Plan) and (held.fixed or _fits(held)):
+    if (
+        isinstance(held, Plan)
+        and (held.given is config.context or held.given == config.context)
+        and (held.fixed or _fits(held))
+    ):
         return held
     plan = _made(root, agent, config, labels)
     if len(root.memo) >= MOST_PLANS:
         root.memo.clear()
     root.memo[key] = plan
     return plan
+
+
+def _measure(agent: Agent, target: Target) -> str:
+    own = [f"{tool.name}={tool.compact}" for tool in agent.tools if tool.compact is not None]
+    return " ".join([target.dialect, target.model, *own])
 
 
 def output_for(path: tuple[Agent, ...]) -> Output | None:
@@ -160,12 +173,16 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output)
     tools = _tools(path, output, recalls=recalls)
+    passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name)
+    measure = _measure(agent, target)
     return Plan(
+        given=config.context,
         path=path,
         agent=agent,
         policy=policy,
-        passes=PLAIN if policy.is_conditional else passes_of(policy),
-        slot=Slot(agent.name, "", str(policy)),
+        passes=passes,
+        slot=Slot(agent.name, "", str(policy), "" if passes.plain else measure),
+        measure=measure,
         key=f"instructions of {agent.name}",
         model=chosen,
         fixed=isinstance(written, str),

@@ -4,6 +4,7 @@ Nothing is evaluated: the text is read as an expression of `C`, its words, liter
 """
 
 import ast
+import difflib
 import inspect
 from typing import NoReturn, cast
 
@@ -57,10 +58,11 @@ def _called(node: ast.Call, function: ast.Attribute, text: str) -> object:
     verb = cast("object", getattr(held, word, None))
     if not inspect.ismethod(verb) and not inspect.isfunction(verb):
         known = [name for name in dir(held) if not name.startswith("_")]
+        near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
         raise DeclarationError(
             f"there is no `{word}` in `{ast.unparse(node)}`",
             where="policy",
-            hint=f"there are: {', '.join(known)}",
+            hint=f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}",
         )
     if any(keyword.arg is None for keyword in node.keywords):
         _refuse(node, text)

@@ -28,6 +28,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.passes.fences import opened
 from weft.values import Json, JsonObject
 
 _MOST_SEEN = 20_000
@@ -173,8 +174,13 @@ def _field_left(block: Block, what: Wanted) -> str:
     return _named(held, (), what)
 
 
+def _is_gone(text: str) -> bool:
+    """Whether it is a placeholder, or stands in a fence, which is put around what was replaced."""
+    return PLACEHOLDER.fullmatch(text) is not None or opened(text) is not None
+
+
 def _named(held: Json, path: tuple[str, ...], what: Wanted) -> str:
-    gone = isinstance(held, str) and PLACEHOLDER.fullmatch(held) is not None
+    gone = isinstance(held, str) and _is_gone(held)
     is_field = bool(path) and any(path[-len(field) :] == field for field in what.fields)
     if is_field and held is not None and not gone:
         return ".".join(path)

@@ -4,7 +4,7 @@ It is offered whenever the policy in force can make handles, from the first requ
 the tools at the head of the request never change in mid-session.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -72,7 +72,7 @@ def recall_tool(agent: Agent) -> ToolDecl:
 
 
 class Held(NamedTuple):
-    """A value of the log and where it came from: a tool, a state key, or somebody's words.
+    """A value and where it came from: a tool, a state key, an artifact, or somebody's words.
 
     `media` is the part, where the value is none that can be read. `labels` were noted with it.
     """
@@ -84,6 +84,18 @@ class Held(NamedTuple):
     key: str = ""
     media: Part | None = None
     labels: tuple[str, ...] = ()
+    file: str = ""
+
+
+def standing_values(
+    state: Mapping[str, Json], artifacts: Mapping[str, str] | None = None
+) -> Iterator[Held]:
+    """What the state and the artifacts hold, which no event of the log need have."""
+    for key, value in state.items():
+        if value is not None:
+            yield Held(handle_of(value), value, "", key=key)
+    for name, text in (artifacts or {}).items():
+        yield Held(handle_of(text), text, "", file=name)
 
 
 def values_of(log: Strand[Event]) -> Sequence[Held]:

@@ -168,6 +168,11 @@ class Agent(Composable):
             )
         return self.returns(schema)
 
+    def reads(self, *keys: str) -> Self:
+        """Return a copy that is shown these state keys too, beside what it sees so far."""
+        shown, limit = C.state(*keys), self.policy.limit
+        return self.sees(replace(replace(self.policy, limit=None) + shown, limit=limit))
+
     def sees(self, policy: Policy) -> Self:
         """Return a copy that sees what the policy lets through."""
         return replace(self, context=policy, include_contents=None)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from weft.declare.functions import ask
 from weft.errors import RunError
 from weft.session.state import scope_of
 from weft.values import Json, JsonObject
@@ -207,4 +208,4 @@ def logged(keys: tuple[str, ...]) -> Callable[[Look], None]:
 
 def conditional(predicate: Callable[[Look], object], change: Callable[[Look], object]) -> Change:
     """A change that is made where a predicate holds."""
-    return lambda state: cast("JsonObject", change(state) or {}) if predicate(state) else {}
+    return lambda state: cast("JsonObject", change(state) or {}) if ask(predicate, state) else {}

@@ -20,6 +20,7 @@ from weft.declare.model_like import is_model
 from weft.declare.policy import C, Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool
 from weft.errors import DeclarationError
+from weft.jsonschema import shorten
 from weft.values import compact, has_lone_surrogate
 
 
@@ -169,7 +170,8 @@ def check_output_key(agent: str, key: object) -> None:
 def check_key(flow: str, option: str, key: object) -> None:
     """A state key that a flow reads or writes."""
     if not isinstance(key, str) or not key.strip():
-        raise wrong(flow, option, f"{key!r} is no state key", f'write {option}="results"')
+        shown = shorten(repr(key), 60)
+        raise wrong(flow, option, f"{shown} is no state key", f'write {option}="results"')
 
 
 def check_count(flow: str, option: str, value: object) -> None:
@@ -264,10 +266,12 @@ def check_predicate(predicate: object, *, where: str, at_once: bool = True) -> N
     Elsewhere it would give something to wait for, which counts as true whatever it says.
     """
     if not callable(predicate):
+        key = predicate if isinstance(predicate, str) and predicate else None
+        example = f'state.get("{key}")' if key is not None else 'state["score"] > 0.8'
         raise DeclarationError(
             f"{predicate!r} cannot be called",
             where=where,
-            hint='pass a function of the state: lambda state: state["score"] > 0.8',
+            hint=f"pass a function of the state: lambda state: {example}",
         )
     if is_generator(predicate) or (at_once and is_async(predicate)):
         raise DeclarationError(

@@ -23,6 +23,17 @@ class Composable:
 
     __slots__ = ()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write instead of a method that others have; type checkers know better."""
+            from weft.declare.elsewhere import METHODS_ELSEWHERE
+
+            missing = f"{type(self).__name__!r} object has no attribute {name!r}"
+            ours = METHODS_ELSEWHERE.get(name)
+            words = missing if ours is None else f"{missing}; write {ours}"
+            raise AttributeError(words, name=name, obj=self)
+
     def __rshift__(self, other: "Node | StateFunction") -> "Sequence":
         """First this, then the other."""
         from weft.declare.flow import Sequence

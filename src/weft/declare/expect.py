@@ -17,7 +17,7 @@ class Expect(Composable):
     """
 
     predicate: StateFunction
-    message: str
+    message: str = "the expectation does not hold"
     name: str = field(default="expect", kw_only=True)
     description: str = field(default="", kw_only=True)
     reads: tuple[str, ...] = field(default=(), kw_only=True)
@@ -42,7 +42,11 @@ class Expect(Composable):
 
 
 def expect(
-    predicate: StateFunction, message: str, *, name: str = "expect", description: str = ""
+    predicate: StateFunction,
+    message: str = "the expectation does not hold",
+    *,
+    name: str = "expect",
+    description: str = "",
 ) -> Expect:
     """Fail the run with the message, unless the predicate holds of the state."""
     return Expect(predicate, message, name=name, description=description)

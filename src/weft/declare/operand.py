@@ -1,6 +1,6 @@
 """What may stand in a flow, and what is said of everything else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from weft.declare.compose import Composable
@@ -27,10 +27,14 @@ def to_node(value: object, *, where: str) -> "Node":
         return cast("Node", value)
     if callable(value):
         return Step(value)
+    shown = shorten(repr(value), 60)
+    hint = "an agent, a flow, or a function of one argument, the state, may stand there"
+    if isinstance(value, Mapping):
+        hint = 'write Route("key").eq("label", agent).otherwise(other)'
+    elif isinstance(value, list | tuple) and value:
+        hint = "write them one by one: Sequence(a, b), or (a | b) for both at once"
     raise DeclarationError(
-        f"{shorten(repr(value), 60)} is neither an agent, a flow nor a function",
-        where=where,
-        hint="an agent, a flow, or a function of one argument, the state, may stand there",
+        f"{shown} is neither an agent, a flow nor a function", where=where, hint=hint
     )
 
 

@@ -4,7 +4,6 @@ Cases are data wherever they can be, so that a check can read them: `eq`, `ne`, 
 `gt`, `gte`, `lt`, `lte` compare the value of the key; `when` asks a function of the state.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 from weft.declare import checks
 from weft.declare.compare import Comparison, Incomparable, check_value, holds, quoted, same
 from weft.declare.compose import Composable
-from weft.declare.functions import StateFunction, name_of
+from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.lookup import looked_up
 from weft.declare.operand import to_node
 from weft.declare.walk import check_agents
@@ -43,10 +42,10 @@ class Route(Composable):
 
     Texts are compared without surrounding blanks and letter case: models are careless there.
     A key may walk into a value, as in a template: `Route("invoice.total")`. A key that nobody
-    wrote is an error, unless there is an `otherwise`.
+    wrote is an error, unless there is an `otherwise`. Without a key there is only `when` to ask.
     """
 
-    key: str | StateFunction
+    key: str | StateFunction = ""
     name: str = field(default="route", kw_only=True)
     description: str = field(default="", kw_only=True)
     cases: tuple[Case, ...] = field(default=(), kw_only=True)
@@ -57,7 +56,7 @@ class Route(Composable):
     if TYPE_CHECKING:
 
         def __init__(
-            self, key: str | StateFunction, *, name: str = "route", description: str = ""
+            self, key: str | StateFunction = "", *, name: str = "route", description: str = ""
         ) -> None:
             """Cases are added by the methods below."""
 
@@ -65,8 +64,6 @@ class Route(Composable):
         """Refuse what is neither a state key nor a function of the state."""
         checks.check_name(self.name, kind="Route")
         checks.check_text(self.name, "description", self.description)
-        if self.key == "":
-            raise checks.wrong(self.name, "key", "the key is empty", 'write Route("intent")')
         if not isinstance(self.key, str):
             checks.check_predicate(self.key, where=f"{self.name}.key")
         check_agents(self, where=self.head)
@@ -75,10 +72,12 @@ class Route(Composable):
     def head(self) -> str:
         """The route as it is written, without its cases."""
         key = quoted(self.key) if isinstance(self.key, str) else name_of(self.key)
-        more = "" if self.name == "route" else f", name={quoted(self.name)}"
+        said = [key] if self.key else []
+        if self.name != "route":
+            said.append(f"name={quoted(self.name)}")
         if self.description:
-            more += f", description={quoted(self.description)}"
-        return f"Route({key}{more})"
+            said.append(f"description={quoted(self.description)}")
+        return f"Route({', '.join(said)})"
 
     @property
     def children(self) -> "tuple[Node, ...]":
@@ -137,6 +136,12 @@ class Route(Composable):
 
     def _with(self, op: Comparison, value: object, node: object) -> Self:
         where = f"{self.head}.{op}"
+        if not self.key:
+            raise DeclarationError(
+                "it compares the value of a key, and the route has none",
+                where=where,
+                hint=f'write Route("intent").{op}(...), or .when(lambda state: ..., agent)',
+            )
         kept = check_value(op, value, where=where)
         for case in self.cases:
             if case.op == op and same(case.value, kept):
@@ -195,10 +200,7 @@ class Route(Composable):
 
     def _called(self, function: StateFunction, label: str, state: Mapping[str, Json]) -> object:
         try:
-            answer = function(state)
-            if inspect.iscoroutine(answer):
-                answer.close()
-                raise TypeError("it gave something to wait for, not an answer")
+            answer = ask(function, state)
         except Exception as error:
             held = looked_up(self.key, state) if isinstance(self.key, str) else None
             about = f"`{self.key}` = {shorten(quoted(held), 80)}" if held is not None else "state"

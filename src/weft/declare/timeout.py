@@ -8,6 +8,7 @@ from weft.declare import checks
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
 from weft.declare.operand import to_node
+from weft.jsonschema import shorten
 
 if TYPE_CHECKING:
     from weft.declare.flow import Node
@@ -51,7 +52,7 @@ class Timeout(Composable):
             raise checks.wrong(
                 self.name,
                 "seconds",
-                f"{seconds!r} is not a number of seconds",
+                f"{shorten(repr(seconds), 60)} is not a number of seconds",
                 "write timeout(agent, 30)",
             )
         object.__setattr__(self, "body", to_node(self.body, where=f"{self.name}.body"))

@@ -9,6 +9,7 @@ from typing import cast
 
 from weft.dialects.caching import without_marks
 from weft.ir import Feature, Item, Prompt
+from weft.ir.show import show_block
 from weft.models.check_turns import illegal
 from weft.values import Json, JsonObject, compact
 
@@ -96,20 +97,20 @@ def _taken_back(before: Prompt, after: Prompt) -> bool:
 
     A call got a later result, what closed the request was in no log, a value of the state that a
     policy shows was written again, a summary or a budget took the place of older items, a policy
-    says that it edits them from now on, or they were rewound: then nothing is left of them from
-    there on.
+    says that it edits them from now on, or no longer, as its condition says, or they were
+    rewound: then nothing is left of them from there on.
     """
     if _left_out(before) != _left_out(after):
         return True
     late = False
-    edited = _edited(after) - _edited(before)
+    edited = {event for event, _ in _edited(after) ^ _edited(before)}
     olds, news = list(before.items), list(after.items)
     for index, (old, new) in enumerate(zip(olds, news, strict=False)):
-        if old is new or old == new:
+        if old is new or (old.event == new.event and _said(old) == _said(new)):
             continue
-        if old.event in _UNLOGGED or new.kind == "summary" or old.kind == "state":
+        if old.event in _UNLOGGED or "summary" in (old.kind, new.kind) or old.kind == "state":
             return True
-        if new.event in edited:
+        if new.event in edited or _labels(new) - _labels(old):
             return True
         if old.event != new.event or new.last <= old.last:
             left = {item.event for item in news[index:]}
@@ -118,10 +119,19 @@ def _taken_back(before: Prompt, after: Prompt) -> bool:
     return late or len(news) < len(olds)
 
 
+def _said(item: Item) -> list[str]:
+    """What an item says, whatever it counts for."""
+    return [show_block(block) for block in item.blocks]
+
+
 def _left_out(prompt: Prompt) -> set[str]:
     return {note.before.event for note in prompt.notes if note.after is None}
 
 
-def _edited(prompt: Prompt) -> set[str]:
-    """The events of items that a policy rewrote in this request."""
-    return {note.before.event for note in prompt.notes if note.after is not None}
+def _labels(item: Item) -> set[str]:
+    return {label for block in item.blocks for label in block.labels}
+
+
+def _edited(prompt: Prompt) -> set[tuple[str, str]]:
+    """The events of items that a policy rewrote in this request, and why."""
+    return {(note.before.event, note.reason) for note in prompt.notes if note.after is not None}

@@ -59,7 +59,14 @@ def _narrated(item: Item) -> tuple[Block, ...]:
         line = _line(item.author, block)
         if line:
             blocks.append(
-                TextBlock(role="user", origin=block.origin, text=line, stability=Stability.TURN)
+                TextBlock(
+                    role="user",
+                    origin=block.origin,
+                    text=line,
+                    stability=Stability.TURN,
+                    priority=block.priority,
+                    labels=block.labels,
+                )
             )
             if isinstance(block, ResultBlock):
                 blocks.extend(block.media)

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import NamedTuple, assert_never
 
+import msgspec
+
 from weft.declare.policy import Policy
 from weft.declare.policy.policy import Stage
 from weft.declare.policy.selectors import (
@@ -85,8 +87,8 @@ ON_REQUEST: tuple[Pass, ...] = (*_EDGES, fit_budget, append_changes)
 PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True)
 
 
-def passes_of(policy: Policy) -> Passes:
-    """The passes a policy means; one without conditions, which are decided before.
+def passes_of(policy: Policy, agent: str) -> Passes:
+    """The passes a policy means for an agent; one without conditions, which are decided before.
 
     What looks at each item by itself runs when the item is new. Where a stage looks at the whole
     conversation, all stages are united on the request, before other agents' words are told.
@@ -95,7 +97,7 @@ def passes_of(policy: Policy) -> Passes:
     seen = (*_SEEN, *_withhold(policy.protections))
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
-    if alone is not None and _is_local(alone.selector):
+    if alone is not None and _is_local(alone.selector, agent):
         steps = list(alone.steps)
         turn = isinstance(alone.selector, ThisTurn | Nothing)  # `select_view` sees to it
         at_birth = () if turn else _select(alone.selector)
@@ -123,9 +125,20 @@ def _end(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
         return ON_REQUEST
     withhold = _withhold(protections)
     ordered = _ordered(protections)
-    last = [*withhold, *(_protect(one) for one in ordered if not isinstance(one, Validate))]
+    last = [*withhold, *(_protect(one) for one in map(_once_more, ordered) if one is not None)]
     guards = (*withhold, *map(_protect, ordered))
     return (*_EDGES, *guards, fit_budget, append_changes, *last)
+
+
+def _once_more(step: Redact | Fence | Validate) -> Redact | Fence | None:
+    """What is done to words that were added last, if anything: they have no fields.
+
+    What has them stands in a fence by now, which would be taken for the value of a field.
+    """
+    if isinstance(step, Redact) and step.fields:
+        step = msgspec.structs.replace(step, fields=())
+    bare = isinstance(step, Redact) and not step.kinds and not step.patterns
+    return None if bare or isinstance(step, Validate) else step
 
 
 def _withhold(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
@@ -155,12 +168,16 @@ def _write(writings: tuple[Writing, ...]) -> tuple[Pass, ...]:
     return tuple(partial(want_writings, options=one) for one in asked)
 
 
-def _is_local(selector: Selector) -> bool:
-    """Whether it decides about each item by itself."""
-    if isinstance(selector, Matching):
-        return not selector.tag  # a tag may come later
-    local = Everything | ThisTurn | Nothing | Auto | FromAgents | WithoutAgents
-    return isinstance(selector, local)
+def _is_local(selector: Selector, agent: str) -> bool:
+    """Whether it decides about each item by itself, and for good.
+
+    What the user and the agent itself say is in view in its own turn, and may not be later.
+    """
+    if isinstance(selector, FromAgents):
+        return {"user", agent} <= {*selector.names}
+    if isinstance(selector, WithoutAgents):
+        return not {"user", agent} & {*selector.names}
+    return isinstance(selector, Everything | ThisTurn | Nothing | Auto)
 
 
 def _branch(stage: Stage) -> tuple[Pass, ...]:

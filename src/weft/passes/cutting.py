@@ -12,6 +12,9 @@ from weft.values import Json, JsonObject, compact
 MARK = " […] "
 """What stands where something was cut out."""
 
+LEAST = "…"
+"""What is left where there is no room for more: a turn without a text is refused."""
+
 
 def cut_block(block: Block, env: Env, options: Truncate) -> Block:
     """The block with at most so many tokens; what a provider signed stays as it is."""
@@ -38,7 +41,8 @@ def cut_block(block: Block, env: Env, options: Truncate) -> Block:
 def _cut(text: str, env: Env, options: Truncate) -> str:
     if len(text) * 4 <= options.tokens:
         return text
-    return cut_text(text, limit=options.tokens, count=env.count, keep=options.keep, mark=MARK)
+    cut = cut_text(text, limit=options.tokens, count=env.count, keep=options.keep, mark=MARK)
+    return cut or LEAST
 
 
 def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObject:

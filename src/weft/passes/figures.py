@@ -1,5 +1,6 @@
 """The figures of a budget: what there is, what was given up, what does not fit."""
 
+from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from weft.declare.policy.transforms import Budget
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
 from weft.ir import CallBlock, Item, Note, Prompt
+from weft.ir.handle import RECALL
 from weft.passes.env import Env, Sizes
 from weft.values import compact
 
@@ -81,26 +83,32 @@ def exceeded(prompt: Prompt, env: Env, room: Room, sizes: Sizes, subject: str) -
         f"{words}; {_largest(prompt, env, sizes)}",
         where=f"{env.agent}.context",
         hint=f"write .budget({room.needed(most)}), or a lower reserve=, or shorten what takes"
-        " the most",
+        f" the most{_without_handles(prompt, env)}",
     )
+
+
+def _is_for_handles(prompt: Prompt) -> bool:
+    """Whether the only tool is the one that gets back what handles stand for."""
+    return [tool.name for tool in prompt.tools] == [RECALL]
+
+
+def _without_handles(prompt: Prompt, env: Env) -> str:
+    """What to write where the budget alone brings that tool."""
+    brought = _is_for_handles(prompt) and not replace(env.policy, limit=None).makes_handles
+    return ', or overflow="drop", which needs no recall' if brought else ""
 
 
 def _largest(prompt: Prompt, env: Env, sizes: Sizes) -> str:
     """What takes the most of a request, in words."""
-    tools = " ".join(
-        f"{tool.name} {tool.description}" + compact(tool.parameters) for tool in prompt.tools
-    )
-    found = [
-        (env.count(prompt.system_text), "the instruction"),
-        (env.count(tools), "the tools"),
-        (
-            env.count(compact(prompt.output.schema)) if prompt.output is not None else 0,
-            "the schema",
-        ),
-    ]
+    fixed, _ = sizes.split()
+    system = env.count(prompt.system_text)
+    schema = env.count(compact(prompt.output.schema)) if prompt.output is not None else 0
+    tools = fixed - system - schema if prompt.tools else 0  # with what a provider adds for them
+    named = f"the tool {RECALL}" if _is_for_handles(prompt) else "the tools"
+    found = [(system, "the instruction"), (tools, named), (schema, "the schema")]
     found += [(sizes.item(item), _name(item)) for item in prompt.items]
     found.sort(key=lambda one: -one[0])
-    told = [f"{name} {size}" for size, name in found[:3] if size]
+    told = [f"{name} {size}" for size, name in found[:3] if size > 0]
     return f"most of it: {', '.join(told)}"
 
 

@@ -23,10 +23,12 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
     held = cast("dict[object, tuple[tuple[Block, ...], int]]", found)
     missing = [item for item in prompt.items if not _is_known(item, held)]
     if missing:
-        told = [_told(item, prompt, env) for item in missing]
-        _, sizes = env.measure(msgspec.structs.replace(prompt, items=Strand(told))).split()
-        for item, size in zip(missing, sizes, strict=True):
-            held[item.key] = (item.blocks, size)
+        forms = [_told(item, prompt, env) for item in missing]
+        sent = [form for form in forms if form.blocks]
+        _, sizes = env.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
+        counted = iter(sizes)
+        for item, form in zip(missing, forms, strict=True):
+            held[item.key] = (item.blocks, next(counted) if form.blocks else 0)
     return [held[item.key][1] for item in prompt.items]
 
 

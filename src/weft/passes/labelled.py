@@ -31,6 +31,11 @@ class Labelled(NamedTuple):
     clean: dict[int, object]
     """Items and turns that were looked through and carry nothing, by their identity."""
 
+    @property
+    def all(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
+        """All that depends on the session: the keys, the artifacts and the values."""
+        return self.keys, self.artifacts, self.copies.values
+
     def is_clean(self, thing: object) -> bool:
         """Whether this very thing was looked through before."""
         return self.clean.get(id(thing)) is thing

@@ -152,11 +152,11 @@ def _placed(items: list[Item], summary: Item) -> list[Item]:
 
 
 def pinned(items: list[Item], tiers: list[int], env: Env) -> Kept:
-    """What stays: tier 1, what is asked, what the agent did last, open calls, the very last.
+    """What stays: tier 1, what is asked, what the agent did last, open calls, what ends it.
 
     Of what the agent did last a result may be shortened, if nothing else helps.
     """
-    stays = {len(items) - 1} if items else set[int]()
+    stays: set[int] = set()
     whole: set[int] = set()
     said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
     started = [i for i in said if env.invocation and items[i].invocation == env.invocation]
@@ -172,7 +172,17 @@ def pinned(items: list[Item], tiers: list[int], env: Env) -> Kept:
             whole.add(index)
         if item.open:
             stays.add(index)
+    if items and not _may_go_last(items, tiers, stays | whole):
+        stays.add(len(items) - 1)
     return Kept(stays | whole, whole)
+
+
+def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
+    """Whether the very last is in a low tier, and what stays before it ends a request as well."""
+    last = len(items) - 1
+    before = max((index for index in stays if index < last), default=-1)
+    ends = all(item.kind != "model" for item in items[max(before, 0) : last])
+    return tiers[last] > 2 and before >= 0 and ends
 
 
 def _phases(

@@ -1,6 +1,7 @@
 """Put every result next to its call."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -76,8 +77,10 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
         if item.kind == "calls":
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
             ids = [call.id for call in calls]
-            others: set[str] = set()  # what another agent called is told without ids
-            renamed = _renamed(item, calls, seen if item.author == env.agent else others, env)
+            if item.author == env.agent:
+                renamed = _renamed(item, calls, seen, env.used_ids)
+            else:  # what another agent called is told without ids
+                renamed = _renamed(item, calls, set(), frozenset())
             if renamed is not item:
                 calls = [block for block in renamed.blocks if isinstance(block, CallBlock)]
             exchange = _Exchange(renamed, calls)
@@ -95,12 +98,12 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
     return prompt.with_items(items, notes, diagnostics)
 
 
-def _renamed(item: Item, calls: list[CallBlock], seen: set[str], env: Env) -> Item:
+def _renamed(item: Item, calls: list[CallBlock], seen: set[str], used: AbstractSet[str]) -> Item:
     """The item with call ids that no other call of the request has."""
     clash = False
     fresh: dict[int, str] = {}
     for index, call in enumerate(calls):
-        if call.id in seen or call.id in env.used_ids:
+        if call.id in seen or call.id in used:
             clash = True
             fresh[index] = f"{call.id}_{item.position}_{index}"
         seen.add(fresh.get(index, call.id))

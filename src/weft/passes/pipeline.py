@@ -83,15 +83,15 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
         for step in steps:
             for note in step.notes:
                 notes.setdefault(note.before.key, []).append((step.name, note))
-        kept = {item.key for item in seen.items}
-        for item in seen.items:
-            held = chosen.get(item.key)
+        kept: dict[object, Item] = {item.key: item for item in seen.items}
+        for key, item in kept.items():
+            held = chosen.get(key)
             if held is None or _fuller(item, held):
-                chosen[item.key] = item
-                told[item.key] = [one for one in notes.get(item.key, ()) if one[1].after]
-        for key, said in notes.items():
-            if key not in kept:
-                dropped.setdefault(key, said)
+                chosen[key] = item
+                told[key] = [one for one in notes.get(key, ()) if one[1].after]
+        for left, said in notes.items():
+            if left not in kept:
+                dropped.setdefault(left, said)
     originals = {item.key: item for item in prompt.items}
     for key, item in originals.items():
         if env.is_current(item) and env.policy.view != "nothing":
@@ -102,7 +102,8 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
         [chosen[key] for key in originals if key in chosen],
         [item for key, item in chosen.items() if key not in originals],
     )
-    if items == list(prompt.items) and len(wants) == len(prompt.wants) and not told:
+    changed = any(told.values()) or len(diagnostics) > len(prompt.diagnostics)
+    if not changed and len(wants) == len(prompt.wants) and items == prompt.items.since(0):
         return prompt, []
     found: dict[str, list[Note]] = {}
     gone = {key: said for key, said in dropped.items() if key not in chosen}

@@ -118,9 +118,9 @@ def _said(redaction: Redaction, env: Env) -> list[Diagnostic]:
     origin = Origin("pass", "redact_values", env.agent)
     kinds = set(redaction.kinds)
     if env.measure is None:  # new items: their thread remembers what was said of earlier ones
-        key = ("redacted kinds", redaction.wanted, env.agent)
-        told = set[str]() if env.opening else cast("set[str]", env.log.memo.get(key, set[str]()))
-        env.log.memo[key] = told | kinds
+        key = ("redacted kinds", redaction.wanted)
+        told = cast("set[str]", env.before.memo.get(key, set[str]()))
+        env.before.memo[key] = told | kinds
         kinds -= told
     said = [report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)]
     said += [

@@ -37,6 +37,7 @@ class Shortening:
         self._items = items
         self._env = env
         self._size = size
+        self._whole = frozenset(name for name, tool in env.tools.items() if tool.compact is False)
         self._again: dict[int, frozenset[int]] | None = None
 
     def fold(self, index: int) -> Step | None:
@@ -75,7 +76,8 @@ class Shortening:
 
     def _shorter(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
         env = self._env
-        kept = env.log.memo.setdefault((make, env.agent, env.dialect, env.model), _Forms())
+        key = (make, env.agent, env.dialect, env.model, self._whole)
+        kept = env.log.memo.setdefault(key, _Forms())
         assert isinstance(kept, _Forms)
         held = kept.made.get(item.key)
         if held is None or (held.item is not item and held.item != item):

@@ -206,7 +206,6 @@ class Policy(Verbs["Policy"]):
         return degrades or any(
             isinstance(stage.selector, Auto)
             or (isinstance(stage.selector, When) and stage.selector.policy.makes_handles)
-            or (isinstance(stage.selector, When) and stage.selector.policy.makes_handles)
             or any(
                 isinstance(step, Compact) or (isinstance(step, Fresh) and step.stale == "compact")
                 for step in stage.steps
@@ -226,7 +225,7 @@ class Policy(Verbs["Policy"]):
         if not self.is_conditional:
             return self
         stages: tuple[Stage, ...] = ()
-        whole = replace(self, stages=(Stage(ThisTurn()),))
+        whole = replace(self, stages=(Stage(ThisTurn()),), limit=None)
         for stage in self.stages:
             selector = stage.selector
             if not isinstance(selector, When):

@@ -2,21 +2,36 @@
 
 import re
 from collections.abc import Iterable
-from typing import Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from weft.declare.choices import check_choice
 from weft.declare.model_like import is_model
 from weft.declare.policy import transforms as t
-from weft.declare.policy.written import amount, count, hinted, names
+from weft.declare.policy.written import amount, count, hinted, names, no_such_word
 from weft.errors import DeclarationError
 
 Made = TypeVar("Made")
+_MARKS = re.compile(r"[\\()\[\]{}^$*+?|]")
 
 
 class Verbs(Generic[Made]):
     """What can be done with items; each verb gives a new value with one more step."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say which verb is meant; type checkers know better."""
+            from weft.declare.policy.vocabulary import Vocabulary
+
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name in vars(Vocabulary):
+                words = f"`{name}` chooses items: begin with C.{name}(...), or add + C.{name}(...)"
+                raise AttributeError(words, name=name, obj=self)
+            verbs = [verb for verb in vars(Verbs) if not verb.startswith("_")]
+            raise no_such_word("policy", name, verbs)
 
     def _then(self, step: "t.Transform | t.Budget") -> Made:
         raise NotImplementedError
@@ -28,12 +43,12 @@ class Verbs(Generic[Made]):
         results: int | None = 800,
         texts: int | None = 4000,
         media: int | None = 2000,
-        to: int = 300,
+        to: int | None = None,
     ) -> Made:
         """Large results, texts and media become a handle with a digest; `recall` gets them back.
 
         `results`, `texts` and `media` are the tokens from which on that is done (None: never),
-        `to` the most tokens of a digest with its handle.
+        `to` the most tokens of a digest with its handle: 300, or half of a lower limit.
         """
         for name, value, least in (
             ("results", results, 64),
@@ -42,6 +57,8 @@ class Verbs(Generic[Made]):
         ):
             if value is not None:
                 count("compact", name, value, least)
+        if to is None:
+            to = max(64, min(300, (results or 600) // 2, (texts or 600) // 2))
         count("compact", "to", to, 64)
         for name, value in (("results", results), ("texts", texts)):
             if value is not None and to > value:
@@ -188,15 +205,19 @@ class Verbs(Generic[Made]):
     ) -> Made:
         """What these detectors, patterns and field names find is replaced in all that is sent.
 
-        A compiled pattern may stand among the detectors.
+        A regular expression, compiled or as text, may stand among the detectors.
         `restore` puts it back where it is safe: in "tools" arguments, in the "answer", or True.
         """
         from weft.detect import check_kinds, check_patterns, spelled
 
-        compiled = tuple(spelled(kind) for kind in kinds if isinstance(kind, re.Pattern))
-        plain = tuple(kind for kind in kinds if not isinstance(kind, re.Pattern))
+        written = tuple(
+            spelled(kind) if isinstance(kind, re.Pattern) else kind
+            for kind in kinds
+            if _is_pattern(kind)
+        )
+        plain = tuple(kind for kind in kinds if not _is_pattern(kind))
         found = names("redact", plain, "detectors", least=0)
-        regexes = (*names("redact", patterns, "regular expressions", least=0), *compiled)
+        regexes = (*names("redact", patterns, "regular expressions", least=0), *written)
         named = names("redact", fields, "field names", least=0)
         if not (found or regexes or named):
             raise DeclarationError(
@@ -286,6 +307,11 @@ class Verbs(Generic[Made]):
         """The conversation as single facts with their sources, in state, by a model."""
         _check_model("distill", model)
         return self._then(t.Distill(_key("distill", key), model=model))
+
+
+def _is_pattern(kind: object) -> bool:
+    """Whether it is a regular expression: no detector's name has any of its marks."""
+    return isinstance(kind, re.Pattern) or (isinstance(kind, str) and bool(_MARKS.search(kind)))
 
 
 def _key(word: str, key: object) -> str:

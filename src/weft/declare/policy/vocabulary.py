@@ -1,6 +1,5 @@
 """`C`: the policies by name."""
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
@@ -10,7 +9,7 @@ from weft.declare.policy import selectors as s
 from weft.declare.policy.policy import Policy, Stage, Transforms
 from weft.declare.policy.transforms import Budget, Transform
 from weft.declare.policy.verbs import Verbs
-from weft.declare.policy.written import amount, count, hinted, names
+from weft.declare.policy.written import amount, count, hinted, names, no_such_word
 from weft.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -209,14 +208,10 @@ class Vocabulary(Verbs[Transforms]):
         return _of(s.When(predicate, policy))
 
     def __getattr__(self, name: str) -> object:
-        words = [word for word in dir(type(self)) if not word.startswith("_")]
-        near = difflib.get_close_matches(name, words, n=1, cutoff=0.5)
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(
-            f"there is no policy `C.{name}`"
-            + (f"; did you mean `C.{near[0]}`?" if near else f"; there are: {', '.join(words)}")
-        )
+        words = [word for word in dir(type(self)) if not word.startswith("_")]
+        raise no_such_word("C", name, words)
 
     def __repr__(self) -> str:
         return "C"

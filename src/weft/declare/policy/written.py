@@ -8,8 +8,10 @@ from typing import ClassVar, ParamSpec, TypeVar, cast
 
 import msgspec
 
+from weft.declare.elsewhere import OPTIONS_ELSEWHERE, WORDS_ELSEWHERE
 from weft.declare.functions import name_of
 from weft.errors import DeclarationError
+from weft.jsonschema import shorten
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,7 +56,16 @@ def _shown(value: object) -> str:
 
 
 def hinted(function: Callable[P, R]) -> Callable[P, R]:
-    """Refuse an option that there is none of where it is written, with the nearest one named."""
+    """Refuse an option of `C` that there is none of where it is written, and name the nearest."""
+    return _hinted(function, "C")
+
+
+def hinted_change(function: Callable[P, R]) -> Callable[P, R]:
+    """The same for `S`."""
+    return _hinted(function, "S")
+
+
+def _hinted(function: Callable[P, R], letter: str) -> Callable[P, R]:
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -65,7 +76,9 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise _misused(function.__name__, signature, list(kwargs), error) from None
+                raise _misused(
+                    f"{letter}.{function.__name__}", signature, list(kwargs), error
+                ) from None
             raise
 
     return checked
@@ -76,19 +89,47 @@ def _misused(
 ) -> DeclarationError:
     options = [name for name in signature.parameters if name != "self"]
     wrong = next((name for name in given if name not in options), None)
-    listed = ", ".join(options) or "no options"
+    takes = f"write {word}({_options(signature)})"
     if wrong is None:
         return DeclarationError(
-            f"it is written with too many or too few options: {error}",
-            where=f"C.{word}",
-            hint=f"it takes {listed}",
+            f"it is written with too many or too few options: {error}", where=word, hint=takes
         )
-    near = difflib.get_close_matches(wrong, options, n=1, cutoff=0.5)
+    near = [name for name in OPTIONS_ELSEWHERE.get(wrong, ()) if name in options]
+    near = near or difflib.get_close_matches(wrong, options, n=1, cutoff=0.5)
     return DeclarationError(
         f"`{wrong}` is not one of its options",
-        where=f"C.{word}",
-        hint=f"did you mean `{near[0]}`?" if near else f"it takes {listed}",
+        where=word,
+        hint=f"did you mean `{near[0]}`?" if near else takes,
     )
+
+
+def _options(signature: inspect.Signature) -> str:
+    """What is written between the parentheses: names of places, and options with a =."""
+    shown: list[str] = []
+    for name, option in signature.parameters.items():
+        if name == "self":
+            continue
+        if option.kind is option.VAR_POSITIONAL:
+            shown.append(f"*{name.rstrip('_')}")
+        elif option.kind is option.VAR_KEYWORD:
+            shown.append("key=...")
+        elif option.kind is option.KEYWORD_ONLY:
+            shown.append(f"{name}=...")
+        else:
+            shown.append(name)
+    return ", ".join(shown)
+
+
+def no_such_word(letter: str, name: str, words: Iterable[str]) -> AttributeError:
+    """The error for a word that there is none of: ours for it, the nearest one, or all."""
+    listed = list(words)
+    ours = WORDS_ELSEWHERE.get(f"{letter}.{name}")
+    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
+    if ours is not None:
+        return AttributeError(f"there is no `{letter}.{name}`; write {ours}")
+    if near:
+        return AttributeError(f"there is no `{letter}.{name}`; did you mean `{letter}.{near[0]}`?")
+    return AttributeError(f"there is no `{letter}.{name}`; there are: {', '.join(listed)}")
 
 
 def count(word: str, name: str, value: object, least: int = 1) -> None:
@@ -120,6 +161,11 @@ def names(word: str, given: object, what: str, *, least: int = 1) -> tuple[str, 
         found = tuple(cast("Iterable[object]", listed))
         if len(found) >= least and all(isinstance(one, str) and one for one in found):
             return cast("tuple[str, ...]", found)
+    shown = shorten(repr(given), 60)
+    within = cast("tuple[object, ...]", given)[:1] if isinstance(given, tuple) else ()
+    one_by_one = " one by one" if within and isinstance(within[0], list | tuple) else ""
     raise DeclarationError(
-        f"{given!r} is not a list of {what}", where=f"C.{word}", hint=f'pass {what}: "name"'
+        f"{shown} is not a list of {what}",
+        where=f"C.{word}",
+        hint=f'pass {what}{one_by_one}: "name"',
     )
