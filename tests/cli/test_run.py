@@ -61,7 +61,7 @@ def test_agents_that_speak_at_once_do_not_cut_into_each_other(bots: Path) -> Non
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=600,
     )
     lines = [line for line in done.stdout.splitlines() if line and "prints" not in line]
     assert lines[0] == "· triage: booking"
@@ -270,7 +270,7 @@ def test_ctrl_c_cancels_the_run_and_leaves_the_log_in_order(bots: Path) -> None:
     asked = ("run", "bots:sleeper", "Go", "--session", "s")
     with started(bots, *asked, until="waiting") as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines() == [
         "cancelled",
@@ -292,7 +292,7 @@ def test_a_second_ctrl_c_kills_what_cannot_be_stopped(bots: Path) -> None:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
     assert process.returncode in (-signal.SIGINT, 130)
     assert (out, err) == ("", "")
     assert log(bots, "s").events[-1].error_code == "cancelled"
@@ -311,7 +311,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(bots: Path) -> None:
         os.close(theirs)
         said = os.read(ours, 4)
         os.close(ours)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
     assert said.startswith(b"w")
     assert (process.returncode, err) == (0, b"session s in sqlite:///weft.db\n")
     assert log(bots, "s").events[-1].error_code == "cancelled"
@@ -321,7 +321,7 @@ def test_a_killed_run_says_what_nobody_knows_and_runs_it_again_if_told(bots: Pat
     asked = ("run", "bots:launcher", "Go", "--session", "s")
     with started(bots, *asked, until="waiting") as process:
         process.kill()
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
     done = weft(bots, "run", "bots:launcher", "--session", "s", "--resume")
     assert done.returncode == 1
     lines = told(done)

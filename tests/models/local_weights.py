@@ -1,6 +1,7 @@
 """The model in the box, for tests: its weights are fetched once, as a user fetches them."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ import pytest
 from weft.errors import ModelError
 from weft.models import weights
 from weft.models.local import LocalModel
+from weft.models.local_engine import Engine
+from weft.models.local_slots import Conversation
+from weft.values import JsonObject
 
 WINDOW = 1024
 
@@ -21,6 +25,24 @@ def fetched() -> Path:
         if error.code != "connection":
             raise
         pytest.skip(f"no registry: {error.message}")
+
+
+def overheard(engine: Engine, patch: pytest.MonkeyPatch) -> list[JsonObject]:
+    """All that the engine says from now on, whether somebody listens or not."""
+    heard: list[JsonObject] = []
+    answer = engine.answer
+
+    def answered(
+        body: JsonObject, tell: Callable[[JsonObject], bool], asked: Conversation | None = None
+    ) -> None:
+        def told(piece: JsonObject) -> bool:
+            heard.append(piece)
+            return tell(piece)
+
+        answer(body, told, asked)
+
+    patch.setattr(engine, "answer", answered)
+    return heard
 
 
 def small_model(**given: int) -> LocalModel:

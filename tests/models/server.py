@@ -25,6 +25,8 @@ class Turn(NamedTuple):
     headers: dict[str, str] = {}
     wait: float = 0.0
     """Seconds before the head of the answer."""
+    after: threading.Event | None = None
+    """What is waited for before the head of the answer."""
     pieces: Pieces | None = None
     """What is sent chunk by chunk, instead of a body."""
     between: float = 0.0
@@ -90,13 +92,13 @@ class Server:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         self.started = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     def wait_for_hang_up(self) -> bool:
@@ -169,6 +171,8 @@ class Server:
 
     async def _told(self, turn: Turn, writer: asyncio.StreamWriter) -> bool:
         await asyncio.sleep(turn.wait)
+        while turn.after is not None and not turn.after.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
         if turn.raw is not None:
             writer.write(turn.raw)
             await writer.drain()
@@ -197,7 +201,7 @@ class Server:
         return turn.ends
 
 
-def _came(held: Sequence[object], seconds: float = 5.0) -> bool:
+def _came(held: Sequence[object], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not held and time.monotonic() < end:
         time.sleep(0.005)

@@ -1,6 +1,7 @@
 """The circuit breaker: opens, fails fast, lets one through, closes."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -85,10 +86,14 @@ async def test_a_success_in_between_starts_the_count_anew() -> None:
 async def test_only_one_call_is_let_through_to_try() -> None:
     clock = Clock()
     breaker = Breaker(failures=1, pause=10, clock=clock)
-    with Server(DOWN, FINE._replace(wait=0.3)) as server:
+    refused = threading.Event()
+    with Server(DOWN, FINE._replace(after=refused)) as server:
         await weft.run(bot(server, breaker), "hi")
         clock.now = 11
-        runs = [weft.run(bot(server, breaker), "hi") for _ in range(4)]
+        runs = [asyncio.ensure_future(weft.run(bot(server, breaker), "hi")) for _ in range(4)]
+        while sum(run.done() for run in runs) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        refused.set()
         results = await asyncio.gather(*runs)
         assert sorted(result.text for result in results) == ["", "", "", "Hello there"]
         assert len(server.received) == 2

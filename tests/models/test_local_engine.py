@@ -16,7 +16,7 @@ import pytest
 import weft
 from tests.build import calls, returns, user
 from tests.cli.run import weft as command
-from tests.models.local_weights import fetched
+from tests.models.local_weights import fetched, overheard
 from weft import Agent, Event, Runner, Session
 from weft.compiler.caching import EVICTED
 from weft.models import Anthropic, Model, OpenAI, local_engine
@@ -386,6 +386,17 @@ async def test_closed_streams_free_their_slots_at_once(
     client: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
 ) -> None:
     """Four answers that would take a minute fill the engine; when nobody listens, they end."""
+
+    async def greeted() -> float:
+        """How long all threads of this process worked until it had greeted."""
+        begun = time.process_time()
+        told = await claude.messages.create(
+            model="local", max_tokens=2, messages=[{"role": "user", "content": "Hi."}]
+        )
+        assert told.usage.output_tokens
+        return time.process_time() - begun
+
+    alone = await greeted()
     count = "Count from one to one hundred in words."
     streams = [
         await client.chat.completions.create(
@@ -401,12 +412,7 @@ async def test_closed_streams_free_their_slots_at_once(
     for stream in streams:
         await anext(aiter(stream))
         await stream.close()
-    begun = time.monotonic()
-    told = await claude.messages.create(
-        model="local", max_tokens=2, messages=[{"role": "user", "content": "Hi."}]
-    )
-    assert told.usage.output_tokens
-    assert time.monotonic() - begun < 10
+    assert await greeted() < 20 * alone + 1
 
 
 async def test_four_clients_are_answered_side_by_side(
@@ -522,7 +528,7 @@ async def test_a_session_that_outgrows_the_window_goes_on(which: str) -> None:
     assert max(read) < SMALL
 
 
-async def test_a_cancelled_run_stops_the_engine() -> None:
+async def test_a_cancelled_run_stops_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     model = local()
     bot = Agent("counter", model=model, generate_config={"max_output_tokens": 400})
     runner = Runner(bot)
@@ -530,19 +536,18 @@ async def test_a_cancelled_run_stops_the_engine() -> None:
     async def talk() -> None:
         _ = [e async for e in runner.run(session_id="s", message="Count to one hundred.")]
 
-    task = asyncio.create_task(talk())
     _, engine = model.start()
-    while not engine.busy:
+    heard = overheard(engine, monkeypatch)
+    task = asyncio.create_task(talk())
+    while not heard:
         await asyncio.sleep(0.01)
         assert not task.done()
-    await asyncio.sleep(0.2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    begun = time.monotonic()
-    while engine.busy:
+    while engine.busy:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-        assert time.monotonic() - begun < 5
+    assert len(heard) < 300
     after = [e async for e in runner.run(session_id="s", message="Stop.", config=_brief())]
     assert after[-1].error_code is None
 
@@ -561,7 +566,7 @@ def _say() -> str:
 def test_another_process_has_an_engine_of_its_own() -> None:
     here = _say()
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply_async(_say).get(60) == here
+        assert pool.apply_async(_say).get(600) == here
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

@@ -140,10 +140,10 @@ async def test_what_the_body_asks_to_wait_is_waited() -> None:
 
 
 def test_a_date_to_wait_for_is_understood() -> None:
-    then = datetime.now(UTC) + timedelta(seconds=30)
+    then = datetime.now(UTC) + timedelta(hours=1)
     waited = asked_to_wait({"retry-after": format_datetime(then, usegmt=True)})
     assert waited is not None
-    assert 28 < waited <= 30
+    assert 3000 < waited <= 3600
     assert asked_to_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
     assert asked_to_wait({"retry-after": "soon"}) is None
     assert asked_to_wait({"retry-after": "nan"}) is None
@@ -172,10 +172,14 @@ async def test_all_attempts_together_have_a_deadline() -> None:
 
 
 async def test_an_answer_that_never_ends_ends_at_the_deadline() -> None:
-    with Server(streams(events("openai-chat")[:1] * 400, between=0.01)) as server:
-        agent = bot(server, Retry(within=0.3))
-        result = await weft.run(agent, "hi", config=RunConfig(stream=True))
-        assert result.events[-1].error_code == "timeout"
+    clock = Clock()
+    with Server(streams(events("openai-chat")[:1] * 4000, between=0.01)) as server:
+        shown: list[Event] = []
+        async for event in weft.stream(bot(server, clock.retry(within=600)), "hi"):
+            shown.append(event)
+            clock.now += 150
+        assert shown[-1].error_code == "timeout"
+        assert len(shown) == 5
         assert await asyncio.to_thread(server.wait_for_hang_up)
 
 
@@ -224,7 +228,7 @@ async def test_the_pauses_of_a_real_run_are_real() -> None:
     with Server(says({}, 503, retry_after="0.3"), FINE) as server:
         await weft.run(bot(server), "hi")
         first, second = (received.at for received in server.received)
-    assert 0.3 <= second - first < 1.0
+    assert second - first >= 0.3
 
 
 def test_pauses_grow_to_a_limit_and_jitter_only_shortens_them() -> None:

@@ -5,7 +5,6 @@ import gzip
 import json
 import logging
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -326,9 +325,7 @@ async def test_ten_thousand_pieces_and_twenty_megabytes_are_read(dialect: str) -
         agent = bot(model_of(dialect, server))
         pieces = [event async for event in weft.stream(agent, "hi", config=config) if event.partial]
         assert "".join(event.text for event in pieces) == "".join(words)
-        began = time.monotonic()
         assert (await weft.run(agent, "hi", config=config)).text == large
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

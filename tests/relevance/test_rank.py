@@ -118,18 +118,19 @@ def test_the_same_texts_rank_the_same() -> None:
         assert search(grown, query) == rank(query, texts)
 
 
-def test_ten_thousand_texts_are_ranked_at_once() -> None:
+def test_ten_thousand_texts_are_ranked_in_a_fraction_of_the_time_they_are_read_in() -> None:
     rng = random.Random(7)
     letters = "abcdefghijklmnopqrstuvwxyz"
     vocabulary = ["".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(8000)]
     common = list(accumulate(1 / (number + 10) for number in range(8000)))
-    index = Index(
-        " ".join(rng.choices(vocabulary, cum_weights=common, k=25)) for _ in range(10_000)
-    )
+    texts = [" ".join(rng.choices(vocabulary, cum_weights=common, k=25)) for _ in range(10_000)]
+    begun = time.thread_time()
+    index = Index(texts)
+    built = time.thread_time() - begun
     spent: list[float] = []
     for _ in range(5):
         query = " ".join(rng.choices(vocabulary[50:], k=8))
-        begun = time.process_time()
+        begun = time.thread_time()
         search(index, query)
-        spent.append(time.process_time() - begun)
-    assert min(spent) < 0.1
+        spent.append(time.thread_time() - begun)
+    assert min(spent) * 5 < built

@@ -66,6 +66,6 @@ class Journal:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """The lines, oldest first."""
-    for text in path.read_text().splitlines():
+    """The lines, oldest first; none where it was killed before it could write one."""
+    for text in path.read_text().splitlines() if path.exists() else ():
         yield Line(*json.loads(text))

@@ -29,7 +29,7 @@ from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
 
 APP = "killed"
-LONGEST = 60.0
+LONGEST = 600.0
 
 
 class Job(msgspec.Struct):

@@ -109,7 +109,7 @@ async def goes_on(runner: Runner, says: str = "fine") -> weft.Session:
 
 def runs(test: Callable[[], Coroutine[object, object, None]]) -> None:
     """Run a test's coroutine, for no longer than a hang would need to show."""
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 120))
 
 
 def responses(result: weft.Result) -> list[JsonObject]:

@@ -68,7 +68,7 @@ async def cancel_when(runner: Runner, reached: asyncio.Event, **options: object)
             pass
 
     task = asyncio.create_task(consume())
-    await asyncio.wait_for(reached.wait(), 20)
+    await asyncio.wait_for(reached.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -281,7 +281,7 @@ def test_a_consumer_may_leave_early(address: str) -> None:
         async with made(Agent("bot", model=model, tools=[look]), address) as runner:
             async for _ in runner.run(session_id=KEY.id, message="Go"):
                 break
-            await asyncio.sleep(0.1)
+            await (await runner.store.lease(KEY, busy="queue", interrupt=lambda: None)).release()
             await check_stopped(runner)
             await check_goes_on(runner)
 

@@ -17,7 +17,7 @@ from weft import Agent, Content, ModelResponse, Part, RunConfig, Runner, ToolCon
 from weft.content import call_part
 from weft.errors import SessionBusy
 from weft.ir import Prompt
-from weft.session import Busy, MemoryStore, Session, SessionKey, Store
+from weft.session import Busy, Lease, MemoryStore, Session, SessionKey, Store
 from weft.stores import open_store
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import JsonObject
@@ -189,15 +189,33 @@ def test_a_second_run_can_take_over(store: str) -> None:
     quietly(go)
 
 
-def test_a_run_whose_consumer_is_busy_is_taken_over_when_it_asks_again(store: str) -> None:
+def told_to_stop(store: Store, patch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once somebody asks a holder of the store's leases to stop."""
+    asked, lease = asyncio.Event(), store.lease
+
+    async def listening(key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
+        def told() -> None:
+            interrupt()
+            asked.set()
+
+        return await lease(key, busy=busy, interrupt=told)
+
+    patch.setattr(store, "lease", listening)
+    return asked
+
+
+def test_a_run_whose_consumer_is_busy_is_taken_over_when_it_asks_again(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def go() -> None:
         gate = Gate()
         one, two = two_runners(waiting_bot(gate), store)
+        asked = told_to_stop(one.store, monkeypatch)
         first = one.run(session_id="s", message="first")
         assert (await anext(first)).calls
         config = RunConfig(busy="interrupt")
         second = asyncio.ensure_future(two.run(session_id="s", message="second", config=config))
-        await asyncio.sleep(0.7)
+        await asked.wait()
         last = await anext(first)
         assert last.error_code == "interrupted"
         assert (await second).text == "first answer", "though the first one was not closed yet"
@@ -353,7 +371,7 @@ def test_many_processes_taking_turns_in_one_session_lose_nothing(
     async def go() -> None:
         session = uuid4().hex
         child = start("turns", address, session, processes, turns, busy)
-        assert await asyncio.to_thread(child.wait, 100) == 0
+        assert await asyncio.to_thread(child.wait, 600) == 0
         async with Runner(bot(), app_name=APP, store=address) as runner:
             held = await runner.session(session_id=session)
         check_log(held)

@@ -2,11 +2,11 @@
 
 import json
 import random
-import time
 
 import pytest
 
 import weft
+from tests.linear import check_linear
 from tests.payloads import escapes, payload
 from weft import Agent, C, Runner, Session, ToolContext
 from weft.passes.fences import TOLD, fenced, neutralised
@@ -147,6 +147,4 @@ def test_no_payload_leaves_its_fence() -> None:
     "text", ["<", "[", "#", "|", "\n[x] ", "< / u n t ", "\n*", "é<", "\u200b<"]
 )
 def test_a_long_text_takes_no_more_than_its_length(text: str) -> None:
-    start = time.perf_counter()
-    neutralised(text * (200_000 // len(text)))
-    assert time.perf_counter() - start < 5
+    check_linear(neutralised, text * (200_000 // len(text)))

@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -102,6 +103,17 @@ def _execute(address: str, statement: str) -> list[tuple[str, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
+def _bury(address: str) -> None:
+    """Wait until the server has ended what a killed process had begun there."""
+    others = """SELECT backend_type FROM pg_stat_activity WHERE datname = current_database()
+        AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+    for _ in range(10_000):
+        if not _execute(address, others):
+            return
+        time.sleep(0.005)
+    raise AssertionError("somebody else is still connected")
+
+
 class Trial:
     """One session, attempted until it is done, and everything that is known about it."""
 
@@ -123,7 +135,10 @@ class Trial:
             next(self._attempts),
             **options,  # type: ignore[arg-type]
         )
-        return self._worker.do(job)
+        ended = self._worker.do(job)
+        if ended == KILLED and not self._address.startswith("sqlite"):
+            _bury(self._address)
+        return ended
 
     @property
     def lines(self) -> list[Line]:

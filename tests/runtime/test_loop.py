@@ -123,7 +123,7 @@ def test_f2_plain_functions_run_side_by_side_too() -> None:
 
     def meet(who: str) -> str:
         """Wait for the others."""
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=60)
         return who
 
     model = ScriptedModel([[call("meet", who=w) for w in "abc"], "done"])

@@ -253,7 +253,7 @@ class Machine(RuleBasedStateMachine):
 
     def _do(self, action: Callable[[], object]) -> object:
         async def limited() -> object:
-            return await asyncio.wait_for(action(), 30)  # type: ignore[arg-type]
+            return await asyncio.wait_for(action(), 120)  # type: ignore[arg-type]
 
         try:
             return self.loop.run(limited())

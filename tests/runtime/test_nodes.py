@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import weft
+from tests.runtime.clock import LoopClock
 from tests.runtime.laws import check_laws
 from weft import (
     Agent,
@@ -65,6 +66,23 @@ async def never(state: Any) -> dict[str, Json]:
     """A step that nobody waits for to its end."""
     await asyncio.sleep(30)
     return {"never": True}
+
+
+class Hare:
+    """A branch that has begun and will not end, and one that waits for that before it wins."""
+
+    def __init__(self) -> None:
+        self.asleep = asyncio.Event()
+
+    async def sleeps(self, prompt: Prompt) -> str:
+        self.asleep.set()
+        await asyncio.sleep(600)
+        return "late"
+
+    async def passed(self, prompt: Prompt) -> str:
+        await self.asleep.wait()
+        self.asleep.clear()
+        return "Q"
 
 
 # Map.
@@ -155,12 +173,16 @@ def test_a_map_over_no_list_is_an_error_that_names_key_and_type(
 
 async def test_no_more_elements_run_at_once_than_were_asked_for() -> None:
     running = most = 0
+    together = asyncio.Event()
 
     async def work(state: dict[str, Any]) -> dict[str, Json]:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.005)
+        if running == 3:
+            together.set()
+        await asyncio.wait_for(together.wait(), 60)
+        await asyncio.sleep(0)
         running -= 1
         return {"n": state["item"]}
 
@@ -387,11 +409,10 @@ async def test_gates_side_by_side_in_loops_and_in_maps_are_asked_apart() -> None
 
 
 def test_the_first_branch_that_completes_wins_and_the_others_never_were() -> None:
-    model = ScriptedModel(
-        {"draft": ["A sketch."], "slow": [delayed(30, "late")]} | {"quick": ["Q"]}
-    )
+    hare = Hare()
+    model = ScriptedModel({"draft": ["A sketch."], "slow": [hare.sleeps], "quick": [hare.passed]})
     loser = Agent("draft", model=model).writes("draft") >> Agent("slow", model=model)
-    winner = Step(lambda state: asyncio.sleep(0.05)) >> Agent("quick", model=model).writes("quick")
+    winner = Agent("quick", model=model).writes("quick")
     last = echoing("w")
     flow = race(loser, winner) >> echo("w", last, "{draft?} {quick}")
     result = weft.run_sync(flow, "go")
@@ -423,9 +444,18 @@ def test_a_branch_that_fails_is_out_of_the_race_and_all_failing_fails_it() -> No
 
 
 async def test_a_branch_that_waits_loses_to_one_that_completes_and_asks_no_more() -> None:
-    slow = Step(lambda state: asyncio.sleep(0.02), name="slow")
-    flow = race(Gate("ok"), slow)
-    runner = Runner(flow)
+    asked = asyncio.Event()
+
+    class Watched(MemoryStore):
+        async def append(self, session: Session, *events: Event) -> Session:
+            if any(event.calls for event in events):
+                asked.set()
+            return await super().append(session, *events)
+
+    async def slow(state: Any) -> None:
+        await asked.wait()
+
+    runner = Runner(race(Gate("ok"), Step(slow)), store=Watched())
     result = await runner.run(session_id="s", message="go")
     assert (result.error, result.waiting) == (None, {})
     id = next(e.calls[0].id or "" for e in result.session.events if e.calls)
@@ -446,12 +476,15 @@ def test_a_race_in_a_loop_and_a_race_in_a_map() -> None:
 
 
 def test_calls_of_a_loser_are_answered_so_that_the_log_stays_whole() -> None:
+    hare = Hare()
+
     async def wait() -> str:
         """Wait."""
-        await asyncio.sleep(30)
+        hare.asleep.set()
+        await asyncio.sleep(600)
         return "late"
 
-    model = ScriptedModel({"slow": [call("wait")], "quick": [delayed(0.05, "Q")], "w": ["W"]})
+    model = ScriptedModel({"slow": [call("wait")], "quick": [hare.passed], "w": ["W"]})
     flow = race(Agent("slow", model=model, tools=[wait]), Agent("quick", model=model)) >> Agent(
         "w", model=model
     )
@@ -480,27 +513,36 @@ def test_a_node_that_takes_too_long_fails_and_a_fallback_catches_it() -> None:
 
 def test_a_node_that_is_quick_enough_is_not_changed_by_its_timeout() -> None:
     model = ScriptedModel({"a": ["A"]})
-    result = weft.run_sync(timeout(Agent("a", model=model).writes("a"), 5), "go")
+    result = weft.run_sync(timeout(Agent("a", model=model).writes("a"), 600), "go")
     assert (result.check().text, result.state) == ("A", {"a": "A"})
 
 
-async def test_a_slow_reader_does_not_use_up_the_time() -> None:
+async def test_a_slow_reader_does_not_use_up_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LoopClock(monkeypatch)
     model = ScriptedModel({"a": ["A"], "b": ["B"]})
-    flow = timeout(Agent("a", model=model) >> Agent("b", model=model), 0.2)
+    flow = timeout(Agent("a", model=model) >> Agent("b", model=model), 600)
     events: list[Event] = []
     async for event in Runner(flow).run(session_id="s", message="go"):
-        await asyncio.sleep(0.15)
+        clock.pass_by(1000)
+        await asyncio.sleep(0)
         events.append(event)
     assert [e.text for e in events] == ["A", "B"]
 
 
-def test_parallels_and_tools_are_stopped_by_a_timeout() -> None:
+async def test_parallels_and_tools_are_stopped_by_a_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = LoopClock(monkeypatch)
+    begun: list[str] = []
     stopped: list[str] = []
 
     async def wait() -> str:
         """Wait."""
+        begun.append("wait")
+        if len(begun) == 2:
+            clock.pass_by(1000)
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
             stopped.append("wait")
             raise
@@ -508,8 +550,8 @@ def test_parallels_and_tools_are_stopped_by_a_timeout() -> None:
 
     model = ScriptedModel({"a": [call("wait")], "b": [call("wait")], "c": ["C"]})
     a, b = (Agent(name, model=model, tools=[wait]) for name in "ab")
-    flow = timeout(a | b, 0.05) // Agent("c", model=model)
-    result = weft.run_sync(flow, "go")
+    flow = timeout(a | b, 600) // Agent("c", model=model)
+    result = await weft.run(flow, "go")
     assert (result.check().text, stopped) == ("C", ["wait", "wait"])
     told = [r.response for e in result.session.events for r in e.results]
     assert told == [{"error": "it took too long"}] * 2
@@ -775,13 +817,11 @@ def test_an_escalation_of_a_loser_ends_no_loop() -> None:
         ctx.actions.escalate = True
         return "left"
 
-    model = ScriptedModel(
-        {"a": [call("leave"), delayed(30, "late"), call("leave"), delayed(30, "late")]}
-        | {"b": [delayed(0.05, "B"), delayed(0.05, "B")]}
-    )
+    hare = Hare()
+    model = ScriptedModel({"a": [call("leave"), hare.sleeps] * 2, "b": [hare.passed] * 2})
     loser = Agent("a", model=model, tools=[leave])
     result = weft.run_sync(race(loser, Agent("b", model=model)) * 2, "go")
-    assert [e.text for e in result.check().session.events if e.author == "b"] == ["B", "B"]
+    assert [e.text for e in result.check().session.events if e.author == "b"] == ["Q", "Q"]
 
 
 def test_parts_of_a_message_reach_every_element() -> None:

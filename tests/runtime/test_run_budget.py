@@ -12,7 +12,7 @@ from weft.errors import DeclarationError, UsageError
 from weft.ir import Prompt
 from weft.runtime.result import Result
 from weft.session import Event
-from weft.testing import ScriptedModel, call, delayed, usage
+from weft.testing import ScriptedModel, call, usage
 
 
 class Clock:
@@ -81,9 +81,17 @@ async def test_steps_are_model_calls() -> None:
     assert "2 model calls" in str(result.error.error_message)
 
 
-async def test_seconds_are_those_of_the_clock_and_no_call_is_cut() -> None:
-    script = [delayed(0.2, call("look", q="1")), "done"]
-    result, model = await run(list(script), RunBudget(seconds=0.1))
+async def test_seconds_are_those_of_the_clock_and_no_call_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("weft.runtime.spending.time", clock)
+
+    def thinks(prompt: Prompt) -> Part:
+        clock.now += 10
+        return call("look", q="1")
+
+    result, model = await run([thinks, "done"], RunBudget(seconds=5))
     assert len(model.prompts) == 1
     assert any(event.results for event in result.events)
     assert result.error is not None

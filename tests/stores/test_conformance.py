@@ -50,7 +50,10 @@ async def test_S3_a_session_read_back_equals_the_one_written(
 
 
 @given(events=logs())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 async def test_S3_any_log_comes_back_as_it_was(
     store: Store, again: Again, key: SessionKey, events: list[Event]
 ) -> None:

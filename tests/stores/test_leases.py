@@ -106,12 +106,12 @@ async def test_a_run_can_stop_the_one_before_it(
             asyncio.create_task(other.lease(key, busy="interrupt", interrupt=nothing))
             for _ in range(2)
         ]
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 60)
         assert not any(task.done() for task in waiting)
         await held.release()
-        first = await asyncio.wait_for(waiting[0], 10)
+        first = await asyncio.wait_for(waiting[0], 60)
         await first.release()
-        await (await asyncio.wait_for(waiting[1], 10)).release()
+        await (await asyncio.wait_for(waiting[1], 60)).release()
         assert calls == 1
 
 
@@ -122,7 +122,7 @@ async def test_nobody_is_interrupted_for_an_earlier_holder(
     held = await store.lease(key, busy="queue", interrupt=stopped.set)
     other = again()
     waiting = asyncio.create_task(other.lease(key, busy="interrupt", interrupt=pytest.fail))
-    await asyncio.wait_for(stopped.wait(), 10)
+    await asyncio.wait_for(stopped.wait(), 60)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await held.release()
@@ -152,7 +152,7 @@ async def test_a_cancelled_waiter_leaves_the_line(
         for outcome in await asyncio.gather(*tasks, return_exceptions=True)
     )
     await held.release()
-    await (await asyncio.wait_for(last, 10)).release()
+    await (await asyncio.wait_for(last, 60)).release()
 
 
 async def test_a_waiter_cancelled_at_its_turn_passes_it_on(key: SessionKey) -> None:
@@ -163,7 +163,7 @@ async def test_a_waiter_cancelled_at_its_turn_passes_it_on(key: SessionKey) -> N
     await settle()
     await held.release()
     unlucky.cancel()
-    await (await asyncio.wait_for(next, 10)).release()
+    await (await asyncio.wait_for(next, 60)).release()
     assert unlucky.cancelled()
 
 
@@ -182,10 +182,10 @@ async def test_holder_and_waiter_may_live_in_different_threads(key: SessionKey) 
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
-    await asyncio.wait_for(stopped.wait(), 10)
+    await asyncio.wait_for(stopped.wait(), 60)
     assert not got
     await held.release()
-    await asyncio.to_thread(thread.join, 10)
+    await asyncio.to_thread(thread.join, 60)
     assert got
     await (await store.lease(key, busy="reject", interrupt=nothing)).release()
 
@@ -215,7 +215,7 @@ async def test_a_holder_is_interrupted_only_once_it_holds(key: SessionKey) -> No
     await settle()
     assert not called.is_set()
     second.settle()
-    await asyncio.wait_for(called.wait(), 10)
+    await asyncio.wait_for(called.wait(), 60)
     await first.release()
     await second.release()
 

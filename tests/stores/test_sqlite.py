@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path, timeout=0.05)
+    store = SqliteStore(path)
     yield store
     await store.close()
 
@@ -270,7 +270,8 @@ async def test_of_writes_made_together_only_what_does_not_fit_fails(store: Sqlit
         assert len(held.events) == (0 if n == 4 else 1)
 
 
-async def test_a_file_locked_for_too_long_is_said_to_be(store: SqliteStore, path: Path) -> None:
+async def test_a_file_locked_for_too_long_is_said_to_be(path: Path) -> None:
+    store = SqliteStore(path, timeout=0.05)
     session = await store.create(KEY)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -285,6 +286,7 @@ async def test_a_file_locked_for_too_long_is_said_to_be(store: SqliteStore, path
         assert await read(store) == session
         other.execute("ROLLBACK")
     assert len((await store.append(session, user("Hi"))).events) == 1
+    await store.close()
 
 
 async def test_the_event_loop_runs_on_while_the_file_is_locked(path: Path) -> None:
@@ -456,7 +458,7 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
         text=True,
         cwd=ROOT,
         env=ENVIRONMENT,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout == "['parent', 'child']\n", done.stderr
 

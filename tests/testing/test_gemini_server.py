@@ -448,7 +448,7 @@ async def test_a_client_that_goes_away_ends_the_stream() -> None:
         await stream.aclose()  # type: ignore[attr-defined]
         answer = await google.aio.models.generate_content(model=MODEL, contents="?")
         assert answer.text == "Hello."
-        await asyncio.wait_for(google.aio.aclose(), 5)
+        await asyncio.wait_for(google.aio.aclose(), 60)
 
 
 def test_usage_of_a_script_and_callables_of_the_request_are_followed() -> None:

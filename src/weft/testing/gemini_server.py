@@ -19,7 +19,7 @@ from weft.errors import UsageError
 from weft.testing.gemini_models import MODELS, GeminiModel
 from weft.testing.gemini_service import GeminiRequest, GeminiScript, Service
 
-_STARTING = 10.0
+_STARTING = 60.0
 """Seconds after which a server that does not start is given up."""
 
 
