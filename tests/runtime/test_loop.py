@@ -658,3 +658,23 @@ def test_a_model_without_a_client_says_what_to_pass() -> None:
 def test_running_out_of_script_is_loud() -> None:
     with pytest.raises(weft.WeftError):
         weft.run_sync(Agent("bot", model=ScriptedModel([])), "x")
+
+
+def test_what_is_wrong_with_a_request_is_logged_once_a_run_and_in_the_result(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = {"greeter": [call("look"), "Hi."], "quiet": ["Hm."]}
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = ScriptedModel(script)
+    greeter = Agent("greeter", model=model, instruction="Greet {user_name}.", tools=[look])
+    quiet = Agent("quiet", model=model, instruction="Greet {user_name}.", allow=("WEFT101",))
+    with caplog.at_level("WARNING", "weft"):
+        result = weft.run_sync(greeter >> quiet, "x")
+    assert [(one.code, one.origin.agent) for one in result.diagnostics] == [("WEFT101", "greeter")]
+    assert caplog.text.count("WEFT101") == 1
+    fine = weft.run_sync(Agent("a", model=ScriptedModel(["ok"]), instruction="Greet {x?}."), "x")
+    assert fine.diagnostics == ()

@@ -23,7 +23,7 @@ from weft.cli.screen import Screen
 from weft.cli.steps import before_event, model_events
 from weft.cli.stored import shown
 from weft.cli.transcript import event_lines, find_invocation, invocations_of, state_lines
-from weft.cli.turn import Ending, played, tell_error
+from weft.cli.turn import Ending, played, tell_ending
 from weft.cli.waiting import Question, answer_to, open_questions
 from weft.cli.words import marks_for
 from weft.declare import RunConfig
@@ -132,7 +132,7 @@ class Conversation:
                 return None
             finally:
                 screen.end()
-        tell_error(ending)
+        tell_ending(ending)
         return ending
 
     def _settle(self, questions: list[Question]) -> None:

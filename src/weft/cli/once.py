@@ -14,7 +14,7 @@ from weft.cli.options import DEFAULT_STORE
 from weft.cli.outlet import answers_only
 from weft.cli.screen import Screen
 from weft.cli.stored import require_existing, shown
-from weft.cli.turn import Ending, played, tell_error
+from weft.cli.turn import Ending, played, tell_ending
 from weft.cli.waiting import answer_to, find_question, how_to_go_on, open_questions
 from weft.declare import Node, RunBudget, RunConfig
 from weft.runtime import Runner
@@ -63,7 +63,7 @@ def run_once(asked: Asked) -> int:
         except KeyboardInterrupt:
             once.say_cancelled()
             return 130
-    tell_error(ending)
+    tell_ending(ending)
     once.say_waiting(ending)
     return 1 if ending.error is not None else 0
 

@@ -57,8 +57,10 @@ def _is_open(event: Event) -> bool:
     return event.error_code == "unknown_outcome"
 
 
-def tell_error(ending: Ending) -> None:
-    """`error: code: message` on one line of stderr, the hint on the next."""
+def tell_ending(ending: Ending) -> None:
+    """What is wrong with what was asked, and `error: code: message`, each with its hint below."""
+    for found in ending.result.diagnostics:
+        print(found, file=sys.stderr)
     if ending.error is None:
         return
     line, _, hint = error_words(ending.error).partition("\n")

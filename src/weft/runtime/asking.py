@@ -11,6 +11,7 @@ from weft.compiler import Compiled, compile
 from weft.compiler.caching import Miss, Reader, known_by, watch
 from weft.content import Content
 from weft.declare import CallbackContext, RunConfig
+from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
@@ -92,7 +93,18 @@ class Asking:
         """What the model says, as it says it."""
         self._asked = True
         wire = self._wire if self._wire is not None else self._compiled.wire
+        self._tell()
         return _model(self._run).generate(self._prompt, wire, stream=self.stream)
+
+    def _tell(self) -> None:
+        """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
+        compiled, findings = self._compiled, self._run.invocation.findings
+        lowered = compiled.lowered().diagnostics if self._wire is None else ()
+        for found in (*compiled.prompt.diagnostics, *lowered):
+            known = str(found) in findings or found.code in self._run.agent.allow
+            if found.severity is not Severity.INFO and not known:
+                findings[str(found)] = found
+                _log.warning("%s %s: %s", found.code, found.origin, found.message)
 
     def partial(self, response: ModelResponse) -> Event:
         """A piece of the answer, for display."""

@@ -14,6 +14,7 @@ from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
 from weft.declare.inherit import inherit
 from weft.declare.policy.transforms import Label
+from weft.diagnostics import Diagnostic
 from weft.models import Model
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.forking import Forking
@@ -89,6 +90,8 @@ class Invocation:
         """The agents whose text is data for others, not for the user (O2)."""
         self.asked: dict[tuple[str, str], asyncio.Lock] = {}
         """Who asks a model for what a request wants: by the scope and the fingerprint."""
+        self.findings: dict[str, Diagnostic] = {}
+        """What the compiler had to say of this run's requests, each once."""
         self.call_ids: set[str] = set()
         """The ids given to calls so far in this run."""
         self.escalated: set[tuple[str, str]] = set()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from weft.diagnostics import Diagnostic
 from weft.errors import RunError
-from weft.runtime.spending import warning_in
 from weft.session import Event, Session, Usage
 from weft.session.state import without_temp
 from weft.values import JsonObject
@@ -27,17 +26,13 @@ class Result:
     invocation_id: str
     error: Event | None = None
     waiting: dict[str, str] = field(default_factory=dict[str, str])
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What is wrong with what models were asked, and that the run neared its budget."""
 
     @property
     def state(self) -> JsonObject:
         """The session's state after the run."""
         return without_temp(self.session.state)
-
-    @property
-    def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What the run has to say beside its answer: that it nears its budget."""
-        found = (warning_in(event) for event in self.events)
-        return tuple(one for one in found if one is not None)
 
     def check(self) -> "Result":
         """This result, or a RunError if the run ended with an error event."""

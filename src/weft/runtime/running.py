@@ -10,6 +10,7 @@ from weft.content import Content, FunctionResponse, Part
 from weft.declare import Agent, Node, RunConfig, agents_of
 from weft.declare.policy.transforms import Label
 from weft.declare.roles import inner_agents
+from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError
 from weft.runtime.answer import parse
 from weft.runtime.around import root_place, with_plugins
@@ -32,6 +33,7 @@ from weft.runtime.routing import (
     last_invocation,
 )
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
+from weft.runtime.spending import warning_in
 from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
 from weft.runtime.waiting import answers_in, new_answers, waiting_calls
@@ -288,6 +290,7 @@ class _Work:
             invocation_id=invocation.id,
             error=failed,
             waiting=waiting_calls(mine),
+            diagnostics=(*invocation.findings.values(), *_warnings(events)),
         )
 
     def _value(self, answer: Event | None) -> object:
@@ -301,6 +304,12 @@ class _Work:
                 except SchemaError:
                     break
         return answer.text
+
+
+def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
+    """That the run neared its budget, as the event says that it happened at."""
+    found = (warning_in(event) for event in events)
+    return [one for one in found if one is not None]
 
 
 def _answers(session: Session, answers: dict[str, object]) -> Content | None:
