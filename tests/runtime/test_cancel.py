@@ -398,3 +398,35 @@ def test_an_agent_that_was_handed_the_conversation_keeps_it_when_it_is_cancelled
             await check_goes_on(runner)
 
     quietly(go)
+
+
+@pytest.mark.parametrize("answer", [ValueError("no such table"), "never mind"])
+async def test_a_branch_whose_tool_takes_no_notice_of_being_stopped_is_stopped_behind_it(
+    answer: str | Exception,
+) -> None:
+    began = asyncio.Event()
+
+    async def stubborn() -> str:
+        """Wait, and do not tell that nobody waits any more."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if isinstance(answer, Exception):
+                raise answer from None
+        return str(answer)
+
+    async def fails() -> str:
+        """Fail once the other branch waits."""
+        await began.wait()
+        return "go on"
+
+    model = ScriptedModel(
+        {"a": [call("stubborn"), "late"], "b": [call("fails"), RuntimeError("503")]}
+    )
+    flow = Agent("a", model=model, tools=[stubborn]) | Agent("b", model=model, tools=[fails])
+    async with asyncio.timeout(60):
+        result = await Runner(flow).run(session_id="s", message="Go")
+    assert result.error is not None
+    assert [prompt.agent for prompt in model.prompts].count("a") == 1
+    check_log(result.session)

@@ -39,10 +39,19 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
     except SystemExit as error:
         raise _failure(error) from error
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise  # the run is being stopped
+        if _is_stopped():
+            raise
         raise _failure(error) from error
+    except Exception as error:
+        if _is_stopped():  # some drivers say what became of a statement, and not that
+            raise asyncio.CancelledError from error
+        raise
+
+
+def _is_stopped() -> bool:
+    """Whether the run is being stopped, or the call has taken too long."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:

@@ -41,6 +41,7 @@ class Lanes:
         self._why = why
         self._brought: deque[tuple[Event, asyncio.Future[None]] | _Lane] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._over = False
         self._loop = asyncio.get_running_loop()
         self.tasks: list[asyncio.Task[None]] = []
         """The lanes that were begun, in the order of the nodes."""
@@ -70,6 +71,7 @@ class Lanes:
                     break
                 self._begin(running=len(self.tasks) - ended)
         finally:
+            self._over = True
             await stopped(self.tasks)
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
@@ -103,6 +105,8 @@ class Lanes:
         """Bring one event after the other, each once the last was taken."""
         async with aclosing(events):
             async for event in events:
+                if self._over:  # it was cancelled, and somebody's code took no notice
+                    raise asyncio.CancelledError
                 taken: asyncio.Future[None] = self._loop.create_future()
                 self._put((event, taken))
                 await taken
