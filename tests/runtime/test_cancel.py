@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -430,3 +431,20 @@ async def test_a_branch_whose_tool_takes_no_notice_of_being_stopped_is_stopped_b
     assert result.error is not None
     assert [prompt.agent for prompt in model.prompts].count("a") == 1
     check_log(result.session)
+
+
+async def test_a_cancellation_that_the_caller_got_over_does_not_stop_a_later_run() -> None:
+    def broken() -> str:
+        """Break."""
+        raise ValueError("no such table")
+
+    async def late() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        agent = Agent("a", model=ScriptedModel([call("broken"), "told"]), tools=[broken])
+        return (await Runner(agent).run(session_id="s", message="Go")).text
+
+    assert await asyncio.create_task(late()) == "told"

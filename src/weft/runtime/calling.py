@@ -25,6 +25,8 @@ async def call_within_limits(bound: BoundTool, kwargs: dict[str, object]) -> obj
 
 async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
     assert bound.function is not None
+    task = asyncio.current_task()
+    asked = task.cancelling() if task is not None else 0
     try:
         if bound.is_async:
             return await settled(bound.function(**kwargs))
@@ -39,19 +41,13 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
     except SystemExit as error:
         raise _failure(error) from error
     except asyncio.CancelledError as error:
-        if _is_stopped():
-            raise
+        if task is None or task.cancelling():
+            raise  # the run is being stopped
         raise _failure(error) from error
     except Exception as error:
-        if _is_stopped():  # some drivers say what became of a statement, and not that
-            raise asyncio.CancelledError from error
+        if task is not None and task.cancelling() > asked:
+            raise asyncio.CancelledError from error  # some drivers tell what they met then instead
         raise
-
-
-def _is_stopped() -> bool:
-    """Whether the run is being stopped, or the call has taken too long."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
