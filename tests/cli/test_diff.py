@@ -30,9 +30,12 @@ def test_one_step_under_two_policies_and_against_the_agents_own(bots: Path) -> N
     assert told["from"] == "step 2 (weather), C.default()"
     assert told["to"] == "C.none()"
     assert told["after"] <= told["before"]
-    own = weft(bots, "diff", "bots:weather", *STORED, "--policy", "C.user()", "--exit-code")
-    assert own.returncode == (0 if "the same" in own.stdout else 1)
-    assert own.stdout.startswith("step 2 (weather), weather's own policy -> C.user()\n")
+    fenced = "C.default().fence()"
+    own = weft(bots, "diff", "bots:weather", *STORED, "--policy", fenced, "--exit-code")
+    assert own.returncode == 1
+    first, _, *changes = own.stdout.splitlines()
+    assert first == f"step 2 (weather), weather's own policy -> {fenced}"
+    assert [line[:8] for line in changes] == ["+ system", "~ item  "]
     same = weft(
         bots, "diff", "bots:weather", *STORED, "--step", "1", "--policy", "C.default()",
         "--exit-code",

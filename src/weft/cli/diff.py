@@ -45,8 +45,6 @@ def diff_command(
 
     inputs = Inputs(
         target=target,
-        message=None,
-        state=[],
         session=session,
         store=store,
         app=app,
@@ -54,9 +52,6 @@ def diff_command(
         agent=agent,
         dialect=dialect,
         model=model,
-        options=[],
-        strict=False,
-        step=None,
     )
     before, after = _sides(inputs, step or [], policy or [])
     changes = before.request.diff(after.request)

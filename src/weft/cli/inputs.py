@@ -1,6 +1,7 @@
 """What `compile` and `explain` are given, and the request it makes."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,18 +29,18 @@ class Inputs(NamedTuple):
     """The arguments a request is compiled from."""
 
     target: str
-    message: str | None
-    state: list[str]
-    session: str | None
-    store: str | None
-    app: str | None
-    user: str | None
-    agent: str | None
-    dialect: str | None
-    model: str | None
-    options: list[str]
-    strict: bool
-    step: int | None
+    message: str | None = None
+    state: Sequence[str] = ()
+    session: str | None = None
+    store: str | None = None
+    app: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    dialect: str | None = None
+    model: str | None = None
+    options: Sequence[str] = ()
+    strict: bool = False
+    step: int | None = None
     policy: str | None = None
 
 
@@ -129,7 +130,7 @@ def exit_code(compiled: Compiled, *, strict: bool) -> int:
     return 1 if strict and errors else 0
 
 
-def pairs(name: str, given: list[str]) -> dict[str, Json]:
+def pairs(name: str, given: Sequence[str]) -> dict[str, Json]:
     """`k=v` arguments as values: JSON where they are JSON, else text."""
     values: dict[str, Json] = {}
     for text in given:
