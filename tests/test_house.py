@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "weft"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-LONGEST_FILE = 450
-
 PASSES_WITHOUT_FIXTURE = {
     "__init__": "the names of the passes",
     "env": "what the passes read, is none",
@@ -122,11 +120,6 @@ def roots_loaded_by(statement: str) -> set[str]:
         [sys.executable, "-c", script, statement], capture_output=True, text=True, check=True
     )
     return set(json.loads(done.stdout))
-
-
-def test_no_file_is_longer_than_a_few_screens() -> None:
-    lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
-    assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}
 
 
 def test_imports_go_one_way() -> None:
