@@ -9,9 +9,8 @@ from weft.declare import Node
 from weft.declare.tree import walk
 from weft.declare.walk import walk_nodes
 from weft.models.check_request import RequestChecker
-from weft.runtime.progress import CONFIRMATION
-from weft.runtime.waiting import waiting_calls
 from weft.session.state import apply_delta
+from weft.session.waiting import CONFIRMATION, waiting_calls
 from weft.values import JsonObject
 
 PENDING = "pending"

@@ -66,6 +66,8 @@ class Conversation:
         self._config = config
         self._width = shutil.get_terminal_size((100, 24)).columns
         self._marks = marks_for(sys.stderr)
+        self._left: set[str] = set()
+        """The questions that the user did not want to answer now."""
         _prepare(sys.stdin)
 
     def open(self, address: str) -> None:
@@ -79,8 +81,7 @@ class Conversation:
         for one in live[-RECALLED:]:
             for line in event_lines(one.events, self._marks, self._width):
                 _tell(line)
-        if live:
-            self._settle(open_questions(session, live[-1].id))
+        self._settle(open_questions(session))
 
     def talk(self) -> int:
         """Read and answer until the input ends."""
@@ -137,8 +138,10 @@ class Conversation:
 
     def _settle(self, questions: list[Question]) -> None:
         """Ask what the run waits for, and go on with each answer; an empty one leaves it open."""
-        left: set[str] = set()
-        while open := [one for one in questions if one.id not in left]:
+        for question in questions:
+            if question.id in self._left:  # it is listed until it is answered, not asked again
+                _tell(str(question))
+        while open := [one for one in questions if one.id not in self._left]:
             question = open[0]
             _tell(str(question))
             try:
@@ -149,7 +152,7 @@ class Conversation:
             if reply is None:
                 return
             if not reply.strip():
-                left.add(question.id)
+                self._left.add(question.id)
                 continue
             try:
                 ending = self._played(self._answered(question, reply.strip()))

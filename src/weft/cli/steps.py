@@ -10,8 +10,8 @@ from weft.compiler.labels import Whole, labels_of
 from weft.declare import Node, RunConfig
 from weft.dialects import wire_name
 from weft.errors import UsageError
-from weft.runtime.progress import CONFIRMATION, INPUT
 from weft.session import Event, Session
+from weft.session.waiting import CONFIRMATION, INPUT
 
 
 def at_step(

@@ -48,7 +48,7 @@ async def played(running: Running, show: Callable[[Event], None]) -> Ending:
     error = result.error
     if error is None and events and (events[-1].interrupted or _is_open(events[-1])):
         error = events[-1]
-    questions = open_questions(result.session, result.invocation_id)
+    questions = open_questions(result.session)
     return Ending(result, events, error, cause, questions)
 
 

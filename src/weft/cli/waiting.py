@@ -8,14 +8,14 @@ import msgspec
 
 from weft.cli.words import call_words
 from weft.compiler.text import safe
-from weft.compiler.undone import hidden_by_undoing
 from weft.content import FunctionCall
 from weft.declare.compare import same
 from weft.declare.template import to_text
 from weft.errors import UsageError
 from weft.runtime.gates import choices_of
-from weft.runtime.progress import CONFIRMATION, INPUT
-from weft.session import Event, Session
+from weft.runtime.rewind import visible_events
+from weft.session import Session
+from weft.session.waiting import CONFIRMATION, INPUT, pending_in
 from weft.values import Json
 
 _YES = ("y", "yes", "true")
@@ -48,15 +48,15 @@ class Question(NamedTuple):
         return f"waits for an answer: {self.call}"
 
 
-def open_questions(session: Session, invocation_id: str | None = None) -> list[Question]:
-    """The calls that wait for somebody, of one invocation or of all, in the order they came."""
+def open_questions(session: Session) -> list[Question]:
+    """The calls of a session that wait for somebody, in the order they came."""
     calls: dict[str, FunctionCall] = {}
     asked: dict[str, str] = {}
     found: dict[str, Question] = {}
-    undone = hidden_by_undoing(session.events)
-    for index, event in enumerate(session.events):
-        if invocation_id not in (None, event.invocation_id) or index in undone:
-            continue
+    waiting = session.waiting
+    if not waiting:
+        return []
+    for event in visible_events(session):
         for result in event.results:
             id = result.id or ""
             found.pop(asked.get(id, id), None)
@@ -67,15 +67,15 @@ def open_questions(session: Session, invocation_id: str | None = None) -> list[Q
                 found[original.id or ""] = _question(original)._replace(confirm=True)
             else:
                 calls[call.id or ""] = call
-        for id in _pending(event):
+        for id in pending_in(event):
             if id in calls and calls[id].name == INPUT:
                 found[id] = _asked_by(event.author, calls[id])
             elif id in calls:
                 found[id] = _question(calls[id])
         if event.error_code == "unknown_outcome":
             said = event.error_message or ""
-            found = {id: q._replace(unknown=id in said) for id, q in found.items()}
-    return list(found.values())
+            found = {id: q._replace(unknown=q.unknown or id in said) for id, q in found.items()}
+    return [question for id, question in found.items() if id in waiting]
 
 
 def find_question(questions: Sequence[Question], name: str) -> Question:
@@ -147,9 +147,3 @@ def _original(call: FunctionCall) -> FunctionCall:
         return msgspec.convert(held, FunctionCall)
     except msgspec.ValidationError:
         return FunctionCall(name=CONFIRMATION, id=call.id)
-
-
-def _pending(event: Event) -> list[str]:
-    weft = (event.custom_metadata or {}).get("weft")
-    held = weft.get("pending") if isinstance(weft, dict) else None
-    return [each for each in held if isinstance(each, str)] if isinstance(held, list) else []

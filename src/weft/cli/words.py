@@ -6,8 +6,8 @@ from typing import NamedTuple, TextIO
 from weft.compiler.text import clip, safe
 from weft.compiler.transfer import TRANSFER
 from weft.content import FunctionCall, FunctionResponse
-from weft.runtime.progress import CONFIRMATION, INPUT
 from weft.session import Event
+from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import compact
 
 

@@ -11,6 +11,7 @@ this says so in its event, by the paths of the nodes it is about:
 from collections.abc import Iterable
 
 from weft.session import Event
+from weft.session.waiting import is_undone, undone_by
 from weft.values import JsonObject
 
 _UNDONE = "its flow took it back"
@@ -22,12 +23,6 @@ def undoes(event: Event) -> bool:
     return "undone" in weft or "joined" in weft
 
 
-def undone_by(event: Event) -> list[str]:
-    """The paths of the nodes whose words the event takes back."""
-    listed = _weft(event).get("undone")
-    return [path for path in listed if isinstance(path, str)] if isinstance(listed, list) else []
-
-
 def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes of what flows took back, with the reason."""
     log = list(events)
@@ -35,7 +30,7 @@ def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
     for index, event in enumerate(log):
         paths = undone_by(event) if event.custom_metadata is not None else []
         if paths:
-            mine = (i for i in range(index) if _is_below(log[i], event, paths))
+            mine = (i for i in range(index) if is_undone(log[i], event, paths))
             hidden.update(dict.fromkeys(mine, _UNDONE))
     return hidden
 
@@ -53,20 +48,10 @@ def joined_branches(events: Iterable[Event]) -> dict[int, str]:
             continue
         for other in range(index):
             on = found.get(other, log[other].branch or "")
-            if _is_below(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
+            if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
                 below = on[len(branch) + 1 :]
                 found[other] = ".".join(name for name in (event.branch, below) if name)
     return found
-
-
-def _is_below(event: Event, marker: Event, paths: list[str]) -> bool:
-    """Whether the event was made in the marker's invocation and task, at or below a path."""
-    if event.invocation_id != marker.invocation_id:
-        return False
-    path = event.node_info.get("path") if event.node_info is not None else None
-    return isinstance(path, str) and any(
-        path == above or path.startswith(f"{above}/") for above in paths
-    )
 
 
 def _weft(event: Event) -> JsonObject:

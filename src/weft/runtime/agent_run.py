@@ -13,13 +13,14 @@ from weft.runtime.calls import Batch, run_calls
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import CONFIRMATION, QUESTION, UNKNOWN_OUTCOME, Progress
+from weft.runtime.progress import UNKNOWN_OUTCOME, Progress
 from weft.runtime.restore import Spoken, restored_answer, with_restored
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.runtime.spending import RUN_BUDGET
 from weft.runtime.writing import captured_by, noted_by
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS
+from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import JsonObject
 
 MAX_HOPS = 10

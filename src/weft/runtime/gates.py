@@ -12,11 +12,11 @@ from weft.declare.template import parse, render
 from weft.errors import SessionError
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
-from weft.runtime.progress import INPUT
 from weft.runtime.record import failed
 from weft.runtime.signals import Suspended
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.waiting import INPUT
 from weft.values import Json, JsonObject
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 from weft.compiler.effects import effect_of
 from weft.compiler.turn import user_content
-from weft.compiler.undone import undone_by
 from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
 from weft.declare.inherit import inherit
@@ -27,6 +26,7 @@ from weft.runtime.signals import Interrupted
 from weft.runtime.spending import Spending
 from weft.runtime.unbroken import unbroken
 from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
+from weft.session.waiting import undone_by
 from weft.values import Json, JsonObject
 
 _PLAIN = Actions()

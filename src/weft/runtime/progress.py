@@ -12,16 +12,8 @@ import msgspec
 from weft.compiler.build import PAUSED
 from weft.content import FunctionCall
 from weft.session import Event
+from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, JsonObject, canonical
-
-CONFIRMATION = "adk_request_confirmation"
-"""The name of the question to the user whether a call may run; ADK's clients know it."""
-
-INPUT = "adk_request_input"
-"""The name of a gate's question to the user; ADK's clients know it."""
-
-QUESTION = "ask-"
-"""What the id of such a question begins with; the id of the call it is about follows."""
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The code of the error event that says a crash left open whether a call was made."""

@@ -15,7 +15,8 @@ class Result:
     """What came of a run.
 
     `value` is the answer in its schema's own type, or its text. `error` is the event that ended
-    the run, if one did. `waiting` are the calls that wait for an answer from outside.
+    the run, if one did. `waiting` are the calls of the session that wait for an answer from
+    outside, whichever run asked: id -> name.
     """
 
     text: str

@@ -8,7 +8,6 @@ from weft.declare import Agent, tree
 from weft.errors import SessionError
 from weft.runtime.place import path_of
 from weft.runtime.rewind import visible_events
-from weft.runtime.waiting import waiting_calls
 from weft.session import Event, Session
 
 
@@ -45,15 +44,16 @@ def callers_of(events: Iterable[Event]) -> dict[str, Event]:
     return {call.id: event for event in events for call in event.calls if call.id is not None}
 
 
-def call_for(session: Session, callers: Mapping[str, Event], call_id: str) -> Event:
+def call_for(
+    session: Session, callers: Mapping[str, Event], call_id: str, *, where: str = "message"
+) -> Event:
     """The event that made the call, or an error that lists the open ones."""
     if call_id in callers:
         return callers[call_id]
-    waiting = waiting_calls(visible_events(session))
-    listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
+    listed = ", ".join(f"{id} ({name})" for id, name in session.waiting.items()) or "none"
     raise SessionError(
         f"there is no call with the id {call_id}",
-        where="message",
+        where=where,
         hint=f"calls that wait for an answer: {listed}",
     )
 

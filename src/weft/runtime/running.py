@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from weft.compiler.labels import labels_of
 from weft.compiler.undone import hidden_by_undoing
-from weft.content import Content, FunctionResponse, Part
+from weft.content import Content
 from weft.declare import Agent, Node, RunConfig, agents_of
 from weft.declare.policy.transforms import Label
 from weft.declare.roles import inner_agents
@@ -21,22 +21,18 @@ from weft.runtime.invocation import Invocation, Services
 from weft.runtime.loop import run_agent
 from weft.runtime.paying import require_prices
 from weft.runtime.place import Place, place_of
-from weft.runtime.progress import CONFIRMATION, QUESTION
 from weft.runtime.result import Result, total_usage
-from weft.runtime.results import to_json, to_returned
-from weft.runtime.rewind import hidden_events, visible_events
+from weft.runtime.rewind import hidden_events
 from weft.runtime.routing import (
     agent_for,
     answers_by_event,
-    call_for,
-    callers_of,
     last_invocation,
 )
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
 from weft.runtime.spending import warning_in
 from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
-from weft.runtime.waiting import answers_in, new_answers, waiting_calls
+from weft.runtime.waiting import answers_in, check_retries, content_of, new_answers
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import JsonObject
@@ -211,7 +207,8 @@ class _Work:
             self._start = agent_for(self.root, session) if isinstance(self.root, Agent) else ""
             await invocation.store(said)
             return invocation
-        content = request.content or _answers(session, request.answers)
+        check_retries(session, request.retry)
+        content = request.content or content_of(session, request.answers)
         if content is not None:
             answered = answers_by_event(session, content)
             invocation = self._continued(session, answered[0][0].invocation_id)
@@ -289,7 +286,7 @@ class _Work:
             usage=total_usage(events),
             invocation_id=invocation.id,
             error=failed,
-            waiting=waiting_calls(mine),
+            waiting=session.waiting,
             diagnostics=(*invocation.findings.values(), *_warnings(events)),
         )
 
@@ -310,34 +307,6 @@ def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
     """That the run neared its budget, as the event says that it happened at."""
     found = (warning_in(event) for event in events)
     return [one for one in found if one is not None]
-
-
-def _answers(session: Session, answers: dict[str, object]) -> Content | None:
-    """Answers by call id as the message that carries them; a yes or no where one was asked."""
-    if not answers:
-        return None
-    parts: list[Part] = []
-    events = visible_events(session)
-    waiting, callers = waiting_calls(events), callers_of(events)
-    for given, value in answers.items():
-        named: list[str] = []
-        if given not in waiting:
-            named = [id for id, name in waiting.items() if name == given]
-        call_id = named[0] if len(named) == 1 else given
-        question = f"{QUESTION}{call_id}"
-        if question in callers:
-            plain = to_json(value)
-            yes: JsonObject = {"confirmed": plain is True}
-            confirmed = plain if isinstance(plain, dict) else yes
-            answer = FunctionResponse(name=CONFIRMATION, id=question, response=confirmed)
-        else:
-            event = call_for(session, callers, call_id)
-            call = next(c for c in event.calls if c.id == call_id)
-            answer = FunctionResponse(
-                name=call.name, id=call_id, response=to_returned(value).response
-            )
-        parts.append(Part(function_response=answer))
-    return Content(parts=tuple(parts), role="user")
 
 
 async def unknown_session(services: Services, key: SessionKey) -> SessionError:

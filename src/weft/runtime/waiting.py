@@ -1,4 +1,4 @@
-"""Calls that wait for an answer from outside: which they are, and which answers are news."""
+"""Answers from outside: which question each is meant for, and which of them are news."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,23 +6,81 @@ import msgspec
 
 from weft.content import Content, FunctionResponse, Part
 from weft.errors import SessionError
-from weft.runtime.progress import CONFIRMATION, INPUT, QUESTION
+from weft.runtime.results import to_json, to_returned
 from weft.runtime.rewind import visible_events
+from weft.runtime.routing import call_for, callers_of
 from weft.session import Event, Session
+from weft.session.waiting import CONFIRMATION, QUESTION, pending_in
+from weft.values import Json, JsonObject
+
+_DECISION = frozenset(("confirmed", "hint", "payload"))
+"""What the answer to a confirmation is made of."""
 
 
-def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
-    """The calls that wait, for a result or for the user's word: their ids and names."""
-    names: dict[str, str] = {}
-    waiting: dict[str, str] = {}
+def content_of(session: Session, answers: Mapping[str, object]) -> Content | None:
+    """Answers by id, or by the name of the only call that waits, as the message that has them.
+
+    A call that is to be confirmed may ask twice: whether it may run, and then, where it runs
+    long or a crash left open whether it ran, what it returned. The id of the call stands for
+    the question that is open; the id of the confirmation itself always for that.
+    """
+    if not answers:
+        return None
+    events = visible_events(session)
+    waiting, callers, held = session.waiting, callers_of(events), answers_in(session)
+    begun = begun_calls(events)
+    parts: list[Part] = []
+    for key, value in answers.items():
+        named = [id for id, name in waiting.items() if name == key] if key not in waiting else []
+        call_id = named[0] if len(named) == 1 else key
+        event = call_for(session, callers, call_id)
+        call = next(c for c in event.calls if c.id == call_id)
+        question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
+        asks = question in callers
+        decided = question in held
+        plain = to_json(value) if asks else None
+        if asks and decided and question != call_id and (call_id in waiting or call_id in begun):
+            is_decision = isinstance(plain, bool) or _is_decision(plain)
+            if is_decision and call_id in waiting:
+                raise _unclear(call_id, call.name or "", value)
+            asks = is_decision  # else it is what the call returned; a yes may come twice
+        if asks:
+            response = _decision(plain, call_id)
+            answer = FunctionResponse(name=CONFIRMATION, id=question, response=response)
+        else:
+            response = to_returned(value).response
+            answer = FunctionResponse(name=call.name, id=call_id, response=response)
+        parts.append(Part(function_response=answer))
+    return Content(parts=tuple(parts), role="user")
+
+
+def check_retries(session: Session, retry: Iterable[str]) -> None:
+    """Refuse to run again what was never called, or still waits for the user's word."""
+    if not retry:
+        return
+    callers, held = callers_of(visible_events(session)), answers_in(session)
+    for call_id in retry:
+        call_for(session, callers, call_id, where="retry")
+        question = f"{QUESTION}{call_id}"
+        if question in callers and question not in held:
+            raise SessionError(
+                f"the call {call_id} waits for a yes or no and never ran",
+                where="retry",
+                hint=f"confirm it: resume(answers={{{call_id!r}: True}})",
+            )
+
+
+def begun_calls(events: Iterable[Event]) -> set[str]:
+    """The calls that may have run: they were started, or returned something."""
+    begun: set[str] = set()
     for event in events:
-        for call in event.calls:
-            names[call.id or ""] = event.author if call.name == INPUT else call.name or ""
-        for result in event.results:
-            asked = result.name == CONFIRMATION
-            waiting.pop((result.id or "").removeprefix(QUESTION if asked else ""), None)
-        waiting.update({id: names.get(id, "") for id in _pending(event)})
-    return waiting
+        weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
+        started = weft.get("started") if isinstance(weft, dict) else None
+        if isinstance(started, list):
+            begun.update(each for each in started if isinstance(each, str))
+        if event.results:
+            begun.update(result.id or "" for result in event.results)
+    return begun
 
 
 def answers_in(session: Session) -> dict[str, FunctionResponse]:
@@ -30,7 +88,7 @@ def answers_in(session: Session) -> dict[str, FunctionResponse]:
     held: dict[str, FunctionResponse] = {}
     for event in visible_events(session):
         if event.results:
-            waits = _pending(event)
+            waits = pending_in(event)
             held.update({r.id or "": r for r in event.results if r.id not in waits})
     return held
 
@@ -56,8 +114,30 @@ def new_answers(held: Mapping[str, FunctionResponse], content: Content) -> Conte
     return msgspec.structs.replace(content, parts=tuple(kept)) if kept else None
 
 
-def _pending(event: Event) -> list[str]:
-    """The calls that this event says wait."""
-    weft = (event.custom_metadata or {}).get("weft")
-    pending = weft.get("pending") if isinstance(weft, dict) else None
-    return [each for each in pending if isinstance(each, str)] if isinstance(pending, list) else []
+def _is_decision(value: Json) -> bool:
+    """Whether a value is the answer to a confirmation, and cannot be a result."""
+    return isinstance(value, dict) and "confirmed" in value and _DECISION.issuperset(value)
+
+
+def _decision(value: Json, call_id: str) -> JsonObject:
+    """A yes or no as the answer to a confirmation; ADK's page sends it in a field `response`."""
+    if isinstance(value, bool):
+        return {"confirmed": value}
+    if isinstance(value, dict) and ("confirmed" in value or set(value) == {"response"}):
+        return value
+    raise SessionError(
+        f"the call {call_id} waits for a yes or no, not for {value!r}",
+        where="answers",
+        hint=f"write answers={{{call_id!r}: True}}, or False",
+    )
+
+
+def _unclear(call_id: str, name: str, value: object) -> SessionError:
+    """The error for a yes or no to a call that is confirmed and waits for its result."""
+    return SessionError(
+        f"{name} is confirmed already, and what it returned is not known: {value!r} says nothing"
+        " about that",
+        where=f"answers[{call_id}]",
+        hint=f'say what it returned: answers={{{call_id!r}: {{"result": ...}}}};'
+        f" or run it again: retry=[{call_id!r}]",
+    )

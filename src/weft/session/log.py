@@ -18,6 +18,7 @@ from weft.session.admit import admitted, positions_of
 from weft.session.event import Event
 from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
+from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, Strand, require_object
 
 
@@ -139,6 +140,11 @@ class Session:
         if invocation_id == _last_invocation(self.events):
             return self.state
         return _next_invocation(self.initial, self.state)
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The calls that wait for an answer from outside, whoever asked and when: id -> name."""
+        return waiting_in(self.events)
 
     def to_json(self) -> bytes:
         """ADK's JSON for this session, without `temp:` state, which is never stored."""
