@@ -279,37 +279,6 @@ def test_f3_a_tool_is_tried_again_as_often_as_it_says() -> None:
     assert result.events[1].results[0].response == {"result": "ok"}
 
 
-def test_f3_the_same_call_three_times_in_a_row_is_answered_from_before_and_stops() -> None:
-    calls: list[int] = []
-
-    def look(city: str) -> str:
-        """Look."""
-        calls.append(1)
-        return "rain"
-
-    model = ScriptedModel([call("look", city="Oslo")] * 3)
-    result = weft.run_sync(Agent("bot", model=model, tools=[look]), "go")
-    assert len(calls) == 2
-    last = cast("JsonObject", result.events[-2].results[0].response)
-    assert last["result"] == "rain"
-    assert "before" in str(last["note"])
-    assert shown(result.events)[-1] == "!stalled"
-
-
-def test_f3_the_fifth_same_call_overall_stops_the_loop() -> None:
-    calls: list[str] = []
-
-    def look(city: str) -> str:
-        """Look."""
-        calls.append(city)
-        return "rain"
-
-    script = [call("look", city=c) for c in ("A", "B", "A", "B", "A", "B", "A", "B", "A", "B")]
-    result = weft.run_sync(Agent("bot", model=ScriptedModel(script), tools=[look]), "go")
-    assert calls.count("A") == 4
-    assert shown(result.events)[-1] == "!stalled"
-
-
 def test_f3_what_is_not_json_is_an_error_result() -> None:
     def odd() -> object:
         """Return a thing."""

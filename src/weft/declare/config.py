@@ -152,6 +152,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     on_missing: OnMissing | None = None
     on_provider_error: OnProviderError | None = None
     max_llm_calls: int = 500
+    stall: int | None = 3
+    """How often in a row a call may come to the same result until the model is told; None: ever."""
     stream: bool = False
     """Whether partial events come while the model speaks."""
     busy: Busy = "queue"
@@ -207,6 +209,13 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"{self.budget!r} is no run budget",
                 where="RunConfig.budget",
                 hint="write budget=RunBudget(tokens=200_000, money=0.50)",
+            )
+        stall = cast("object", self.stall)
+        if stall is not None and (not isinstance(stall, int) or stall is True or stall < 2):
+            raise DeclarationError(
+                f"stall={stall!r}",
+                where="RunConfig.stall",
+                hint="pass 2 or more, or None to let calls repeat",
             )
         calls = cast("object", self.max_llm_calls)
         if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:

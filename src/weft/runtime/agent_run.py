@@ -13,7 +13,7 @@ from weft.runtime.calls import Batch, run_calls
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import UNKNOWN_OUTCOME, Progress
+from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, with_note
 from weft.runtime.restore import Spoken, restored_answer, with_restored
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.runtime.spending import RUN_BUDGET
@@ -194,7 +194,9 @@ class AgentRun:
         made: list[Event] = []
         error: tuple[str, str] | None = None
         event = batch.event(self.invocation, self.agent.name, self.place)
+        stalled: tuple[str, str] | None = None
         if event is not None:
+            event, stalled = self._repeated(event)
             error = self._refused_hop(event)
             if error is not None:
                 actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
@@ -205,7 +207,7 @@ class AgentRun:
         if any(one.question is not None for one in batch.outcomes):
             made.append(self._questions(batch))
         raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
-        error = error or _unknown(batch) or (None if raised is not None else _stalled(batch))
+        error = error or _unknown(batch) or (None if raised is not None else stalled)
         if error is not None:
             made.append(self.invocation.event(self.agent.name, self.place, error=error))
         stored = await self._commit_all(made) if made else []
@@ -228,6 +230,23 @@ class AgentRun:
         event = self._event(Content(parts=parts, role="model"), Actions())
         ids = tuple(call.id or "" for call in asked)
         return msgspec.structs.replace(event, long_running_tool_ids=ids)
+
+    def _repeated(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
+        """The results; where nothing new comes any more, with a note, then with an error."""
+        most = self.invocation.config.stall
+        times = self.progress.times(event) if most is not None else 0
+        if most is None or times < most or event.content is None:
+            return event, None
+        if times > most:
+            name = event.results[0].name
+            return event, (
+                "stalled",
+                f"`{name}` was called with the same arguments, to the same result, {times} times"
+                " in a row",
+            )
+        parts = tuple(_noted(part, times) for part in event.content.parts or ())
+        content = msgspec.structs.replace(event.content, parts=parts)
+        return msgspec.structs.replace(event, content=content), None
 
     def _refused_hop(self, event: Event) -> tuple[str, str] | None:
         """Why the conversation cannot be handed over once more, if it cannot."""
@@ -292,6 +311,17 @@ class AgentRun:
         return NodeFailed(await self.invocation.commit(event))
 
 
+def _noted(part: Part, times: int) -> Part:
+    """The result with the note that it came again and again."""
+    result = part.function_response
+    if result is None:
+        return part
+    response = with_note(result.response or {}, result.name or "", times)
+    return msgspec.structs.replace(
+        part, function_response=msgspec.structs.replace(result, response=response)
+    )
+
+
 def _unknown(batch: Batch) -> tuple[str, str] | None:
     """That a crash left open whether calls were made, as an error; the run waits for an answer."""
     unknown = [one.call for one in batch.outcomes if one.unknown]
@@ -303,11 +333,3 @@ def _unknown(batch: Batch) -> tuple[str, str] | None:
         " say what they returned with resume(answers={id: result}),"
         " or run them again with resume(retry=[id])"
     )
-
-
-def _stalled(batch: Batch) -> tuple[str, str] | None:
-    """That the model goes round in circles, as an error."""
-    name = next((one.call.name for one in batch.outcomes if one.stalled), None)
-    if name is None:
-        return None
-    return "stalled", f"`{name}` was called again and again with the same arguments"

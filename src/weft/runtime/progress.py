@@ -5,18 +5,31 @@ that goes on keeps its progress up with every event, so nothing is scanned twice
 """
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.compiler.build import PAUSED
 from weft.content import FunctionCall
 from weft.session import Event
-from weft.session.waiting import CONFIRMATION, INPUT
-from weft.values import Json, JsonObject, canonical
+from weft.session.state import without_temp
+from weft.session.waiting import CONFIRMATION, INPUT, pending_in
+from weft.values import Json, JsonObject
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The code of the error event that says a crash left open whether a call was made."""
+
+
+_AGAIN = "nothing new"
+"""What a note about a repeated call begins with."""
+
+
+class Exchange(NamedTuple):
+    """The calls of a reply, what each came to, and what they changed together."""
+
+    told: list[tuple[str | None, JsonObject | None, JsonObject]]
+    delta: JsonObject
+    artifacts: dict[str, int]
 
 
 class Progress:
@@ -44,12 +57,10 @@ class Progress:
         self.hops: list[str] = []
         self.news = False
         """Whether the agent at work brought anything new: a text, or a tool's result."""
-        self.calls: dict[bytes, int] = {}
-        self.returned: dict[bytes, JsonObject] = {}
-        self.last_call = b""
-        self.in_a_row = 0
-        self._keys: dict[str, bytes] = {}
-        self._stalled: dict[str, JsonObject] = {}
+        self._round: dict[str, FunctionCall] = {}
+        """The calls of the last reply, until results come."""
+        self._last: Exchange | None = None
+        self._in_a_row = 0
 
     @staticmethod
     def of(events: Iterable[Event]) -> "Progress":
@@ -102,23 +113,33 @@ class Progress:
         self.begun = False
         self.answered = None
         self.steps = self.rejected = 0
-        self.calls.clear()
-        self.in_a_row = 0
-        self.last_call = b""
+        self._last, self._in_a_row = None, 0
         self.news = False
 
-    def stalled(self, call: FunctionCall) -> JsonObject | None:
-        """What the call returned before, if it is the third in a row or the fifth of its kind."""
-        return self._stalled.get(call.id or "")
+    def times(self, results: Event) -> int:
+        """How often in a row the calls of the last reply came, and came to these results.
 
-    def _count(self, call: FunctionCall) -> None:
-        key = _key(call)
-        self._keys[call.id or ""] = key
-        self.in_a_row = self.in_a_row + 1 if key == self.last_call else 1
-        self.last_call = key
-        times = self.calls[key] = self.calls.get(key, 0) + 1
-        if (self.in_a_row >= 3 or times >= 5) and key in self.returned:
-            self._stalled[call.id or ""] = self.returned[key]
+        What somebody outside has a hand in is no repetition of the model's: then it is 0.
+        """
+        exchange = self._exchange(results)
+        if exchange is None:
+            return 0
+        return self._in_a_row + 1 if exchange == self._last else 1
+
+    def _exchange(self, event: Event) -> "Exchange | None":
+        """The calls of the last reply with what they came to; None if that is not all here."""
+        results = event.results
+        if len(results) != len(self._round) or event.author == "user":
+            return None
+        waits = pending_in(event) if event.custom_metadata is not None else ()
+        told: list[tuple[str | None, JsonObject | None, JsonObject]] = []
+        for result in results:
+            call = self._round.get(result.id or "")
+            if call is None or result.id in waits:
+                return None
+            told.append((call.name, call.args, _without_note(result.response or {})))
+        actions = event.actions
+        return Exchange(told, without_temp(actions.state_delta), actions.artifact_delta)
 
     def _note_model(self, event: Event, rejected: bool) -> None:
         calls = event.calls
@@ -128,6 +149,8 @@ class Progress:
         elif not calls and event.finish_reason != PAUSED:
             self.answered = event
             self.news = True
+        if calls and any(call.name != CONFIRMATION for call in calls):
+            self._round = {}
         for call in calls:
             if call.name == CONFIRMATION:
                 original = (call.args or {}).get("originalFunctionCall")
@@ -136,14 +159,17 @@ class Progress:
                     self.asked[call.id or ""] = held
                 continue
             self.reply = event
-            self.open[call.id or ""] = call
-            self._count(call)
+            self.open[call.id or ""] = self._round[call.id or ""] = call
         if event.text:
             self.news = True
 
     def _note_results(self, event: Event, waits: Sequence[Json]) -> None:
         """Take in results; those of calls that still wait are only what there is so far."""
-        for result in event.results:
+        results = event.results
+        if results and self._round:
+            self._in_a_row, self._last = self.times(event), self._exchange(event)
+            self._round = {}
+        for result in results:
             call_id = result.id or ""
             if result.name == CONFIRMATION:
                 original = self.asked.pop(call_id, call_id)
@@ -153,9 +179,6 @@ class Progress:
             self.open.pop(call_id, None)
             if call_id not in waits:
                 self.pending.discard(call_id)
-            key = self._keys.get(call_id)
-            if key is not None and result.response is not None:
-                self.returned[key] = result.response
             if result.name != "transfer_to_agent":
                 self.news = True
 
@@ -186,12 +209,21 @@ def _unwrapped(answer: JsonObject) -> JsonObject:
     return inner if isinstance(inner, dict) else answer
 
 
-def _key(call: FunctionCall) -> bytes:
-    """What two calls share that ask for the same."""
-    try:
-        return msgspec.json.encode([call.name, call.args], order="sorted")
-    except (UnicodeEncodeError, OverflowError):
-        return canonical([call.name, call.args])
+def with_note(response: JsonObject, name: str, times: int) -> JsonObject:
+    """The result, with the note that nothing comes of the call any more."""
+    note = (
+        f"{_AGAIN}: {name} was called with these arguments and came to this {times} times in a row;"
+        " once more ends the run, so do something else or answer with what there is"
+    )
+    return {**response, "note" if "note" not in response else "weft_note": note}
+
+
+def _without_note(response: JsonObject) -> JsonObject:
+    for key in ("weft_note", "note"):
+        note = response.get(key)
+        if isinstance(note, str) and note.startswith(_AGAIN):
+            return {name: held for name, held in response.items() if name != key}
+    return response
 
 
 def is_failure(event: Event) -> bool:

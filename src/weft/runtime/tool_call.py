@@ -45,7 +45,6 @@ class Outcome(msgspec.Struct, frozen=True):
     actions: Actions = _NONE
     parts: tuple[Part, ...] = ()
     waits: bool = False
-    stalled: bool = False
     unknown: bool = False
     suspended: bool = False
     question: JsonObject | None = None
@@ -98,15 +97,12 @@ class ToolCall:
     def record(self) -> JsonObject | None:
         """The outcome as the log keeps it until the event with all results is made."""
         outcome = self.outcome
-        if outcome is None or outcome.response is None or outcome.stalled or outcome.raised:
+        if outcome is None or outcome.response is None or outcome.raised:
             return None
         return _record(outcome)
 
     async def _outcome(self) -> Outcome:
         call = self.call
-        before = self._progress.stalled(call)
-        if before is not None:
-            return Outcome(call, _with_note(before, call.name or ""), stalled=True)
         bound = self._kit.tools.get(call.name or "")
         if bound is None:
             return Outcome(call, {"error": _unknown_tool(call.name or "", list(self._kit.tools))})
@@ -353,11 +349,6 @@ def _unknown_tool(name: str, known: list[str]) -> str:
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""
     return f"there is no tool {name!r};{guess} available: {listed}"
-
-
-def _with_note(before: JsonObject, name: str) -> JsonObject:
-    note = f"{name} was called with these arguments before; this is what it returned then"
-    return {**before, "note" if "note" not in before else "weft_note": note}
 
 
 def _record(outcome: Outcome) -> JsonObject:
