@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from weft.dialects.measure import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
+    from weft.runtime.around import RunOutcome
     from weft.runtime.callbacks import Plugin
     from weft.runtime.once import run, run_sync, stream
     from weft.runtime.result import Result
@@ -74,6 +75,7 @@ _HOMES = {
     "Route": "weft.declare",
     "RunBudget": "weft.declare",
     "RunConfig": "weft.declare",
+    "RunOutcome": "weft.runtime",
     "Runner": "weft.runtime",
     "S": "weft.declare",
     "Sequence": "weft.declare",
@@ -127,6 +129,7 @@ __all__ = [
     "Route",
     "RunBudget",
     "RunConfig",
+    "RunOutcome",
     "Runner",
     "S",
     "Sequence",

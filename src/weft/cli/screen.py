@@ -44,6 +44,9 @@ class Screen:
         if self._live not in (None, voice) and not _beside(self._live[1], voice[1]):
             self._close()  # it was cut off, and this is what came next
             self._catch_up()
+        if event.partial and event.void and self._live == voice:
+            self._close()  # what was streamed is void
+            self._catch_up()
         if event.partial:
             self._stream(event, voice)
         elif self._live not in (None, voice):

@@ -122,6 +122,9 @@ class Remote:
                 _log.warning(
                     "%s: %s [%s], trying again in %.1f s", place, words, failed.code, pause
                 )
+                if shown:  # the next attempt says everything again
+                    yield ModelResponse(partial=True, error_code=failed.code)
+                    shown = False
                 await self._retry.sleep(pause)
         finally:
             circuit.leave(outcome, trial=trial)

@@ -7,9 +7,9 @@ import msgspec
 from weft.compiler.build import PAUSED
 from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, CallbackContext, tree
+from weft.declare import Agent, CallbackContext, Flow, tree
 from weft.runtime.answer import RETRIES, check_answer, correction, is_empty, spoken
-from weft.runtime.calls import Batch, run_calls
+from weft.runtime.calls import Batch, run_calls, withheld_in
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
@@ -17,6 +17,7 @@ from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, with_note
 from weft.runtime.restore import Spoken, restored_answer, with_restored
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.runtime.spending import RUN_BUDGET
+from weft.runtime.stopping import settle_below
 from weft.runtime.writing import captured_by, noted_by
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS
@@ -47,6 +48,7 @@ class AgentRun:
         "plan",
         "progress",
         "root",
+        "streaming",
     )
 
     def __init__(
@@ -68,6 +70,8 @@ class AgentRun:
         self.kit.model = plan.model
         self.context: CallbackContext | None = None
         """What the model's callbacks of this step were handed; its changes go with the reply."""
+        self.streaming = ""
+        """The id that partial events were given so far, until a complete event has it."""
         self.performed: list[Event] = []
         """What models were asked for the request of this step, as it is in the log."""
 
@@ -124,6 +128,7 @@ class AgentRun:
 
     async def take(self, reply: Event) -> Made:
         """Store the model's reply as what it is: an error, calls, an answer, or a bad one."""
+        self.streaming = ""
         context, content = self.context, reply.content
         actions = context.actions.to_actions() if context is not None else reply.actions
         if reply.error_code:
@@ -157,7 +162,7 @@ class AgentRun:
                 reply,
                 content=content,
                 actions=actions,
-                long_running_tool_ids=self._waiting(content) if calls else None,
+                long_running_tool_ids=self._waiting(reply, content) if calls else None,
             )
         return Made((await self._commit(reply),))
 
@@ -192,6 +197,7 @@ class AgentRun:
             self.invocation, self.place, self.plan.path, self.kit, self.progress, reply
         )
         made: list[Event] = []
+        await self._settle_stopped(batch)
         error: tuple[str, str] | None = None
         event = batch.event(self.invocation, self.agent.name, self.place)
         stalled: tuple[str, str] | None = None
@@ -218,6 +224,16 @@ class AgentRun:
         if raised is None and any(one.suspended for one in batch.outcomes):
             return Made(shown, Suspended())
         return Made(shown, raised)
+
+    async def _settle_stopped(self, batch: Batch) -> None:
+        """Answer what is open inside the agents that were called as tools, and stopped."""
+        paths: list[str] = []
+        for one in batch.outcomes:
+            bound = self.kit.tools.get(one.call.name or "") if one.stopped else None
+            agent = bound.tool.agent if bound is not None else None
+            if isinstance(agent, Agent | Flow):
+                paths.append(self.place.child(agent.name, one.call.id or "").path)
+        await settle_below(self.invocation, "another call failed", *paths)
 
     def _questions(self, batch: Batch) -> Event:
         """The calls that wait for the user's word, asked the way ADK's clients know."""
@@ -263,13 +279,16 @@ class AgentRun:
             return "transfer_loop", f"`{target}` and `{here}` hand over to each other"
         return None
 
-    def _waiting(self, content: Content) -> tuple[str, ...] | None:
+    def _waiting(self, reply: Event, content: Content) -> tuple[str, ...] | None:
         """The calls that stay open for a while."""
         found: list[str] = []
+        withheld = withheld_in(reply)
         for part in content.parts or ():
             call = part.function_call
             bound = self.kit.tools.get(call.name or "") if call is not None else None
-            if bound is not None and (bound.tool.long_running or bound.tool.confirm):
+            if bound is None or bound.tool.name in withheld:
+                continue
+            if bound.tool.long_running or bound.tool.confirm:
                 found.append(call.id or "" if call is not None else "")
         return tuple(found) or None
 
@@ -303,6 +322,7 @@ class AgentRun:
         if reply is not None:
             event = msgspec.structs.replace(
                 event,
+                id=reply.id,
                 usage=reply.usage,
                 finish_reason=reply.finish_reason,
                 model_version=reply.model_version,

@@ -18,12 +18,14 @@ from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
 from weft.runtime.agent_run import AgentRun
 from weft.runtime.call_ids import identified
+from weft.runtime.calls import WITHHELD
 from weft.runtime.chosen import chosen_model
 from weft.runtime.clearance import labelled_texts, part_of
 from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.overflow import tighter
 from weft.runtime.providers import provided_texts
 from weft.session import Event
+from weft.session.event import new_id
 from weft.values import JsonObject
 
 _log = logging.getLogger("weft")
@@ -41,7 +43,10 @@ class Asking:
         "_run",
         "_spoke",
         "_wire",
+        "_withheld",
         "_within",
+        "begins_anew",
+        "id",
         "response",
         "stream",
     )
@@ -56,7 +61,12 @@ class Asking:
         self._spoke = False
         self._refused = False
         self._within: int | None = None
+        self._withheld: frozenset[str] = frozenset()
         self.stream = run.invocation.config.stream
+        self.id = run.streaming or new_id()
+        """The id of the reply, and of the partial events that it is announced by."""
+        self.begins_anew = False
+        """Whether the model was asked again after pieces of its answer were shown."""
         self.response: ModelResponse | None = None
 
     async def prepare(self) -> bool:
@@ -82,6 +92,10 @@ class Asking:
             if isinstance(answer, Prompt):
                 verify(answer, step="before_model")
                 self._prompt = answer
+                offered = {tool.name for tool in answer.tools}
+                self._withheld = frozenset(
+                    tool.name for tool in prompt.tools if tool.name not in offered
+                )
                 self._wire = dialect_named(compiled.dialect).lower(answer, strict=False).wire
                 compiled.require_protected(answer, self._wire)
                 compiled.require_cleared(self._wire)
@@ -107,14 +121,18 @@ class Asking:
                 _log.warning("%s %s: %s", found.code, found.origin, found.message)
 
     def partial(self, response: ModelResponse) -> Event:
-        """A piece of the answer, for display."""
+        """A piece of the answer, for display; void are those before it, where it begins anew."""
         self._spoke = True
         place = self._run.place
+        self._run.streaming = self.id
+        again, self.begins_anew = self.begins_anew, False
         return Event(
             author=self._run.agent.name,
             content=response.content,
             invocation_id=self._run.invocation.id,
+            id=self.id,
             partial=True,
+            interrupted=again or None,
             audience=_audience(self._run),
             branch=place.branch or None,
             node_info=place.node_info,
@@ -185,8 +203,13 @@ class Asking:
         if self._context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self._context)
         watched = self._watched(response)
-        spent = self._spent(response)
-        return _reply(self._run, response, self._compiled, self._within, watched, spent)
+        more = self._spent(response)
+        if self._withheld and response.content is not None:
+            calls = [part.function_call for part in response.content.parts or ()]
+            names = {call.name for call in calls if call is not None}
+            if not names.isdisjoint(self._withheld):
+                more = {**more, WITHHELD: [*sorted(self._withheld)]}
+        return _reply(self._run, self.id, response, self._compiled, self._within, watched, more)
 
     def _spent(self, response: ModelResponse) -> JsonObject:
         """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
@@ -268,11 +291,12 @@ def _model(run: AgentRun) -> Model:
 
 def _reply(
     run: AgentRun,
+    id: str,
     response: ModelResponse,
     compiled: Compiled,
     within: int | None,
     miss: Miss | None,
-    spent: JsonObject,
+    more: JsonObject,
 ) -> Event:
     """The answer as an event: every call has an id, and signatures know whose they are."""
     content = response.content
@@ -291,7 +315,7 @@ def _reply(
         elif content.role != "model":
             content = msgspec.structs.replace(content, role="model")
     metadata = response.custom_metadata
-    if signed or compiled.provided or within is not None or miss is not None or spent:
+    if signed or compiled.provided or within is not None or miss is not None or more:
         metadata = dict(metadata or {})
         held = metadata.get("weft")
         weft: JsonObject = {**held} if isinstance(held, dict) else {}
@@ -304,13 +328,14 @@ def _reply(
             weft["within"] = within
         if miss is not None:
             weft["cacheMiss"] = miss.to_dict()
-        weft |= spent
+        weft |= more
         metadata["weft"] = weft
     place = run.place
     return Event(
         author=run.agent.name,
         content=content,
         invocation_id=run.invocation.id,
+        id=id,
         branch=place.branch or None,
         node_info=place.node_info,
         isolation_scope=place.scope or None,

@@ -25,7 +25,7 @@ Moment = Literal[
     "on_tool_error",
 ]
 MOMENTS: tuple[Moment, ...] = Moment.__args__  # type: ignore[attr-defined]
-RUN_MOMENTS = {"before_run": "ctx", "on_event": "ctx, event", "after_run": "ctx"}
+RUN_MOMENTS = {"before_run": "ctx", "on_event": "ctx, event", "after_run": "ctx, outcome"}
 """What only plugins have, and what each is called with, by place."""
 
 Answer = TypeVar("Answer")
@@ -39,7 +39,7 @@ class Plugin:
     """Callbacks for every agent of a tree: define the methods you need, named as on Agent.
 
     `before_run(ctx)` may answer for the whole invocation, `on_event(ctx, event)` may replace an
-    event before it is stored, `after_run(ctx)` comes when everything is done.
+    event before it is stored, `after_run(ctx, outcome)` is told how the run ended, however it did.
     """
 
     name: str = ""
@@ -178,6 +178,8 @@ def _check_names(plugin: object) -> None:
 
 def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
     given = RUN_MOMENTS[moment]
+    if moment == "after_run" and callable(method) and misfit(method, 1) is None:
+        return  # who need not know how it ended, may leave that out
     taken = misfit(method, given.count(",") + 1) if callable(method) else "no call"
     if taken is not None:
         raise DeclarationError(

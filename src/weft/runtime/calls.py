@@ -17,10 +17,13 @@ from weft.runtime.invocation import Invocation
 from weft.runtime.kit import BoundTool, Kit
 from weft.runtime.place import Place
 from weft.runtime.progress import Progress
-from weft.runtime.tool_call import Outcome, ToolCall
+from weft.runtime.tool_call import Outcome, ToolCall, unknown_tool
 from weft.runtime.unbroken import stopped
 from weft.session import Actions, Event
 from weft.values import Json, JsonObject
+
+WITHHELD = "withheld"
+"""Under which name a reply says which tools its request did not offer, by a callback's doing."""
 
 
 class Batch(NamedTuple):
@@ -113,14 +116,18 @@ async def run_calls(
 
     `event` is the reply that made them, where it is at hand: it says which are malformed.
     """
-    raw = _malformed(event if event is not None else progress.reply)
+    reply = event if event is not None else progress.reply
+    raw, withheld = _malformed(reply), withheld_in(reply)
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
         if call.id in progress.pending and call.id not in invocation.retry:
             continue
         one = ToolCall(invocation, place, kit, progress, call, raw.get(call.id or "", ""))
-        if call.name == TRANSFER:
+        if call.name in withheld:
+            offered = [name for name in kit.tools if name not in withheld]
+            one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
+        elif call.name == TRANSFER:
             one.answer(_transfer(path, call, again=transferred))
             transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
         elif call.name == RECALL and call.name not in kit.tools and _recalls(invocation, path):
@@ -140,6 +147,10 @@ async def run_calls(
             one.written = written
         left = any(one.outcome is None for one in running if one not in due)
         await _side_by_side(invocation, place, kit, due, more=left)
+        culprit = _culprit(due)
+        if culprit is not None:
+            _give_up(running, progress, culprit)
+            break
         if len(groups) > 1:
             deltas = [one.outcome.actions.state_delta for one in group if one.outcome is not None]
             written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
@@ -175,7 +186,7 @@ def _staying(outcome: Outcome) -> Outcome:
 async def _side_by_side(
     invocation: Invocation, place: Place, kit: Kit, calls: list[ToolCall], *, more: bool
 ) -> None:
-    """Run the calls together; if one of them ends the run, none is left running.
+    """Run the calls together; if one of them ends the run, the others are stopped at once.
 
     The results of a reply become one event when all are there. Until then those that are there
     stand in the log by themselves, so that a crash does not cost them.
@@ -190,6 +201,8 @@ async def _side_by_side(
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            if left and _culprit(calls) is not None:
+                return  # a function in a thread goes on for itself, and nobody waits for it
             if left or more:
                 records = {running[task].call.id or "": running[task].record() for task in done}
                 outcomes: JsonObject = {id: held for id, held in records.items() if held}
@@ -198,6 +211,21 @@ async def _side_by_side(
                     await invocation.commit(event)
     finally:
         await stopped(list(running))
+
+
+def _culprit(calls: list[ToolCall]) -> FunctionCall | None:
+    """The call that ends the run, if one does."""
+    outcomes = [one.outcome for one in calls if one.outcome is not None]
+    return next((one.call for one in outcomes if one.raised is not None), None)
+
+
+def _give_up(calls: list[ToolCall], progress: Progress, culprit: FunctionCall) -> None:
+    """Answer the calls that were stopped, or never made, because another one ended the run."""
+    words = f"`{culprit.name}` failed, and this was not finished"
+    for one in calls:
+        begun = one.call.id in progress.started or one.begun
+        unknown = "; nobody knows whether it did what it does" if begun else ""
+        one.answer(Outcome(one.call, {"error": f"{words}{unknown}"}, stopped=True))
 
 
 def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:
@@ -227,6 +255,14 @@ def _malformed(event: Event | None) -> dict[str, str]:
         if isinstance(text, str):
             found[part.function_call.id or ""] = text
     return found
+
+
+def withheld_in(reply: Event | None) -> list[str]:
+    """The tools that the request of a reply did not offer, though the agent has them."""
+    metadata = reply.custom_metadata if reply is not None else None
+    weft = metadata.get("weft") if metadata is not None else None
+    listed = weft.get(WITHHELD) if isinstance(weft, dict) else None
+    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
+import msgspec
+
 from weft.declare import Node
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
@@ -16,6 +18,30 @@ from weft.session import Event
 
 Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]
 _Lane: TypeAlias = "asyncio.Task[None]"
+
+
+class Streams:
+    """The answers that were begun in partial events, until the complete one has come."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Event] = {}
+
+    def noted(self, event: Event) -> Event:
+        """The event, taken note of."""
+        if event.partial and (event.content or not event.void):
+            self._begun[event.id] = event
+        elif self._begun:
+            self._begun.pop(event.id, None)
+        return event
+
+    def left(self) -> list[Event]:
+        """Where nothing more will come: an event for each that says that it is void."""
+        return [
+            msgspec.structs.replace(partial, content=None, interrupted=True)
+            for partial in self._begun.values()
+        ]
 
 
 class Lanes:
@@ -43,6 +69,7 @@ class Lanes:
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
         self._loop = asyncio.get_running_loop()
+        self._streams = Streams()
         self.tasks: list[asyncio.Task[None]] = []
         """The lanes that were begun, in the order of the nodes."""
         self.first: int | None = None
@@ -60,7 +87,7 @@ class Lanes:
                 brought = await self._next()
                 if isinstance(brought, tuple):
                     event, taken = brought
-                    yield event
+                    yield self._streams.noted(event)
                     if not taken.done():
                         taken.set_result(None)
                     continue
@@ -76,6 +103,8 @@ class Lanes:
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
         await settle_below(self._invocation, self._why, *cut)
+        for void in self._streams.left():
+            yield void
 
     def failures(self) -> list[NodeFailed]:
         """The failures of nodes; whatever else went wrong is raised."""

@@ -6,6 +6,8 @@ anywhere: it looks at what its place has done, and does what is left.
 
 from collections.abc import AsyncGenerator
 
+import msgspec
+
 from weft.compiler.plan import plan_for
 from weft.declare import Agent, Flow, Node, tree
 from weft.errors import CompileError, ProtectionError, StoreError
@@ -26,6 +28,7 @@ async def run_agent(
     `start` is the agent the turn goes to, unless the log says it was handed on.
     """
     progress = invocation.progress(place)
+    run: AgentRun | None = None
     if progress.failed is not None and invocation.sheltered(place):
         raise NodeFailed(progress.failed)
     try:
@@ -58,6 +61,8 @@ async def run_agent(
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
+        if run is not None and run.streaming:  # what was streamed has come to this
+            failed = msgspec.structs.replace(failed, id=run.streaming)
         event = await invocation.commit(failed)
         yield event
         raise NodeFailed(event, error) from error
@@ -94,6 +99,8 @@ async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
                     async for response in answers:
                         if not response.partial:
                             asking.response = response
+                        elif response.error_code:
+                            asking.begins_anew = True
                         elif asking.stream:
                             yield asking.partial(response)
                 except Exception as error:

@@ -13,7 +13,7 @@ from weft.declare.roles import inner_agents
 from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError
 from weft.runtime.answer import parse
-from weft.runtime.around import root_place, with_plugins
+from weft.runtime.around import Around, RunOutcome, root_place
 from weft.runtime.flows import run_node
 from weft.runtime.gates import check_decisions
 from weft.runtime.inferring import inferred_root
@@ -30,7 +30,7 @@ from weft.runtime.routing import (
 )
 from weft.runtime.signals import Interrupted, NodeFailed, Suspended
 from weft.runtime.spending import warning_in
-from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
+from weft.runtime.stopping import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
 from weft.runtime.waiting import answers_in, check_retries, content_of, new_answers
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
@@ -121,6 +121,10 @@ class _Work:
             invocation = self._invocation = await self._open()
             invocation.interrupted = self._asked_to_stop
             events = self._nodes(invocation)
+            around = Around(invocation, self.root) if self.services.plugins else None
+            if around is not None:
+                events = around.events(events)
+            outcome = RunOutcome("done")
             try:
                 if invocation.interrupted:
                     raise Interrupted
@@ -131,36 +135,57 @@ class _Work:
                     if invocation.interrupted:
                         raise Interrupted
             except Suspended:
-                pass
+                outcome = RunOutcome("waiting")
             except NodeFailed as failure:
                 self._failure = failure
-                if failure.cause is not None:
-                    raise failure.cause from None
+                outcome = RunOutcome("error", failure.event, failure.cause)
             except Interrupted:
                 self._take_back()
                 await events.aclose()
                 interrupted = True
             except asyncio.CancelledError:
                 if not self._take_back():
-                    await unbroken(stop_quietly(invocation, self._author))
+                    await self._cancelled(invocation, around)
                     raise
                 interrupted = True
             except GeneratorExit:
-                await unbroken(events.aclose())
-                await unbroken(stop_quietly(invocation, self._author))
+                try:
+                    await unbroken(events.aclose())
+                finally:
+                    await self._cancelled(invocation, around)
+                raise
+            except BaseException as error:
+                if around is not None:
+                    await around.after(RunOutcome("error", error=error))
                 raise
             finally:
                 invocation.task = None
             if interrupted:
                 last = await unbroken(stop(invocation, self._author, INTERRUPTED))
+                if around is not None:
+                    await around.after(_cancelled_by(last))
                 await lease.release()
                 if last is not None:
                     yield last
+                return
+            if around is not None:
+                await around.after(outcome)
+            if outcome.error is not None:
+                raise outcome.error from None
         finally:
             if lease is not None:
                 await lease.release()
             if request.owned:
                 await store.close()
+
+    async def _cancelled(self, invocation: Invocation, around: Around | None) -> None:
+        """Leave a log that is whole, and tell the plugins."""
+        last: Event | None = invocation.event(self._author, Place(), error=CANCELLED)
+        try:
+            last = await unbroken(stop_quietly(invocation, self._author))
+        finally:  # not in a task of its own: what plugins keep in context variables is here
+            if around is not None:
+                await around.after(_cancelled_by(last))
 
     def _interrupt(self) -> None:
         """Stop as soon as possible: at once while a model or a tool is waited for."""
@@ -251,13 +276,11 @@ class _Work:
         return invocation
 
     def _nodes(self, invocation: Invocation) -> AsyncGenerator[Event, None]:
-        """The events of the root, between the plugins' first and last word."""
+        """The events of the root."""
         place = root_place(self.root)
         if isinstance(self.root, Agent):
-            events = run_agent(invocation, place, self.root, self._start)
-        else:
-            events = run_node(invocation, place, self.root)
-        return with_plugins(invocation, self.root, events) if self.services.plugins else events
+            return run_agent(invocation, place, self.root, self._start)
+        return run_node(invocation, place, self.root)
 
     def result(self, events: tuple[Event, ...]) -> Result:
         """The result of the run, once it is over."""
@@ -301,6 +324,11 @@ class _Work:
                 except SchemaError:
                     break
         return answer.text
+
+
+def _cancelled_by(last: Event | None) -> RunOutcome:
+    """How a run ended that was stopped: where nothing was left to stop, it was done."""
+    return RunOutcome("cancelled", last) if last is not None else RunOutcome("done")
 
 
 def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:

@@ -53,12 +53,13 @@ async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], 
             await invocation.store(event)
 
 
-async def stop_quietly(invocation: Invocation, author: str) -> None:
+async def stop_quietly(invocation: Invocation, author: str) -> Event | None:
     """Stop a run that was cancelled; what goes wrong then must not hide that it was."""
     try:
-        await stop(invocation, author, CANCELLED)
+        return await stop(invocation, author, CANCELLED)
     except Exception:
         _log.warning("the end of a cancelled run could not be stored", exc_info=True)
+        return invocation.event(author, Place(), error=CANCELLED)
 
 
 def _left(progress: Progress, call: FunctionCall, words: str) -> Outcome:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 from weft.declare import Timeout
 from weft.runtime.invocation import Invocation
-from weft.runtime.lanes import Runs
+from weft.runtime.lanes import Runs, Streams
 from weft.runtime.place import Place
 from weft.runtime.record import failed
 from weft.runtime.stopping import settle_below
@@ -19,6 +19,7 @@ async def run_timeout(
     inner = place.child(node.body.name, 0)
     clock = asyncio.get_running_loop().time
     left = node.seconds
+    streams = Streams()
     events = run_node(invocation, inner, node.body)
     try:
         while True:
@@ -34,10 +35,12 @@ async def run_timeout(
                     break
                 raise
             left = max(0.0, left - (clock() - since))
-            yield event
+            yield streams.noted(event)
     finally:
         await events.aclose()
     await settle_below(invocation, "it took too long", inner.path)
+    for void in streams.left():
+        yield void
     words = f"`{node.body.name}` took longer than {node.seconds:g} s"
     failure = await failed(invocation, place, node.name, "timeout", words)
     yield failure.event

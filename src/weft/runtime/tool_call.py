@@ -37,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `raised` is what stops the run once the result is stored; `question` what the user is asked
     before the call may run; `unknown` that a crash left open whether it ran; `suspended` that
-    the agent behind the tool waits for an answer itself.
+    the agent behind the tool waits for an answer itself; `stopped` that another call ended the run.
     """
 
     call: FunctionCall
@@ -49,6 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
     suspended: bool = False
     question: JsonObject | None = None
     raised: Exception | None = None
+    stopped: bool = False
     restored: JsonObject = {}
     """What was put back into the arguments in place of placeholders."""
 
@@ -58,7 +59,7 @@ class ToolCall:
 
     __slots__ = (
         "_invocation", "_kit", "_malformed", "_place", "_progress", "_restored",
-        "call", "outcome", "written",
+        "begun", "call", "outcome", "written",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,8 @@ class ToolCall:
         self._restored: JsonObject = {}
         self.call = call
         self.outcome: Outcome | None = recorded(progress, call)
+        self.begun = False
+        """Whether the function was called, and may have done something."""
         self.written: JsonObject = {}
         """What calls of the same reply wrote that this one had to wait for."""
 
@@ -105,7 +108,7 @@ class ToolCall:
         call = self.call
         bound = self._kit.tools.get(call.name or "")
         if bound is None:
-            return Outcome(call, {"error": _unknown_tool(call.name or "", list(self._kit.tools))})
+            return Outcome(call, {"error": unknown_tool(call.name or "", list(self._kit.tools))})
         if self._malformed:
             shown = self._malformed[:200]
             return Outcome(
@@ -215,6 +218,7 @@ class ToolCall:
     ) -> Returned | None:
         """What the function returned, within its time limit and number of tries."""
         tool = bound.tool
+        self.begun = tool.effect != "pure"
         if tool.agent is not None:
             from weft.runtime.agent_tool import run_agent_tool
 
@@ -344,7 +348,8 @@ def _schema(bound: BoundTool) -> JsonObject:
     return {"parameters": bound.tool.parameters}
 
 
-def _unknown_tool(name: str, known: list[str]) -> str:
+def unknown_tool(name: str, known: list[str]) -> str:
+    """What a model is told that called what it was not offered."""
     near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""

@@ -124,6 +124,18 @@ class Event(Value, frozen=True):
         parts = self.content.parts if self.content is not None else None
         return [p.function_response for p in parts or () if p.function_response is not None]
 
+    @property
+    def void(self) -> bool:
+        """Whether what was said under this id so far does not count: it failed, or was rejected.
+
+        Partial events have the id of the complete one that follows. One of them is void where
+        the answer begins anew with it; or, without content, where no complete one will follow.
+        """
+        if self.error_code or (self.partial and self.interrupted):
+            return True
+        weft = self.custom_metadata.get("weft") if self.custom_metadata is not None else None
+        return isinstance(weft, dict) and "rejected" in weft
+
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn, as ADK defines it."""
         if self.actions.skip_summarization or self.long_running_tool_ids:

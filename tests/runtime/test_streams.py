@@ -1,0 +1,203 @@
+"""What is streamed has the id of the event it becomes, and what does not count says so."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+import weft
+from weft import (
+    Agent,
+    CallbackContext,
+    Event,
+    ModelResponse,
+    Parallel,
+    RunConfig,
+    Runner,
+    race,
+    timeout,
+)
+from weft.cli.screen import Screen
+from weft.content import Content, Part
+from weft.declare import Node
+from weft.ir import Prompt
+from weft.testing import ScriptedModel, call, chunks, cut, delayed, fails_after
+from weft.values import JsonObject
+
+
+@dataclass
+class Trip:
+    city: str
+
+
+def text(said: str) -> ModelResponse:
+    return ModelResponse(content=Content(parts=(Part(text=said),), role="model"))
+
+
+async def streamed(root: Node) -> list[Event]:
+    events: list[Event] = []
+    try:
+        async for event in weft.stream(root, "go"):
+            events.append(event)
+    except (ValueError, KeyError):
+        pass
+    return events
+
+
+def shown(events: list[Event]) -> dict[str, str]:
+    """What a client shows in the end that does as the documentation says."""
+    texts: dict[str, str] = {}
+    for event in events:
+        if event.void:
+            texts.pop(event.id, None)
+        if event.partial:
+            texts[event.id] = texts.get(event.id, "") + event.text
+        elif event.text and not event.void and event.audience != "internal":
+            texts[event.id] = event.text
+    return {id: text for id, text in texts.items() if text}
+
+
+def check(events: list[Event]) -> None:
+    """Every stream ends with one complete event of its id, or with the word that it is void."""
+    streams = {event.id for event in events if event.partial}
+    for id in streams:
+        mine = [event for event in events if event.id == id]
+        assert all(event.partial for event in mine[:-1])
+        last = mine[-1]
+        assert not last.partial or (last.void and last.content is None)
+    whole = [event.id for event in events if not event.partial]
+    assert len(whole) == len(set(whole))
+
+
+def test_an_answer_has_the_id_of_its_pieces() -> None:
+    def look() -> str:
+        """Look."""
+        return "rain"
+
+    model = ScriptedModel([[chunks_call()], chunks("It ", "rains.")])
+    events = asyncio.run(streamed(Agent("bot", model=model, tools=[look])))
+    check(events)
+    last = events[-1]
+    assert [event.text for event in events if event.id == last.id] == ["It ", "rains.", "It rains."]
+    assert shown(events)[last.id] == "It rains."
+    assert sum(event.partial is True for event in events) >= 2
+
+
+def chunks_call() -> Part:
+    return call("look")
+
+
+def raises(ctx: CallbackContext, response: ModelResponse) -> None:
+    raise ValueError("not this")
+
+
+def replaces(ctx: CallbackContext, response: ModelResponse) -> ModelResponse:
+    return text("another answer")
+
+
+def mends(ctx: CallbackContext, prompt: Prompt, error: Exception) -> ModelResponse:
+    return text("a spare answer")
+
+
+@pytest.mark.parametrize(
+    ("bot", "left"),
+    [
+        (Agent("bot", model=ScriptedModel([chunks("no ", "json"), '{"city": "Oslo"}'])) @ Trip,
+         ['{"city": "Oslo"}']),
+        (Agent("bot", model=ScriptedModel([chunks("no ", "json")] * 3)) @ Trip, []),
+        (Agent("bot", model=ScriptedModel([cut(chunks("It ", "ra"))])), []),
+        (Agent("bot", model=ScriptedModel([fails_after("It ", "ra", error=RuntimeError("503"))])),
+         []),
+        (Agent("bot", model=ScriptedModel([fails_after("It ", error=RuntimeError("503"))]),
+               on_model_error=mends), ["a spare answer"]),
+        (Agent("bot", model=ScriptedModel([chunks("It ", "rains")]), after_model=replaces),
+         ["another answer"]),
+        (Agent("bot", model=ScriptedModel([chunks("It ", "rains")]), after_model=raises), []),
+        (Agent("bot", model=ScriptedModel([cut(chunks("It ", "ra"))]))
+         // Agent("spare", model=ScriptedModel([chunks("It ", "snows")])), ["It snows"]),
+    ],
+)  # fmt: skip
+def test_what_does_not_become_the_answer_says_so(bot: Node, left: list[str]) -> None:
+    events = asyncio.run(streamed(bot))
+    assert any(event.partial for event in events)
+    check(events)
+    assert list(shown(events).values()) == left
+
+
+class Slow:
+    """A model that says a word and then nothing for long."""
+
+    name, dialect = "slow", "gemini"
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        yield ModelResponse(content=Content(parts=(Part(text="well, "),)), partial=True)
+        await asyncio.sleep(60)
+        yield text("never")
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        race(Agent("a", model=Slow()), Agent("b", model=ScriptedModel([delayed(0.1, "first")]))),
+        timeout(Agent("a", model=Slow()), seconds=0.2)
+        // Agent("b", model=ScriptedModel(["first"])),
+        Parallel(
+            Agent("a", model=Slow()),
+            Agent("c", model=ScriptedModel([delayed(0.1, RuntimeError("503"))])),
+        )
+        // Agent("b", model=ScriptedModel(["first"])),
+    ],
+    ids=["race", "timeout", "parallel"],
+)
+def test_a_branch_that_is_stopped_says_that_its_words_are_void(flow: Node) -> None:
+    events = asyncio.run(streamed(flow))
+    assert [event.text for event in events if event.author == "a" and event.partial] == [
+        "well, ",
+        "",
+    ]
+    check(events)
+    assert list(shown(events).values()) == ["first"]
+
+
+class Retrying:
+    """A model whose first attempt was cut off after a piece was shown, as a client tells it."""
+
+    name, dialect = "retrying", "gemini"
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        for piece in ("It ra", None, "It ", "snows."):
+            content = Content(parts=(Part(text=piece),), role="model") if piece else None
+            code = "network" if piece is None else None
+            yield ModelResponse(content=content, partial=True, error_code=code)
+        yield text("It snows.")
+
+
+def test_an_attempt_that_is_made_again_begins_anew() -> None:
+    bot = Agent("bot", model=Retrying())
+    events = asyncio.run(streamed(bot))
+    check(events)
+    assert list(shown(events).values()) == ["It snows."]
+    assert [event.void for event in events] == [False, True, False, False]
+    assert len({event.id for event in events}) == 1
+    screen = io.StringIO()
+    shows = Screen(bot, screen, None)
+    for event in events:
+        shows.show(event)
+    assert screen.getvalue() == "It ra\nIt snows.\n"
+
+
+def test_nothing_of_a_stream_is_stored_but_its_end() -> None:
+    async def go() -> None:
+        runner = Runner(Agent("bot", model=ScriptedModel([chunks("a", "b")])))
+        config = RunConfig(stream=True)
+        ids = [e.id async for e in runner.run(session_id="s", message="x", config=config)]
+        session = await runner.session(session_id="s")
+        assert [event.id for event in session.events][1:] == [ids[-1]]
+
+    asyncio.run(go())
