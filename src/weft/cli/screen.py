@@ -12,6 +12,7 @@ from weft.cli.words import deeds, error_words, marks_for
 from weft.compiler.text import clip, safe
 from weft.declare import Node, agents_of
 from weft.declare.roles import inner_agents
+from weft.runtime.answer import is_piece
 from weft.session import Event
 
 Voice = tuple[str, str]
@@ -40,6 +41,8 @@ class Screen:
 
     def show(self, event: Event) -> None:
         """Show an event, partial or whole, at once or as soon as its turn comes."""
+        if is_piece(event):
+            return  # it was streamed, and the whole answer follows
         voice = (event.author, event.branch or "")
         if self._live not in (None, voice) and not _beside(self._live[1], voice[1]):
             self._close()  # it was cut off, and this is what came next

@@ -157,6 +157,19 @@ Use instead:  run the agent, so that the model is asked, or mend what the messag
 """,
     ),
     Code(
+        "WEFT508",
+        _W,
+        "answer cut off at the token limit",
+        """The model stopped because its answer had as many tokens as it may have. What there is
+of it was kept, as the answer and under `output_key`.
+
+Why it matters: what reads it takes it for whole: half a plan, a list without its end.
+
+Use instead:  a larger `generate_config={"max_output_tokens": ...}`; on_truncated="continue" to
+              have the model go on, or on_truncated="error" to refuse such an answer.
+""",
+    ),
+    Code(
         "WEFT505",
         _W,
         "run budget nearly spent",

@@ -6,6 +6,10 @@ this says so in its event, by the paths of the nodes it is about:
 
     {"undone": [path, ...]}                      what was said there is out of view
     {"joined": {"path": ..., "branch": ...}}     what was said there is no longer on that branch
+
+An answer that came in pieces is said once more as a whole, and the pieces are out of view:
+
+    {"pieces": [event id, ...]}
 """
 
 from collections.abc import Iterable
@@ -15,12 +19,13 @@ from weft.session.waiting import is_undone, undone_by
 from weft.values import JsonObject
 
 _UNDONE = "its flow took it back"
+_JOINED = "it is a piece of an answer that was put together"
 
 
 def undoes(event: Event) -> bool:
     """Whether the event changes how earlier ones are seen."""
     weft = _weft(event)
-    return "undone" in weft or "joined" in weft
+    return "undone" in weft or "joined" in weft or "pieces" in weft
 
 
 def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
@@ -32,6 +37,10 @@ def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
         if paths:
             mine = (i for i in range(index) if is_undone(log[i], event, paths))
             hidden.update(dict.fromkeys(mine, _UNDONE))
+        pieces = _weft(event).get("pieces") if event.custom_metadata is not None else None
+        if isinstance(pieces, list):
+            joined = (i for i in range(index) if log[i].id in pieces)
+            hidden.update(dict.fromkeys(joined, _JOINED))
     return hidden
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 from weft.declare import checks, tree
 from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
-from weft.declare.config import OnMissing, OnProviderError, check_generate_config
+from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
 from weft.declare.policy import C, Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
 from weft.values import Json, JsonObject
@@ -67,6 +67,8 @@ class Agent(Composable):
     max_steps: int = field(default=25, kw_only=True)
     on_missing: OnMissing = field(default="keep", kw_only=True)
     on_provider_error: OnProviderError = field(default="log", kw_only=True)
+    on_truncated: OnTruncated = field(default="keep", kw_only=True)
+    """What becomes of an answer that was cut off at the token limit."""
     allow: tuple[str, ...] = field(default=(), kw_only=True)
     cleared: tuple[str, ...] = field(default=(), kw_only=True)
     """The labels that its model may see."""
@@ -103,6 +105,7 @@ class Agent(Composable):
             max_steps: int = 25,
             on_missing: OnMissing = "keep",
             on_provider_error: OnProviderError = "log",
+            on_truncated: OnTruncated = "keep",
             allow: str | Iterable[str] = (),
             cleared: str | Iterable[str] = (),
         ) -> None:
@@ -133,7 +136,12 @@ class Agent(Composable):
         checks.check_flag(name, "disallow_transfer_to_parent", self.disallow_transfer_to_parent)
         checks.check_flag(name, "disallow_transfer_to_peers", self.disallow_transfer_to_peers)
         checks.check_steps(name, self.max_steps)
-        for choice, kinds in (("on_missing", OnMissing), ("on_provider_error", OnProviderError)):
+        choices: tuple[tuple[str, object], ...] = (
+            ("on_missing", OnMissing),
+            ("on_provider_error", OnProviderError),
+            ("on_truncated", OnTruncated),
+        )
+        for choice, kinds in choices:
             check_choice(name, choice, getattr(self, choice), kinds)
         self._set("allow", checks.check_allow(name, self.allow))
         self._set("cleared", checks.check_cleared(name, self.cleared))

@@ -17,6 +17,7 @@ from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_j
 
 OnMissing = Literal["keep", "error", "empty"]
 OnProviderError = Literal["log", "raise"]
+OnTruncated = Literal["keep", "continue", "error"]
 
 _NUMBER = (int, float)
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -151,6 +152,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     strict: bool = False
     on_missing: OnMissing | None = None
     on_provider_error: OnProviderError | None = None
+    on_truncated: OnTruncated | None = None
     max_llm_calls: int = 500
     stall: int | None = 3
     """How often in a row a call may come to the same result until the model is told; None: ever."""
@@ -174,6 +176,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             check_choice("RunConfig", "on_missing", self.on_missing, OnMissing)
         if self.on_provider_error is not None:
             check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
+        if self.on_truncated is not None:
+            check_choice("RunConfig", "on_truncated", self.on_truncated, OnTruncated)
         strict = cast("object", self.strict)
         if self.model is not None and not is_model(self.model):
             raise DeclarationError(

@@ -1,28 +1,45 @@
 """One agent's turn at a place: what is made of a reply, of its calls, and of the answer."""
 
+import logging
 from typing import NamedTuple
 
 import msgspec
 
+from weft.codes import report
 from weft.compiler.build import PAUSED
 from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, CallbackContext, Flow, tree
-from weft.runtime.answer import RETRIES, check_answer, correction, is_empty, spoken
+from weft.diagnostics import Origin
+from weft.runtime.answer import (
+    CUT,
+    GO_ON,
+    PIECE,
+    RETRIES,
+    check_answer,
+    correction,
+    is_empty,
+    put_together,
+    spoken,
+)
 from weft.runtime.calls import Batch, run_calls, withheld_in
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
-from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, with_note
+from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
 from weft.runtime.restore import Spoken, restored_answer, with_restored
 from weft.runtime.signals import NodeFailed, Suspended
 from weft.runtime.spending import RUN_BUDGET
 from weft.runtime.stopping import settle_below
 from weft.runtime.writing import captured_by, noted_by
 from weft.session import Actions, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import NO_ACTIONS, new_id
 from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import JsonObject
+
+_log = logging.getLogger("weft")
+
+_CUT_OFF = "the answer was cut off at the token limit"
 
 MAX_HOPS = 10
 """How often an invocation may be handed over."""
@@ -135,7 +152,11 @@ class AgentRun:
             event = await self._commit(msgspec.structs.replace(reply, actions=actions))
             return Made((event,), NodeFailed(event))
         paused = reply.finish_reason == PAUSED
-        if content is None or (is_empty(content) and not paused):
+        cut = reply.finish_reason == CUT
+        pieces = self.progress.pieces
+        if pieces and not cut and is_empty(content):
+            content = Content(role="model")  # there was nothing left to say
+        elif content is None or (is_empty(content) and not paused):
             thought = (
                 any(part.kind == "thought" for part in content.parts or ()) if content else False
             )
@@ -144,6 +165,16 @@ class AgentRun:
             return Made((failure.event,), failure)
         content = spoken(content, self.plan.output)
         calls = any(part.function_call is not None for part in content.parts or ())
+        if cut:
+            how = self.invocation.config.on_truncated or self.agent.on_truncated
+            if how == "error":
+                return await self._refuse_cut(reply, content)
+            if how == "continue" and not calls and self._may_go_on():
+                return await self._go_on(reply, content, actions)
+        if pieces:
+            said = [e.content for e in pieces if e.content is not None and is_reply(e)]
+            content = put_together(said, content)
+            reply = _with_weft(reply, {"pieces": [event.id for event in pieces]})
         if not calls and not paused:
             draft = content
             content, used = self._with_values(content)
@@ -152,7 +183,10 @@ class AgentRun:
                 metadata = with_restored(reply.custom_metadata, used)
                 reply = msgspec.structs.replace(reply, custom_metadata=metadata)
             if answer.problem:
-                return await self._reject(reply, draft, actions, answer.problem)
+                why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem
+                return await self._reject(reply, draft, actions, why)
+            if cut:
+                reply = self._marked(reply)
             noted = noted_by(self, answer)
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
@@ -177,12 +211,11 @@ class AgentRun:
         if self.progress.rejected >= RETRIES:
             failure = await self._failure("invalid_output", why, reply)
             return Made((failure.event,), failure)
-        metadata = dict(reply.custom_metadata or {})
-        held = metadata.get("weft")
-        weft: JsonObject = {**held} if isinstance(held, dict) else {}
-        metadata["weft"] = {**weft, "rejected": why}
         draft = msgspec.structs.replace(
-            reply, content=content, actions=actions, audience="internal", custom_metadata=metadata
+            _with_weft(reply, {"rejected": why}),
+            content=content,
+            actions=actions,
+            audience="internal",
         )
         told = self._event(correction(why), Actions())
         told = msgspec.structs.replace(told, audience="internal")
@@ -190,6 +223,50 @@ class AgentRun:
         self.progress.note(draft)
         self.progress.note(told)
         return Made((draft, told))
+
+    async def _refuse_cut(self, reply: Event, content: Content) -> Made:
+        """Refuse an answer that was cut off; what there is of it is kept with the error."""
+        failure = await self._failure(
+            "truncated", _CUT_OFF, _with_weft(reply, {"cut": content.text})
+        )
+        return Made((failure.event,), failure)
+
+    def _may_go_on(self) -> bool:
+        """Whether the model may be asked for the rest; else what there is must do."""
+        invocation = self.invocation
+        if self.progress.steps + 1 >= self.agent.max_steps:
+            return False
+        return invocation.llm_calls < invocation.config.max_llm_calls
+
+    async def _go_on(self, reply: Event, content: Content, actions: Actions) -> Made:
+        """Store a piece of the answer, and that the model is to go on with it."""
+        self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
+        piece = msgspec.structs.replace(
+            _with_weft(reply, {PIECE: True}),
+            id=new_id(),
+            content=content,
+            actions=actions,
+            audience="internal",
+        )
+        told = self.invocation.event(self.agent.name, self.place, GO_ON, weft={PIECE: True})
+        told = msgspec.structs.replace(told, audience="internal")
+        return Made(tuple(await self._commit_all([piece, told])))
+
+    def _marked(self, reply: Event) -> Event:
+        """The answer that was cut off, with a diagnostic; the result of the run has it too."""
+        key = self.agent.output_key
+        where = f" and is under `{key}` as it is" if key is not None else ""
+        found = report(
+            "WEFT508",
+            Origin("event", reply.id, self.agent.name),
+            f"the answer of `{self.agent.name}` was cut off at the token limit{where}",
+            'raise generate_config={"max_output_tokens": ...}, or write on_truncated="continue"'
+            ' or "error"',
+        )
+        if found.code not in self.agent.allow:
+            self.invocation.findings[str(found)] = found
+            _log.warning("%s %s: %s", found.code, found.origin, found.message)
+        return _with_weft(reply, {"diagnostics": [str(found)]})
 
     async def answer_calls(self, reply: Event | None) -> Made:
         """Run the open calls, store their results as one event, and do what they ask for."""
@@ -329,6 +406,14 @@ class AgentRun:
                 custom_metadata=reply.custom_metadata,
             )
         return NodeFailed(await self.invocation.commit(event))
+
+
+def _with_weft(event: Event, more: JsonObject) -> Event:
+    """The event with more of what only Weft reads."""
+    metadata = dict(event.custom_metadata or {})
+    held = metadata.get("weft")
+    metadata["weft"] = {**(held if isinstance(held, dict) else {}), **more}
+    return msgspec.structs.replace(event, custom_metadata=metadata)
 
 
 def _noted(part: Part, times: int) -> Part:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from weft.compiler.undone import hidden_by_undoing
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow
-from weft.runtime.answer import parse
+from weft.runtime.answer import is_cut, parse
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import Kit
 from weft.runtime.place import Place
@@ -48,6 +48,8 @@ async def run_agent_tool(
     if isinstance(node, Agent) and node.output_schema is not None:
         held, _ = parse(node, answer.text, wrapped=True)
         return Returned(held if isinstance(held, dict) else {"result": held})
+    if is_cut(answer):
+        return Returned({"result": answer.text, "note": "this was cut off at the token limit"})
     return Returned({"result": answer.text})
 
 

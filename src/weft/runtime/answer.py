@@ -1,5 +1,6 @@
 """The final answer: what it must be, and what is kept of it."""
 
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import msgspec
@@ -10,10 +11,28 @@ from weft.content import Content, Part
 from weft.declare import Agent
 from weft.errors import SchemaError
 from weft.ir import Output
+from weft.session import Event
 from weft.values import Json, JsonObject, compact
 
 RETRIES = 2
 """How often a bad answer is returned to the model with what is wrong with it."""
+
+
+CUT = "MAX_TOKENS"
+"""The finish reason of an answer that has as many tokens as it may have."""
+
+PIECE = "piece"
+"""Under which name an event says that it is part of an answer which comes in pieces."""
+
+GO_ON = Content(
+    parts=(
+        Part(
+            text="Your answer was cut off at the token limit. Go on exactly where it stopped:"
+            " repeat nothing, and say nothing else."
+        ),
+    ),
+    role="user",
+)
 
 
 class Answer(NamedTuple):
@@ -72,6 +91,40 @@ def parse(agent: Agent, text: str, *, wrapped: bool) -> tuple[Json, object]:
         held = held["result"]
     value = schema.validate_value(agent.output_schema, held, where=where)
     return held, value
+
+
+def is_cut(event: Event) -> bool:
+    """Whether the event is an answer that was cut off and is kept as it is."""
+    if event.finish_reason != CUT or event.calls or event.void:
+        return False
+    return not is_piece(event)
+
+
+def is_piece(event: Event) -> bool:
+    """Whether the event belongs to an answer that comes in pieces, and is not all of it."""
+    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
+    return isinstance(weft, dict) and PIECE in weft
+
+
+def put_together(pieces: Iterable[Content], last: Content) -> Content:
+    """The pieces of an answer and the last of them as one.
+
+    Thoughts of the earlier ones are left out: they stand in the log where they were thought.
+    """
+    text = ""
+    parts: list[Part] = []
+    for piece in pieces:
+        text += piece.text
+        parts += [part for part in piece.parts or () if part.kind not in ("text", "thought")]
+    rest = list(last.parts or ())
+    for at, part in enumerate(rest):
+        if part.kind == "text":
+            rest[at] = Part(text=f"{text}{part.text}")
+            break
+    else:
+        at = next((i for i, part in enumerate(rest) if part.function_call), len(rest))
+        rest.insert(at, Part(text=text))
+    return Content(parts=(*parts, *rest), role="model")
 
 
 def _bare(text: str) -> str:

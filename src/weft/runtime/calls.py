@@ -13,6 +13,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.diagnostics import Origin
 from weft.ir.handle import RECALL
+from weft.runtime.answer import CUT
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import BoundTool, Kit
 from weft.runtime.place import Place
@@ -117,14 +118,24 @@ async def run_calls(
     `event` is the reply that made them, where it is at hand: it says which are malformed.
     """
     reply = event if event is not None else progress.reply
-    raw, withheld = _malformed(reply), withheld_in(reply)
+    raw, withheld, cut = _malformed(reply), withheld_in(reply), _cut_call(reply)
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
         if call.id in progress.pending and call.id not in invocation.retry:
             continue
         one = ToolCall(invocation, place, kit, progress, call, raw.get(call.id or "", ""))
-        if call.name in withheld:
+        if call.id == cut:
+            one.answer(
+                Outcome(
+                    call,
+                    {
+                        "error": "the reply was cut off at the token limit, perhaps inside this"
+                        " call, which was not made; make it again, and say less beside it"
+                    },
+                )
+            )
+        elif call.name in withheld:
             offered = [name for name in kit.tools if name not in withheld]
             one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
         elif call.name == TRANSFER:
@@ -255,6 +266,15 @@ def _malformed(event: Event | None) -> dict[str, str]:
         if isinstance(text, str):
             found[part.function_call.id or ""] = text
     return found
+
+
+def _cut_call(reply: Event | None) -> str | None:
+    """The call that a reply ends with which was cut off: some of its arguments may be missing."""
+    if reply is None or reply.finish_reason != CUT or reply.content is None:
+        return None
+    said = [part for part in reply.content.parts or () if part.kind != "empty"]
+    call = said[-1].function_call if said else None
+    return call.id if call is not None else None
 
 
 def withheld_in(reply: Event | None) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from weft.compiler.build import PAUSED
 from weft.content import FunctionCall
+from weft.runtime.answer import is_piece
 from weft.session import Event
 from weft.session.state import without_temp
 from weft.session.waiting import CONFIRMATION, INPUT, pending_in
@@ -45,6 +46,8 @@ class Progress:
         """The error that ended the turn, as long as nothing came after it."""
         self.steps = 0
         self.rejected = 0
+        self.pieces: list[Event] = []
+        """What there is of an answer that comes in pieces, with what the model was told."""
         self.reply: Event | None = None
         """The last reply that made calls."""
         self.open: dict[str, FunctionCall] = {}
@@ -88,7 +91,10 @@ class Progress:
         self.begun = True
         if actions.end_of_agent:
             self.ended = True
-        if content is not None and content.parts:
+        if isinstance(weft, dict) and is_piece(event):
+            self.pieces.append(event)
+            self.steps += is_reply(event)
+        elif content is not None and content.parts:
             results = content.role == "user"
             if results:
                 waits = weft.get("pending") if isinstance(weft, dict) else None
@@ -144,6 +150,8 @@ class Progress:
     def _note_model(self, event: Event, rejected: bool) -> None:
         calls = event.calls
         self.steps += is_reply(event)
+        if self.pieces and is_reply(event):
+            self.pieces = []
         if rejected:
             self.rejected += 1
         elif not calls and event.finish_reason != PAUSED:

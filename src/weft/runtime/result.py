@@ -27,6 +27,8 @@ class Result:
     invocation_id: str
     error: Event | None = None
     waiting: dict[str, str] = field(default_factory=dict[str, str])
+    truncated: bool = False
+    """Whether an answer of the invocation was cut off at the token limit, and kept as it was."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What is wrong with what models were asked, and that the run neared its budget."""
 

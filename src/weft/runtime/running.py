@@ -12,7 +12,7 @@ from weft.declare.policy.transforms import Label
 from weft.declare.roles import inner_agents
 from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError
-from weft.runtime.answer import parse
+from weft.runtime.answer import is_cut, parse
 from weft.runtime.around import Around, RunOutcome, root_place
 from weft.runtime.flows import run_node
 from weft.runtime.gates import check_decisions
@@ -310,6 +310,7 @@ class _Work:
             invocation_id=invocation.id,
             error=failed,
             waiting=session.waiting,
+            truncated=any(is_cut(event) for event in mine if event.finish_reason),
             diagnostics=(*invocation.findings.values(), *_warnings(events)),
         )
 

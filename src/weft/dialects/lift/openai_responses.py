@@ -43,7 +43,7 @@ def lift(body: JsonObject) -> ModelResponse:
     finish = "STOP"
     if status == "incomplete":
         why = text_in(object_in(body.get("incomplete_details")).get("reason"))
-        finish = _FINISHES.get(why, "OTHER")
+        finish = _FINISHES.get(why, "OTHER") if why else "MAX_TOKENS"
     elif status == "cancelled":
         finish = "OTHER"
     code, message = trouble(parts, finish, _refusal(items))
