@@ -274,7 +274,8 @@ class AgentRun:
             self.invocation, self.place, self.plan.path, self.kit, self.progress, reply
         )
         made: list[Event] = []
-        await self._settle_stopped(batch)
+        if any(one.stopped for one in batch.outcomes):
+            await self._settle_stopped(batch)
         error: tuple[str, str] | None = None
         event = batch.event(self.invocation, self.agent.name, self.place)
         stalled: tuple[str, str] | None = None

@@ -26,11 +26,23 @@ _AGAIN = "nothing new"
 
 
 class Exchange(NamedTuple):
-    """The calls of a reply, what each came to, and what they changed together."""
+    """The calls of a reply, and the event that says what they came to."""
 
-    told: list[tuple[str | None, JsonObject | None, JsonObject]]
-    delta: JsonObject
-    artifacts: dict[str, int]
+    calls: dict[str, FunctionCall]
+    event: Event
+
+    def repeats(self, other: "Exchange") -> bool:
+        """Whether the same was asked for, and the same came of it."""
+        mine, others = self.calls.values(), other.calls.values()
+        if [(call.name, call.args) for call in mine] != [(call.name, call.args) for call in others]:
+            return False
+        actions, before = self.event.actions, other.event.actions
+        if without_temp(actions.state_delta) != without_temp(before.state_delta):
+            return False
+        return actions.artifact_delta == before.artifact_delta and self._told() == other._told()
+
+    def _told(self) -> list[JsonObject]:
+        return [_without_note(result.response or {}) for result in self.event.results]
 
 
 class Progress:
@@ -62,7 +74,8 @@ class Progress:
         """Whether the agent at work brought anything new: a text, or a tool's result."""
         self._round: dict[str, FunctionCall] = {}
         """The calls of the last reply, until results come."""
-        self._last: Exchange | None = None
+        self._exchange: Exchange | None = None
+        """The last reply that made calls and has all their results."""
         self._in_a_row = 0
 
     @staticmethod
@@ -119,33 +132,24 @@ class Progress:
         self.begun = False
         self.answered = None
         self.steps = self.rejected = 0
-        self._last, self._in_a_row = None, 0
+        self._exchange, self._in_a_row = None, 0
         self.news = False
 
-    def times(self, results: Event) -> int:
+    def times(self, event: Event) -> int:
         """How often in a row the calls of the last reply came, and came to these results.
 
         What somebody outside has a hand in is no repetition of the model's: then it is 0.
         """
-        exchange = self._exchange(results)
-        if exchange is None:
-            return 0
-        return self._in_a_row + 1 if exchange == self._last else 1
-
-    def _exchange(self, event: Event) -> "Exchange | None":
-        """The calls of the last reply with what they came to; None if that is not all here."""
         results = event.results
         if len(results) != len(self._round) or event.author == "user":
-            return None
+            return 0
         waits = pending_in(event) if event.custom_metadata is not None else ()
-        told: list[tuple[str | None, JsonObject | None, JsonObject]] = []
-        for result in results:
-            call = self._round.get(result.id or "")
-            if call is None or result.id in waits:
-                return None
-            told.append((call.name, call.args, _without_note(result.response or {})))
-        actions = event.actions
-        return Exchange(told, without_temp(actions.state_delta), actions.artifact_delta)
+        if any(result.id in waits or result.id not in self._round for result in results):
+            return 0
+        before = self._exchange
+        if before is None or not Exchange(self._round, event).repeats(before):
+            return 1
+        return self._in_a_row + 1
 
     def _note_model(self, event: Event, rejected: bool) -> None:
         calls = event.calls
@@ -175,7 +179,8 @@ class Progress:
         """Take in results; those of calls that still wait are only what there is so far."""
         results = event.results
         if results and self._round:
-            self._in_a_row, self._last = self.times(event), self._exchange(event)
+            times = self._in_a_row = self.times(event)
+            self._exchange = Exchange(self._round, event) if times else None
             self._round = {}
         for result in results:
             call_id = result.id or ""
