@@ -26,7 +26,7 @@ from weft.runtime.overflow import tighter
 from weft.runtime.providers import provided_texts
 from weft.session import Event
 from weft.session.event import new_id
-from weft.values import JsonObject
+from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
 
@@ -208,7 +208,8 @@ class Asking:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name for call in calls if call is not None}
             if not names.isdisjoint(self._withheld):
-                more = {**more, WITHHELD: [*sorted(self._withheld)]}
+                withheld: list[Json] = [*sorted(self._withheld)]
+                more = {**more, WITHHELD: withheld}
         return _reply(self._run, self.id, response, self._compiled, self._within, watched, more)
 
     def _spent(self, response: ModelResponse) -> JsonObject:
