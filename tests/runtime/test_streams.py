@@ -163,6 +163,23 @@ def test_a_branch_that_is_stopped_says_that_its_words_are_void(flow: Node) -> No
     assert list(shown(events).values()) == ["first"]
 
 
+def test_a_run_that_a_later_one_stopped_takes_back_what_it_streamed() -> None:
+    async def go() -> None:
+        runner = Runner(Agent("bot", model=Slow()))
+        config = RunConfig(stream=True)
+        first = runner.run(session_id="s", message="x", config=config)
+        events = [await anext(first)]
+        later = RunConfig(busy="interrupt", model=ScriptedModel(["mine"]))
+        second = asyncio.ensure_future(runner.run(session_id="s", message="y", config=later))
+        events += [event async for event in first]
+        check(events)
+        assert shown(events) == {}
+        assert events[-1].error_code == "interrupted"
+        assert (await second).text == "mine"
+
+    asyncio.run(go())
+
+
 class Retrying:
     """A model whose first attempt was cut off after a piece was shown, as a client tells it."""
 

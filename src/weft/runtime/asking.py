@@ -203,7 +203,7 @@ class Asking:
         if self._context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self._context)
         watched = self._watched(response)
-        more = self._spent(response)
+        more: JsonObject = self._spent(response)
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name for call in calls if call is not None}

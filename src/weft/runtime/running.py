@@ -18,6 +18,7 @@ from weft.runtime.flows import run_node
 from weft.runtime.gates import check_decisions
 from weft.runtime.inferring import inferred_root
 from weft.runtime.invocation import Invocation, Services
+from weft.runtime.lanes import Streams
 from weft.runtime.loop import run_agent
 from weft.runtime.paying import require_prices
 from weft.runtime.place import Place, place_of
@@ -125,11 +126,14 @@ class _Work:
             if around is not None:
                 events = around.events(events)
             outcome = RunOutcome("done")
+            streams = Streams() if request.config.stream else None
             try:
                 if invocation.interrupted:
                     raise Interrupted
                 async for event in events:
                     invocation.task = None
+                    if streams is not None:
+                        streams.noted(event)
                     yield event
                     invocation.task = asyncio.current_task()
                     if invocation.interrupted:
@@ -165,6 +169,8 @@ class _Work:
                 if around is not None:
                     await around.after(_cancelled_by(last))
                 await lease.release()
+                for void in streams.left() if streams is not None else ():
+                    yield void
                 if last is not None:
                     yield last
                 return
