@@ -158,9 +158,29 @@ def may_escalate(agent: Agent) -> bool:
 
 
 @kept
+def is_tied(agent: Agent) -> bool:
+    """Whether its code surely never ends the loop it runs in: it is known, and does not."""
+    return not any(uses.escalates for uses in _code_of(agent))
+
+
+@kept
 def _code_of(agent: Agent) -> list[Uses]:
     """What its tools and callbacks do with the state."""
     return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
+
+
+def tool_choice(agent: Agent) -> str:
+    """What its tool_choice says: a word, or the name of the one tool it must call."""
+    choice = agent.generate_config.get("tool_choice")
+    if isinstance(choice, dict):
+        return str(choice.get("name", ""))
+    return choice if isinstance(choice, str) else ""
+
+
+def must_hand_over(agent: Agent) -> bool:
+    """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
+    choice = tool_choice(agent)
+    return choice == "transfer_to_agent" or (choice in ("any", "required") and not agent.tools)
 
 
 def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
@@ -221,9 +241,11 @@ def before(agent: Agent, world: World) -> World:
     return world
 
 
-def after(agent: Agent, world: World) -> World:
-    """The world once the agent has answered."""
+def after(agent: Agent, world: World, *, answered: bool = True) -> World:
+    """The world once the agent has answered, or has handed over and said nothing of its own."""
     for key, writer, shape in writes_of(agent):
+        if writer.origin.name == "output_key" and not answered:
+            continue
         if writer.origin.name != "before_agent":
             world = world.wrote(key, writer, shape)
     world = touched(handled(world, agent, "after_agent"), _code_of(agent))

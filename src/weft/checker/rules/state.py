@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 
+from weft.checker.functions import keys_of
+from weft.checker.keys import Keys
 from weft.checker.near import close, few, meant
+from weft.checker.rules.declarations import everybody
+from weft.checker.rules.sight import acts
 from weft.checker.schemas import follow
 from weft.checker.sites import Read, Record, Site
 from weft.checker.world import Gone, World, Writer
 from weft.codes import report
-from weft.declare import Parallel, Sequence
+from weft.declare import Parallel, Sequence, Step
 from weft.declare.template import Variable
+from weft.declare.walk import walk_nodes
 from weft.diagnostics import Diagnostic, Severity
 from weft.session.state import scope_of
 
@@ -126,7 +131,7 @@ def _hint(read: Read) -> str:
     if read.how == "template":
         return (
             f'let an agent before it write it: .writes("{read.key}"), declare it:'
-            f' check(..., inputs={{"{read.key}": str}}), or write {{{read.key}?}}'
+            f' inputs={{"{read.key}": str}}, or write {{{read.key}?}}'
         )
     return f'let an agent before it write it: .writes("{read.key}"), or declare it as an input'
 
@@ -181,14 +186,51 @@ def parallel_writers(record: Record) -> Iterator[Diagnostic]:
 def dead_key(record: Record) -> Iterator[Diagnostic]:
     """Keys that are written, and that nothing behind reads."""
     final = {site.node.name for site in record.sites if site.last}
+    lost = _Lost(record)
     for key, writer in record.written:
         if (key, writer) in record.used or writer.kind == "input":
             continue
         if writer.name in final or writer.origin.agent in final:
             continue
+        wholly = lost(key, writer)
         yield report(
             "WEFT112",
             writer.origin,
-            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it",
-            "read it, or leave it out",
+            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it"
+            + ("; no other agent sees its words either" if wholly else ""),
+            f'read {{{key}}} behind it, or leave it out; allow=["WEFT112"] if the application'
+            " reads it"
+            if wholly
+            else "read it, or leave it out",
+            severity=Severity.WARNING if wholly else None,
         )
+
+
+class _Lost:
+    """Knows whether a key that nobody reads is all that its agent says.
+
+    What a step takes away was looked at, and found of no use. An agent that acts has done its work.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._agents = {agent.name: agent for agent in everybody(record.root)}
+        self._dropped: set[str] = set()
+        self._kept: list[frozenset[str]] = []
+        for node, _ in walk_nodes(record.root):
+            if isinstance(node, Step):
+                keys = keys_of(node.function) if not node.written else Keys()
+                self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
+                if node.keeps is not None:
+                    self._kept.append(frozenset(node.keeps))
+
+    def __call__(self, key: str, writer: Writer) -> bool:
+        """Whether what the writer says under the key is wholly lost."""
+        if writer.kind != "agent" or writer.origin.name != "output_key":
+            return False
+        if scope_of(key) in ("app", "user") or writer.name in self._record.heard:
+            return False
+        if key in self._dropped or any(key not in kept for kept in self._kept):
+            return False
+        agent = self._agents.get(writer.name)
+        return agent is not None and not agent.sub_agents and not acts(agent)
