@@ -249,7 +249,8 @@ from weft import Agent, C
 from weft.testing import ScriptedModel
 
 model = ScriptedModel(["done"] * 5)
-writer = Agent("writer", model=model, inputs={"topic": str, "zip": str}).instruct("On {topic} {zip}.")
+writer = Agent("writer", model=model, inputs={"topic": str, "zip": str})
+writer = writer.instruct("On {topic} {zip}.")
 """
 
 

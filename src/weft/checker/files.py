@@ -2,16 +2,15 @@
 
 import ast
 import functools
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, cast
 
 from weft.checker.functions import opened
 from weft.checker.names import names_of, text_of
 from weft.checker.sources import definition
-from weft.declare import Agent, Node, Policy, template
+from weft.declare import Agent, Policy, template
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy.selectors import ArtifactText, When
-from weft.declare.walk import agents_of
 from weft.diagnostics import Origin
 
 _SAVES = "save_artifact"
@@ -24,9 +23,9 @@ class Saved(NamedTuple):
     complete: bool = False
 
 
-def saved_names(root: Node) -> tuple[frozenset[str], bool]:
-    """The names of artifacts that any code of the program saves, and whether those are all."""
-    found = [saved_by(function) for agent in agents_of(root) for function in _code_of(agent)]
+def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
+    """The names of artifacts that the code of these agents saves, and whether those are all."""
+    found = [saved_by(function) for agent in agents for function in _code_of(agent)]
     names = frozenset[str]().union(*(one.names for one in found))
     return names, all(one.complete for one in found)
 
@@ -67,10 +66,10 @@ def _code_of(agent: Agent) -> Iterator[Callable[..., object]]:
         if tool.function is not None and tool.context_parameter is not None:
             yield tool.function
     for name in CALLBACKS:
-        given = vars(agent).get(name)
-        yield from (
-            one for one in (given if isinstance(given, tuple) else (given,)) if callable(one)
-        )
+        given = cast("object", vars(agent).get(name))
+        for one in cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,)):
+            if callable(one):
+                yield one
 
 
 def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:

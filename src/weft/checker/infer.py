@@ -106,6 +106,14 @@ _SHORT = frozenset(
 """Last words of keys that hold a short value: who, where, when, or which one."""
 
 
+_ASKING = frozenset(("extract", "only", "just", "which", "what", "where", "who", "when", "pick"))
+"""Words of an instruction that asks for one thing, and not for a text."""
+
+
+_PEOPLE = frozenset(("company", "customer", "tenant", "user"))
+"""Whom an instruction may be about, whatever it asks for."""
+
+
 def is_short(key: str) -> bool:
     """Whether a key is called like a name, an address or a number, which no whole answer is."""
     words = _words(key)
@@ -113,11 +121,20 @@ def is_short(key: str) -> bool:
 
 
 def speaks_of(agent: Agent, key: str) -> bool:
-    """Whether an agent's name, instruction or description has the last word of a key in it."""
-    text = agent.instruction if isinstance(agent.instruction, str) else ""
-    words = {*_words(agent.name), *_words(text), *_words(agent.description)}
+    """Whether an agent seems to answer with just that: it is asked for it, or for one thing.
+
+    Its name, instruction or description has the last word of the key in it, or the instruction is
+    a question, or asks to take something out, and names no other short value.
+    """
+    if agent.output_schema is not None or not isinstance(agent.instruction, str):
+        return True
+    text = _words(agent.instruction)
     noun = _words(key)[-1]
-    return any(word.startswith(noun) or (len(word) > 3 and noun.startswith(word)) for word in words)
+    words = {*_words(agent.name), *text, *_words(agent.description)}
+    if any(word.startswith(noun) or (len(word) > 3 and noun.startswith(word)) for word in words):
+        return True
+    asks = "?" in agent.instruction or not _ASKING.isdisjoint(text)
+    return asks and _SHORT.isdisjoint({*text} - _PEOPLE)
 
 
 def _words(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from weft.checker.found import Found
 from weft.checker.keys import Compared, Operator
 from weft.checker.kinds import is_none, is_number
 from weft.checker.path import STATE, Path, meet
-from weft.checker.scope import Scope
+from weft.checker.scope import Scope, Way
 from weft.checker.storing import Stores, arguments
 
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
@@ -40,6 +40,8 @@ class Looks:
         self._found = found
         self.stores = Stores(scope, found, self.at)
         self._fine: set[int] = set()
+        self._either_of: dict[int, tuple[str | int | float | bool, ...]] = {}
+        """By comparison: all values that it is one alternative of."""
 
     def children(self, node: ast.AST, path: Path) -> None:
         """All expressions below a node."""
@@ -61,6 +63,8 @@ class Looks:
             case ast.Call():
                 self._call(node, path)
             case ast.BoolOp():
+                if isinstance(node.op, ast.Or):
+                    self._alternatives(node.values)
                 self.at(node.values[0], path)
                 with self._found.perhaps(path) as way:
                     for value in node.values[1:]:
@@ -226,9 +230,27 @@ class Looks:
                 if is_number(other):
                     self._found.compare(self._scope.way(one))
         if len(node.ops) == 1:
-            self._match(node.left, node.ops[0], node.comparators[0])
+            self._match(node, node.left, node.ops[0], node.comparators[0])
 
-    def _match(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
+    def _alternatives(self, nodes: Iterable[ast.expr]) -> None:
+        """`a == "x" or a == "y"`: one of them may never hold, as long as another does."""
+        several: dict[Way, list[ast.Compare]] = {}
+        for node in nodes:
+            match node:
+                case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                    way = self._scope.way(left) or self._scope.way(right)
+                    if way is not None:
+                        several.setdefault(way, []).append(node)
+                case _:
+                    pass
+        for same in several.values():
+            sides = [side for one in same for side in (one.left, one.comparators[0])]
+            values = [value for side in sides for value in self._plain(side) or ()]
+            self._either_of.update({id(one): tuple(values) for one in same if len(same) > 1})
+
+    def _match(
+        self, node: ast.Compare, left: ast.expr, operator: ast.cmpop, right: ast.expr
+    ) -> None:
         """A value of the state beside one that stands there: `state["next"] == "finish"`."""
         match operator:
             case ast.Eq() | ast.NotEq():
@@ -244,6 +266,8 @@ class Looks:
                 name, value, values = "contains", right, self._plain(left)
             case _:
                 return
+        if values is not None and id(node) in self._either_of:
+            name, values = "in", self._either_of[id(node)]
         way, spare = self._scope.way(value), self._spare(value)
         if way is not None and values is not None and spare is not None:
             self._found.match(Compared(way[0], way[1], name, values, spare))

@@ -68,7 +68,7 @@ def may_be_absent(declared: object, *, where: str) -> bool:
     """Whether an input need not be given: its type allows null, as `str | None` does."""
     shape = shape_of(declared, where=where)
     several = (shape.get("anyOf") or shape.get("oneOf")) if shape is not None else None
-    choices = cast("list[Json]", several) if isinstance(several, list) else []
+    choices = several if isinstance(several, list) else []
     kind = shape.get("type") if shape is not None else None
     nullable = isinstance(kind, list) and "null" in kind
     return nullable or any(isinstance(c, dict) and c.get("type") == "null" for c in choices)

@@ -72,8 +72,8 @@ def withheld_result(record: Record) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
     for _, label in _declared(record.root):
-        for tool in label.tools:
-            marked.setdefault(tool, set()).add(label.name)
+        for name in label.tools:
+            marked.setdefault(name, set()).add(label.name)
     for agent in everybody(record.root):
         for tool in agent.tools:
             barred = {*tool.labels, *marked.get(tool.name, ())} - {*agent.cleared}
@@ -100,7 +100,8 @@ def label_on_nothing(record: Record) -> Iterator[Diagnostic]:
     keys = {*record.everywhere, *record.start.facts}
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
     tools = {tool.name for agent in everybody(record.root) for tool in agent.tools}
-    files, all_files = saved_names(record.root)
+    files, all_files = saved_names(everybody(record.root))
+    declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)
     for agent, label in declared:
         known = (
@@ -124,6 +125,8 @@ def label_on_nothing(record: Record) -> Iterator[Diagnostic]:
                     f"the label `{label.name}` is on the {kind} `{name}`, and there is none of"
                     " that name: it guards nothing",
                     f"did you mean `{near}`?" if near else f"name a {kind} of the program",
+                    # where no inputs are declared, the application may put any key into the state
+                    severity=None if near or kind != "state key" or declares else Severity.INFO,
                 )
 
 

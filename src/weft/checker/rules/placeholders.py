@@ -20,14 +20,14 @@ _INNER = tuple(
         rf"(?P<key>{_NAME})[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan??}
         rf"(?P<key>{_NAME})-[\w-]+",  # {plan-x}
         rf"(?P<key>{_NAME})![rsa]",  # {plan!r}
-        rf"(?P<key>{_NAME}):[ ]?[<>=^+,.#0-9-]+[a-zA-Z%]?",  # {plan:>10}
+        rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]+[defgnsx%])",  # {plan:>10}
         rf"(?P<key>{_NAME})\s*\|\s*{_NAME}(?:\([^()]*\))?",  # {plan | upper}
         rf"(?P<key>{_NAME})\[(?:'[^']*'|\"[^\"]*\"|{_NAME})\]",  # {plan['title']}
         rf"(?P<key>{_NAME})\.get\(.*\)",
-        rf"{_NAME}:\s*(?P<key>{_NAME})\??",  # {usr:plan}
+        rf"{_NAME}:(?P<key>{_NAME})\??",  # {usr:plan}
         rf"(?:{_NAME}\.)*state\[\s*['\"](?P<key>[\w:]+)['\"]\s*\].*",  # {state['plan']}
         rf"(?:{_NAME}\.)*state\.get\(\s*['\"](?P<key>[\w:]+)['\"].*\)",
-        rf"[$%#@<(-]+\s*(?P<key>{_NAME})\s*[$%#@>)-]*",  # {$plan}, {%plan%}
+        rf"[$#@<](?P<key>{_NAME})>?|%\s*(?P<late>{_NAME})\s*%",  # {$plan}, {<plan>}, {%plan%}
     )
 )
 """What stands in braces and is no placeholder, though somebody may take it for one."""
@@ -37,7 +37,8 @@ _SPACED = re.compile(
 _OTHER = tuple(
     re.compile(form)
     for form in (
-        rf"(?<![\w$\\])\$(?P<key>{_NAME})",  # $plan
+        # $plan, and no formula such as $n$ or $x_1$
+        r"(?<![\w$\\])\$(?P<key>[^\W\d]\w+)(?![\w$^_\\({])",
         rf"%\((?P<key>{_NAME})\)[sdr]",  # %(plan)s
         rf"(?<![\w%])%(?P<key>{_NAME})%",  # %plan%
         # {plan without its end
@@ -74,7 +75,8 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
             inner = match["inner"].strip()
             for form in _INNER:  # more than one may fit: the state decides which key is meant
                 if found := form.fullmatch(inner):
-                    yield Lookalike(found["key"], match[0], piece.start + match.start())
+                    key = found["key"] or found.groupdict().get("late") or ""
+                    yield Lookalike(key, match[0], piece.start + match.start())
         for form in _OTHER:
             for match in form.finditer(written):
                 within = (one.start() <= match.start() < one.end() for one in (*inside, *spaced))
@@ -127,7 +129,7 @@ def _texts(record: Record, site: Site) -> Iterator[tuple[Origin, str]]:
 
 def unsaved_artifact(record: Record) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(record.root)
+    names, _ = saved_names(everybody(record.root))
     if not names:
         return
     for agent in everybody(record.root):
@@ -145,5 +147,8 @@ def unsaved_artifact(record: Record) -> Iterator[Diagnostic]:
 
 
 def _differs(one: str, other: str) -> bool:
-    """Whether two names differ in more than a number: the next of a row is another thing."""
+    """Whether two names differ in more than a number or an ending: such ones are two things."""
+    (stem, dot, _), (other_stem, other_dot, _) = one.rpartition("."), other.rpartition(".")
+    if dot and other_dot and stem == other_stem:
+        return False
     return re.sub(r"\d+", "", one) != re.sub(r"\d+", "", other)

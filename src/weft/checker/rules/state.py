@@ -215,6 +215,7 @@ class _Lost:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._agents = {agent.name: agent for agent in everybody(record.root)}
+        self._read = {read.key for site in record.sites for read in site.reads}
         self._dropped: set[str] = set()
         self._kept: list[frozenset[str]] = []
         for node, _ in walk_nodes(record.root):
@@ -230,7 +231,9 @@ class _Lost:
             return False
         if scope_of(key) in ("app", "user") or writer.name in self._record.heard:
             return False
-        if key in self._dropped or any(key not in kept for kept in self._kept):
+        if key in self._read or key in self._dropped:
+            return False  # what stands before it may read it on the next turn
+        if any(key not in kept for kept in self._kept):
             return False
         agent = self._agents.get(writer.name)
         return agent is not None and not agent.sub_agents and not acts(agent)

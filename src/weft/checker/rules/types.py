@@ -105,7 +105,9 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
         texts = [word for word in words or () if isinstance(word, str)]
         if words is None or len(texts) < len(words):
             return None
-        if any(str(value) in text for value in one.values for text in (*texts, *one.spare)):
+        if any(
+            str(value) in text for value in one.values for text in (*texts, *map(str, one.spare))
+        ):
             return None
         return _Vain(outcome, f"one of {', '.join(map(quoted, texts))}", texts)
     kind = kind_of(shape)
