@@ -1,6 +1,7 @@
 """What an agent reads and writes, by its declaration alone."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from weft import schema
@@ -241,11 +242,20 @@ def before(agent: Agent, world: World) -> World:
     return world
 
 
-def after(agent: Agent, world: World, *, answered: bool = True) -> World:
-    """The world once the agent has answered, or has handed over and said nothing of its own."""
+def without_answer(agent: Agent, world: World, done: World) -> World:
+    """The world behind an agent that has handed over, and so has stored no answer of its own."""
+    key = agent.output_key
+    if key is None or key not in done.facts:
+        return done
+    held = world.facts.get(key)
+    if held is not None:
+        return done.holding({key: held})
+    return replace(done, facts=done.facts.without((key,)))
+
+
+def after(agent: Agent, world: World) -> World:
+    """The world once the agent has answered."""
     for key, writer, shape in writes_of(agent):
-        if writer.origin.name == "output_key" and not answered:
-            continue
         if writer.origin.name != "before_agent":
             world = world.wrote(key, writer, shape)
     world = touched(handled(world, agent, "after_agent"), _code_of(agent))

@@ -14,6 +14,7 @@ from weft.checker.agents import (
     may_read_anything,
     must_hand_over,
     reads_of,
+    without_answer,
     writes_of,
 )
 from weft.checker.chart import Chart
@@ -175,7 +176,7 @@ class Walk:
             if may_escalate(agent):
                 self._escapes.append(done)
             if agent.sub_agents:
-                handed = self._called(agent, world, after(agent, world, answered=False))
+                handed = without_answer(agent, world, done)
                 done = self._transfers(agent, done, handed, siblings, last=last)
         finally:
             self._top = above

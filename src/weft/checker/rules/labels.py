@@ -116,8 +116,10 @@ def label_on_nothing(record: Record) -> Iterator[Diagnostic]:
         )
         for kind, names, there, complete in kinds:
             for name in names:
+                if name in there:
+                    continue
                 near = _misspelt(name, there)
-                if name in there or not (near or (complete and not known)):
+                if not near and (known or not complete):
                     continue
                 yield report(
                     "WEFT620",
@@ -140,8 +142,8 @@ def clearance_for_nothing(record: Record) -> Iterator[Diagnostic]:
         for tool in agent.tools:
             cleared += [(one, Origin("tool", tool.name, agent.name)) for one in tool.cleared]
         for label, place in cleared:
-            near = _misspelt(label, names)
-            if label not in names and near:
+            near = _misspelt(label, names) if label not in names else ""
+            if near:
                 yield report(
                     "WEFT621",
                     place,

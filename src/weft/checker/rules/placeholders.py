@@ -135,8 +135,10 @@ def unsaved_artifact(record: Record) -> Iterator[Diagnostic]:
     for agent in everybody(record.root):
         for name, place in files_read_by(agent):
             bare = name.removeprefix("user:")
+            if bare in names:
+                continue
             near = close(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
-            if bare not in names and near:
+            if near:
                 yield report(
                     "WEFT115",
                     place,
