@@ -86,8 +86,19 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
 
 def lookalike_placeholder(record: Record) -> Iterator[Diagnostic]:
     """A text that names a key of the state as no template does, so that the text is sent."""
+    for key, place, one in lookalike_keys(record):
+        yield report(
+            "WEFT114",
+            Origin("field", place.name, place.agent, one.start, one.start + len(one.text)),
+            f"`{one.text}` is no placeholder and is sent as it stands there; the state has `{key}`",
+            f"write {{{key}}}, or {{{{{key}}}}} if the braces themselves are meant",
+        )
+
+
+def lookalike_keys(record: Record) -> Iterator[tuple[str, Origin, Lookalike]]:
+    """The keys of the state that texts seem to name, with the text and the place."""
     for site in record.sites:
-        for place, source in _texts(record, site):
+        for place, source in _texts(site):
             if not any(mark in source for mark in "{}$%"):
                 continue
             read = {one.key for one in site.reads if one.how in ("template", "policy")}
@@ -97,14 +108,7 @@ def lookalike_placeholder(record: Record) -> Iterator[Diagnostic]:
                 if not key or key in read or one.start in places:
                     continue  # who reads it as well shows how a key is written, or quotes code
                 places.add(one.start)
-                end = one.start + len(one.text)
-                yield report(
-                    "WEFT114",
-                    Origin("field", place.name, place.agent, one.start, end),
-                    f"`{one.text}` is no placeholder and is sent as it stands there; the state has"
-                    f" `{key}`",
-                    f"write {{{key}}}, or {{{{{key}}}}} if the braces themselves are meant",
-                )
+                yield key, place, one
 
 
 def _key_of(name: str, site: Site) -> str:
@@ -113,7 +117,7 @@ def _key_of(name: str, site: Site) -> str:
     return next((key for key in (name, f"user:{name}", f"app:{name}") if key in facts), "")
 
 
-def _texts(record: Record, site: Site) -> Iterator[tuple[Origin, str]]:
+def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
     """The templates that are filled in at a site."""
     node = site.node
     if isinstance(node, Gate):

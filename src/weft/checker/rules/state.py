@@ -1,11 +1,13 @@
 """Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from weft.checker.functions import keys_of
 from weft.checker.keys import Keys
 from weft.checker.near import close, few, meant
 from weft.checker.rules.declarations import everybody
+from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.rules.sight import acts
 from weft.checker.schemas import follow
 from weft.checker.sites import Read, Record, Site
@@ -236,4 +238,22 @@ class _Lost:
         if any(key not in kept for kept in self._kept):
             return False
         agent = self._agents.get(writer.name)
-        return agent is not None and not agent.sub_agents and not acts(agent)
+        if agent is None or agent.sub_agents or acts(agent):
+            return False
+        return key not in self._named and not close(key, self._missed, cutoff=0.6)
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """The keys that a text names wrongly: that is said there."""
+        return {key for key, _, _ in lookalike_keys(self._record)}
+
+    @cached_property
+    def _missed(self) -> list[str]:
+        """The keys that are read and not there: one that is only misspelt is said there."""
+        missed = (
+            read.key
+            for site in self._record.sites
+            for read in site.reads
+            if read.key not in site.world.facts
+        )
+        return [*dict.fromkeys(missed)]
