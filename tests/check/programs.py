@@ -23,6 +23,7 @@ import pydantic
 
 import weft
 from weft import Event, Result, Runner, schema
+from weft.checker.starting import declared_inputs
 from weft.declare import Agent, Node, Tool
 from weft.declare.compose import Composable
 from weft.declare.rebuild import rebuilt
@@ -118,7 +119,8 @@ async def _run(program: Made) -> tuple[Result, ScriptedModel, list[Event]]:
         }
     )
     flow = _spoken_by(program.flow, model)
-    state = {**{k: sample(_shape(v), k) for k, v in program.inputs.items()}, **program.state}
+    inputs = {**declared_inputs(program.flow), **program.inputs}
+    state = {**{k: sample(_shape(v), k) for k, v in inputs.items()}, **program.state}
     async with Runner(flow, store="memory://") as runner:
         result = await runner.run(session_id="s", message=program.message, state=state)
         errors = [event for event in result.events if event.error_code]

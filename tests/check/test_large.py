@@ -1,11 +1,12 @@
 """Large flows: what a check costs grows with the agents, not with their square."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.linear import check_calls
-from weft import Agent, Fallback, Loop, Map, Parallel, Route, S, Sequence, check, race
+from weft import Agent, C, Fallback, Loop, Map, Parallel, Route, S, Sequence, check, race
 from weft.declare import Node
 
 
@@ -65,6 +66,30 @@ def maps(count: int) -> Node:
     return Sequence(*steps)
 
 
+def secrets(count: int) -> Node:
+    return Sequence(
+        *(
+            replace(agent.sees(C.default().label(f"l{i}", f"k{i}")), cleared=(f"l{i}",))
+            for i, agent in enumerate(agents(count))
+        )
+    )
+
+
+def nested_trees(count: int) -> Node:
+    made = [replace(agent, description="works") for agent in agents(count)]
+    groups = [made[i : i + 4] for i in range(0, count, 4)]
+    return Sequence(*(replace(one, sub_agents=tuple(more)) for one, *more in groups))
+
+
+def collected(count: int) -> Node:
+    reads = " ".join(f"{{k{i}?}}" for i in range(count))
+    return Parallel(*agents(count), on_error="collect") >> Agent("end", instruction=reads)
+
+
+def taking(count: int) -> Node:
+    return Sequence(*(agent.takes({f"i{i}": str}) for i, agent in enumerate(agents(count))))
+
+
 SHAPES: dict[str, Callable[[int], Node]] = {
     "a chain": chain,
     "a chain whose keys are inferred": silent_chain,
@@ -77,6 +102,13 @@ SHAPES: dict[str, Callable[[int], Node]] = {
     "a race": lambda count: race(*agents(count)),
     "branches that drop keys": drops,
     "maps": maps,
+    "a label on every key": secrets,
+    "trees in a row": nested_trees,
+    "branches that may fail": collected,
+    "agents that take inputs": taking,
+    "texts that look like placeholders": lambda count: Sequence(
+        *agents(count, "Work on $task {task-x} {k0!}.")
+    ),
     "agents that see all others": lambda count: Sequence(
         *(Agent(f"n{i}", instruction="Work.") for i in range(count))
     ),

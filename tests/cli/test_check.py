@@ -24,7 +24,8 @@ The intent is: {intnet}""",
 flow = classifier >> booker
 clean = classifier >> Agent("helper").instruct("Help: {intent}")
 topical = Agent("writer").instruct("Write on {topic}.")
-noted = classifier >> Agent("other").instruct("Help.")
+noted = Agent("reader").instruct("Read.") >> Agent("other").instruct("Edit: {summary}")
+lost = classifier >> Agent("other").instruct("Help.")
 route = classifier >> Route("intnt").eq("a", Agent("a")).otherwise(Agent("b"))
 twice = classifier >> Agent("seer").instruct("{intent}").sees(  # weft: allow WEFT206
     C.default().keep_duplicates()
@@ -54,6 +55,7 @@ def test_nothing_wrong_is_0(trips: Path) -> None:
 def test_a_note_alone_is_0_and_strict_makes_it_1(trips: Path) -> None:
     assert weft(trips, "check", "trips:noted").returncode == 0
     assert weft(trips, "check", "trips:noted", "--strict").returncode == 1
+    assert weft(trips, "check", "trips:lost").returncode == 1
 
 
 def test_inputs_and_allowed_codes(trips: Path) -> None:

@@ -1,6 +1,7 @@
 """What an agent reads and writes, by its declaration alone."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from weft import schema
@@ -158,9 +159,29 @@ def may_escalate(agent: Agent) -> bool:
 
 
 @kept
+def is_tied(agent: Agent) -> bool:
+    """Whether its code surely never ends the loop it runs in: it is known, and does not."""
+    return not any(uses.escalates for uses in _code_of(agent))
+
+
+@kept
 def _code_of(agent: Agent) -> list[Uses]:
     """What its tools and callbacks do with the state."""
     return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
+
+
+def tool_choice(agent: Agent) -> str:
+    """What its tool_choice says: a word, or the name of the one tool it must call."""
+    choice = agent.generate_config.get("tool_choice")
+    if isinstance(choice, dict):
+        return str(choice.get("name", ""))
+    return choice if isinstance(choice, str) else ""
+
+
+def must_hand_over(agent: Agent) -> bool:
+    """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
+    choice = tool_choice(agent)
+    return choice == "transfer_to_agent" or (choice in ("any", "required") and not agent.tools)
 
 
 def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
@@ -219,6 +240,17 @@ def before(agent: Agent, world: World) -> World:
     if not all(uses.known for uses in first):
         world = world.blurred(f"{agent.name}.before_agent is handed the state")
     return world
+
+
+def without_answer(agent: Agent, world: World, done: World) -> World:
+    """The world behind an agent that has handed over, and so has stored no answer of its own."""
+    key = agent.output_key
+    if key is None or key not in done.facts:
+        return done
+    held = world.facts.get(key)
+    if held is not None:
+        return done.holding({key: held})
+    return replace(done, facts=done.facts.without((key,)))
 
 
 def after(agent: Agent, world: World) -> World:

@@ -3,19 +3,18 @@
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from weft import schema
-from weft.checker.infer import inferred_keys, with_keys
+from weft.checker.infer import inferred_keys, is_short, speaks_of, with_keys
 from weft.checker.rules import RULES
 from weft.checker.sites import Record
+from weft.checker.starting import world_at_start
 from weft.checker.walk import Walk
-from weft.checker.world import World, Writer
+from weft.checker.world import World
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
 from weft.declare.walk import agents_of
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import UsageError
-from weft.values import JsonObject
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -30,19 +29,21 @@ def check(
 ) -> list[Diagnostic]:
     """What is wrong with an agent or a flow, the worst first; nothing is run.
 
-    `inputs` are the state keys that are there when it starts, with their types where known.
+    `inputs` are the state keys that are there when it starts, with their types where known, beside
+    those that the program itself declares.
     `allow` are codes to leave out everywhere; an agent's own `allow` holds for its findings.
     Without `infer`, an agent writes a key only if it says so.
     """
     _require_node(node)
-    world = starting(inputs)
+    world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     record = walked(with_keys(node, keys), world)
     allowed = set(allow)
     own = {agent.name: set(agent.allow) for agent in agents_of(node)}
     found: dict[str, Diagnostic] = {}
+    agents = {agent.name: agent for agent in agents_of(node)}
     for name, key in keys.items():
-        one = _inferred(name, key)
+        one = _inferred(agents[name], key)
         if one.code not in allowed and one.code not in own.get(name, ()):
             found[str(one)] = one
     for rule in RULES:
@@ -59,13 +60,23 @@ def walked(node: Node, world: World) -> Record:
     return walk.record
 
 
-def _inferred(agent: str, key: str) -> Diagnostic:
+def _inferred(agent: Agent, key: str) -> Diagnostic:
+    name, origin = agent.name, Origin("field", "output_key", agent.name)
+    if is_short(key) and not speaks_of(agent, key):
+        return report(
+            "WEFT116",
+            origin,
+            f"all that `{name}` says is taken for `{key}`: what follows it reads that key, and"
+            " nothing else writes it",
+            f'declare it: inputs={{"{key}": str}}, or write {name}.writes("{key}") if the answer'
+            " is just that",
+        )
     return report(
         "WEFT113",
-        Origin("field", "output_key", agent),
-        f"`{agent}` writes `{key}` to the state: what follows it reads that key, and nothing else"
+        origin,
+        f"`{name}` writes `{key}` to the state: what follows it reads that key, and nothing else"
         " writes it",
-        f'say so: {agent}.writes("{key}"), or switch it off: infer=False',
+        f'say so: {name}.writes("{key}"), or switch it off: infer=False',
     )
 
 
@@ -76,25 +87,3 @@ def _require_node(node: Node) -> None:
             where="check",
             hint="pass an Agent, or a flow such as a >> b",
         )
-
-
-def starting(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
-    """The world before anything ran: what the application puts into state."""
-    world = World()
-    given = cast("object", inputs)
-    if given is None:
-        return world
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise UsageError(
-            f"inputs={given!r} names no keys", where="check", hint='write inputs={"topic": str}'
-        )
-    declared: Mapping[str, object] = {}
-    if isinstance(given, Mapping):
-        declared = cast("Mapping[str, object]", given)
-    for key in cast("Iterable[str]", given):
-        writer = Writer("the application", Origin("config", key), "input")
-        shape: JsonObject | None = None
-        if key in declared and declared[key] not in (None, object):
-            shape = schema.of_type(declared[key], where=f"inputs.{key}")
-        world = world.wrote(key, writer, shape)
-    return world

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from weft.checker.keys import Keys
+from weft.checker.keys import Compared, Keys
 from weft.checker.path import STATE, Contents, Path
 from weft.checker.scope import Way
 
@@ -21,6 +21,7 @@ class Found:
         """Whether something is returned, or done to the state, that cannot be followed."""
         self.reads_all = True
         self._numbers: set[Way] = set()
+        self._compared: set[Compared] = set()
         self.touched: set[str] = set()
         self._sure: set[str] = set()
         self._guarded: set[str] = set()
@@ -53,6 +54,7 @@ class Found:
             numbers=frozenset(self._numbers),
             kinds={key: next(iter(k)) for key, k in self._kinds.items() if len(k) == 1},
             paths=frozenset(self._paths),
+            compared=frozenset(self._compared),
         )
 
     def read(self, key: str, path: Path) -> None:
@@ -81,6 +83,11 @@ class Found:
         """A value of the state that is compared with a number, as it was found."""
         if way is not None and (STATE, way[0]) not in self.changed:
             self._numbers.add(way)
+
+    def match(self, compared: Compared) -> None:
+        """A value of the state that is compared with others, as it was found."""
+        if (STATE, compared.key) not in self.changed and STATE not in self._leaked:
+            self._compared.add(compared)
 
     def write(self, holder: str, key: str, path: Path, kind: str | None = None) -> None:
         """A key that gets a value; the kind is known where it stands there."""

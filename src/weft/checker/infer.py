@@ -4,6 +4,7 @@ If `b` reads exactly one key that nothing produces, and `a` before it writes non
 that key (O3). It is a fact about the declaration and what is in the state to begin with.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from weft.checker.agents import writes_of
@@ -90,3 +91,53 @@ def _is_misspelt(key: str, site: Site) -> bool:
         and all(read.key != one for read in site.reads)
     ]
     return bool(close(key, others, cutoff=0.8))
+
+
+_SHORT = frozenset(
+    (
+        "account", "address", "age", "birthday", "city", "company", "country", "currency",
+        "customer", "date", "day", "email", "firstname", "gender", "id", "ids", "iban", "key",
+        "lang", "language", "lastname", "locale", "location", "login", "mail", "month", "name",
+        "nickname", "number", "password", "phone", "pin", "place", "postcode", "region", "role",
+        "street", "surname", "tenant", "time", "timezone", "today", "token", "url", "user",
+        "userid", "username", "weekday", "year", "zip", "zipcode",
+    )
+)  # fmt: skip
+"""Last words of keys that hold a short value: who, where, when, or which one."""
+
+
+_ASKING = frozenset(("extract", "only", "just", "which", "what", "where", "who", "when", "pick"))
+"""Words of an instruction that asks for one thing, and not for a text."""
+
+
+_PEOPLE = frozenset(("company", "customer", "tenant", "user"))
+"""Whom an instruction may be about, whatever it asks for."""
+
+
+def is_short(key: str) -> bool:
+    """Whether a key is called like a name, an address or a number, which no whole answer is."""
+    words = _words(key)
+    return bool(words) and words[-1] in _SHORT
+
+
+def speaks_of(agent: Agent, key: str) -> bool:
+    """Whether an agent seems to answer with just that: it is asked for it, or for one thing.
+
+    Its name, instruction or description has the last word of the key in it, or the instruction is
+    a question, or asks to take something out, and names no other short value.
+    """
+    if agent.output_schema is not None or not isinstance(agent.instruction, str):
+        return True
+    text = _words(agent.instruction)
+    noun = _words(key)[-1]
+    words = {*_words(agent.name), *text, *_words(agent.description)}
+    if any(word.startswith(noun) or (len(word) > 3 and noun.startswith(word)) for word in words):
+        return True
+    asks = "?" in agent.instruction or not _ASKING.isdisjoint(text)
+    return asks and _SHORT.isdisjoint({*text} - _PEOPLE)
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text or a name, `user_name` and `userName` alike."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower().replace("e-mail", "email")
+    return [word for word in re.split(r"[\W_]+", parted) if word]

@@ -2,7 +2,22 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Operator = Literal["eq", "ne", "in", "not in", "contains"]
+
+
+class Compared(NamedTuple):
+    """A value of the state that a function compares with values that stand in its source.
+
+    `spare` is what the function takes in its place where the key lacks.
+    """
+
+    key: str
+    path: tuple[str | int, ...]
+    operator: Operator
+    values: tuple[str | int | float | bool, ...]
+    spare: tuple[str | int | float | bool, ...] = ()
 
 
 class Keys(NamedTuple):
@@ -29,3 +44,4 @@ class Keys(NamedTuple):
     numbers: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
     kinds: Mapping[str, str] = MappingProxyType({})
     paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
+    compared: frozenset[Compared] = frozenset()

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterable
 
 from weft.checker.found import Found
+from weft.checker.keys import Compared, Operator
 from weft.checker.kinds import is_none, is_number
 from weft.checker.path import STATE, Path, meet
-from weft.checker.scope import Scope
+from weft.checker.scope import Scope, Way
 from weft.checker.storing import Stores, arguments
 
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
@@ -39,6 +40,8 @@ class Looks:
         self._found = found
         self.stores = Stores(scope, found, self.at)
         self._fine: set[int] = set()
+        self._either_of: dict[int, tuple[str | int | float | bool, ...]] = {}
+        """By comparison: all values that it is one alternative of."""
 
     def children(self, node: ast.AST, path: Path) -> None:
         """All expressions below a node."""
@@ -60,6 +63,8 @@ class Looks:
             case ast.Call():
                 self._call(node, path)
             case ast.BoolOp():
+                if isinstance(node.op, ast.Or):
+                    self._alternatives(node.values)
                 self.at(node.values[0], path)
                 with self._found.perhaps(path) as way:
                     for value in node.values[1:]:
@@ -224,6 +229,81 @@ class Looks:
             for one, other in ((node.left, right), (right, node.left)):
                 if is_number(other):
                     self._found.compare(self._scope.way(one))
+        if len(node.ops) == 1:
+            self._match(node, node.left, node.ops[0], node.comparators[0])
+
+    def _alternatives(self, nodes: Iterable[ast.expr]) -> None:
+        """`a == "x" or a == "y"`: one of them may never hold, as long as another does."""
+        several: dict[Way, list[ast.Compare]] = {}
+        for node in nodes:
+            match node:
+                case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                    way = self._scope.way(left) or self._scope.way(right)
+                    if way is not None:
+                        several.setdefault(way, []).append(node)
+                case _:
+                    pass
+        for same in several.values():
+            sides = [side for one in same for side in (one.left, one.comparators[0])]
+            values = [value for side in sides for value in self._plain(side) or ()]
+            self._either_of.update({id(one): tuple(values) for one in same if len(same) > 1})
+
+    def _match(
+        self, node: ast.Compare, left: ast.expr, operator: ast.cmpop, right: ast.expr
+    ) -> None:
+        """A value of the state beside one that stands there: `state["next"] == "finish"`."""
+        match operator:
+            case ast.Eq() | ast.NotEq():
+                sides = ((left, right), (right, left))
+                one = next((pair for pair in sides if self._scope.way(pair[0])), None)
+                name: Operator = "eq" if isinstance(operator, ast.Eq) else "ne"
+                values = self._plain(one[1]) if one is not None else None
+                value = one[0] if one is not None else left
+            case ast.In() | ast.NotIn() if self._scope.way(left):
+                name, value = "in" if isinstance(operator, ast.In) else "not in", left
+                values = self._several(right)
+            case ast.In() if self._scope.way(right):
+                name, value, values = "contains", right, self._plain(left)
+            case _:
+                return
+        if values is not None and id(node) in self._either_of:
+            name, values = "in", self._either_of[id(node)]
+        way, spare = self._scope.way(value), self._spare(value)
+        if way is not None and values is not None and spare is not None:
+            self._found.match(Compared(way[0], way[1], name, values, spare))
+
+    def _plain(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
+        """The text, number or truth that an expression is."""
+        text = self._scope.text(node)
+        if text is not None:
+            return (text,)
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+            return (node.value,)
+        return None
+
+    def _several(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
+        """The values of a tuple, list or set that stands there."""
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set) or not node.elts:
+            return None
+        found = [self._plain(one) for one in node.elts]
+        return None if None in found else tuple(v for one in found if one for v in one)
+
+    def _spare(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
+        """What `.get(key, spare)` gives where the key lacks; None where that cannot be seen."""
+        match node:
+            case ast.Name(id=name) if name in self._scope.aliased:
+                return self._spare(self._scope.aliased[name])
+            case ast.Call(func=ast.Attribute(value=value), args=[_, spare]):
+                plain, inner = self._plain(spare), self._spare(value)
+                empty = isinstance(spare, ast.Dict) and not spare.keys
+                found = () if empty else plain
+                if self._scope.holder(value) is not None:
+                    return found
+                return None if found is None or inner is None else (*found, *inner)
+            case ast.Subscript(value=value) | ast.Call(func=ast.Attribute(value=value)):
+                return () if self._scope.holder(value) is not None else self._spare(value)
+            case _:
+                return ()
 
     def _comprehension(self, node: _Comprehension, path: Path) -> None:
         first, *more = node.generators

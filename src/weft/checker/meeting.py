@@ -8,9 +8,27 @@ from weft.checker.schemas import follow
 from weft.checker.shapes import collected
 from weft.checker.sites import Read
 from weft.checker.world import Fact, Gone, World, Writer
-from weft.declare import Map
+from weft.declare import Fallback, Gate, Loop, Map, Node, Race, Sequence, Step, Tap
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
+
+_HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "S.capture(")
+"""Steps that look nothing up, so that nothing can lack."""
+
+
+def may_fail(node: Node) -> bool:
+    """Whether a node may end with an error: a model or a function of the author's always may."""
+    match node:
+        case Step():
+            return not node.written.startswith(_HARMLESS) or " >> " in node.written
+        case Fallback() | Race():
+            return all(map(may_fail, node.children))
+        case Gate() | Tap():
+            return False
+        case Sequence() | Loop():
+            return any(map(may_fail, node.children))
+        case _:
+            return True
 
 
 def behind_branches(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> World:

@@ -28,6 +28,8 @@ class Scope:
         self.states = {state}
         self.dicts: set[str] = set()
         self.aliases: dict[str, Way] = {}
+        self.aliased: dict[str, ast.expr] = {}
+        """By alias: the expression that it stands for."""
 
     def text(self, node: ast.AST | None) -> str | None:
         """The text that an expression is."""

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from weft.checker.agents import heard_by
-from weft.checker.check import starting, walked
+from weft.checker.check import walked
 from weft.checker.fixed import count, fixed_parts
 from weft.checker.infer import inferred_keys, with_keys
 from weft.checker.sites import Read, Site
+from weft.checker.starting import world_at_start
+from weft.checker.world import Writer
 from weft.declare import Agent, Node
 from weft.values import Json, JsonObject
 
@@ -84,7 +86,7 @@ def sights(
     infer: bool = True,
 ) -> list[Sight]:
     """What each agent of a flow will see, in the order they are come to; nothing is run."""
-    world = starting(inputs)
+    world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     record = walked(with_keys(node, keys), world)
     found: dict[str, Sight] = {}
@@ -119,8 +121,14 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
 
 def _seen(site: Site, read: Read) -> SeenKey:
     fact = site.world.facts.get(read.key)
-    writers = tuple(dict.fromkeys(writer.name for writer in fact.writers)) if fact else ()
+    writers = tuple(dict.fromkeys(map(_named, fact.writers))) if fact else ()
     return SeenKey(read.key, _CHANNELS[read.how], writers, bool(fact and fact.must))
+
+
+def _named(writer: Writer) -> str:
+    """Who writes a key; of an input, whether the program itself declares it."""
+    declared = writer.kind == "input" and writer.origin.name == "inputs"
+    return f"{writer.name} (declared)" if declared else writer.name
 
 
 def _united(one: Sight, other: Sight) -> Sight:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from weft.checker.chart import Chart
+from weft.checker.keys import Compared
 from weft.checker.world import Fact, World, Writer
 from weft.declare import Node, Parallel
 from weft.declare.route import Route
 from weft.diagnostics import Origin
+from weft.values import JsonObject
 
 ReadHow = Literal[
-    "template", "policy", "tool", "callback", "route", "map", "step", "predicate", "gate"
+    "template", "policy", "tool", "callback", "route", "map", "step", "predicate", "gate", "input"
 ]
 
 
@@ -30,6 +32,10 @@ class Read(NamedTuple):
     """Whether it is read on some paths of a function only, or left out where it lacks."""
     number: bool = False
     """Whether it is compared with a number."""
+    shape: JsonObject | None = None
+    """What it is declared to hold, for an input."""
+    compared: tuple[Compared, ...] = ()
+    """What a function compares it with."""
 
 
 class Beside(NamedTuple):
@@ -69,6 +75,8 @@ class Record:
     """The labels that some agent or tool declares, by key: they hold for all."""
     everywhere: frozenset[str] = frozenset()
     """The keys that anything in the flow writes, wherever it stands."""
+    start: World = field(default_factory=World)
+    """What is there before anything runs."""
     sites: list[Site] = field(default_factory=list[Site])
     written: dict[tuple[str, Writer], Fact] = field(default_factory=dict[tuple[str, Writer], Fact])
     used: set[tuple[str, Writer]] = field(default_factory=set[tuple[str, Writer]])
@@ -82,6 +90,8 @@ class Record:
     """Branches, and what they read of the branches beside them."""
     torn: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
     """What is read in one branch and taken away in another, and by whom."""
+    inputs: dict[str, object] = field(default_factory=dict[str, object])
+    """The declared inputs that nothing before them writes, with their types."""
     heard: set[str] = field(default_factory=set[str])
     """The agents whose words some other agent sees."""
     _all: Chart[Fact] = field(default_factory=Chart[Fact])

@@ -6,11 +6,11 @@ from typing import cast
 
 from weft.checker.agents import TEXT, conditions_of
 from weft.checker.functions import keys_of
-from weft.checker.keys import Keys
+from weft.checker.keys import Compared, Keys
 from weft.checker.kinds import kind_of
 from weft.checker.sites import Read, ReadHow
 from weft.checker.sources import definition
-from weft.checker.world import World, Writer
+from weft.checker.world import Fact, World, Writer
 from weft.checker.writes import step_writer
 from weft.declare import Agent, Step
 from weft.diagnostics import Origin
@@ -30,7 +30,16 @@ def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow
         Read(key, origin, path, optional=True, how=how)
         for key, path in sorted(found.paths, key=str)
     ]
-    return [read._replace(number=(read.key, read.path) in found.numbers) for read in reads]
+    compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
+    for one in sorted(found.compared, key=str):
+        compared.setdefault((one.key, one.path), []).append(one)
+    return [
+        read._replace(
+            number=(read.key, read.path) in found.numbers,
+            compared=tuple(compared.get((read.key, read.path), ())),
+        )
+        for read in reads
+    ]
 
 
 def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
@@ -88,7 +97,10 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
         if node.fills and held is not None:
             if held.must:
                 continue
-            shape = shape if shape == held.schema else None
+            filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
+            both = filled.joined(held)._replace(must=True, soft=False)
+            done = done.holding({key: both})
+            continue
         done = done.wrote(key, writer, shape, labels=tainted)
     for key in node.captures:
         done = done.wrote(key, writer, TEXT)

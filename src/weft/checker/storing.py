@@ -64,6 +64,7 @@ class Stores:
         way = scope.way(value)
         if way is not None and name in scope.once:
             scope.aliases[name] = way
+            scope.aliased[name] = value
         else:
             self.touch(value)
 

@@ -7,16 +7,25 @@ lead to is taken as possible in any order. The walk reports nothing; it leaves s
 from dataclasses import replace
 from typing import TypeAlias, cast
 
-from weft.checker.agents import after, before, may_escalate, may_read_anything, reads_of, writes_of
+from weft.checker.agents import (
+    after,
+    before,
+    may_escalate,
+    may_read_anything,
+    must_hand_over,
+    reads_of,
+    without_answer,
+    writes_of,
+)
 from weft.checker.chart import Chart
 from weft.checker.functions import keys_of
 from weft.checker.hearing import Hearing
-from weft.checker.meeting import behind_branches, behind_map, in_map
+from weft.checker.meeting import behind_branches, behind_map, in_map, may_fail
 from weft.checker.shapes import gate_reads, is_covered, key_reads, proved, route_reads
 from weft.checker.sites import Beside, Read, Record, Site
 from weft.checker.steps import after_step, function_reads, reads_of_conditions, reads_of_step
 from weft.checker.tearing import quarrels, takers, torn
-from weft.checker.world import World, Writer, join
+from weft.checker.world import Fact, World, Writer, join
 from weft.checker.writes import Writes, labels_in
 from weft.declare import (
     Agent,
@@ -35,6 +44,7 @@ from weft.declare import (
     Timeout,
 )
 from weft.declare.compose import Composable
+from weft.declare.inputs import may_be_absent, shape_of
 from weft.declare.route import OTHERWISE
 from weft.declare.walk import agents_of
 from weft.diagnostics import Origin
@@ -44,7 +54,18 @@ from weft.values import JsonObject
 MOST_ROUNDS = 8
 """How often a loop is walked: worlds only ever lose certainty, so few rounds are enough."""
 
+APPLICATION = "the application"
+"""Who gives what is there at the start."""
+
 _Round: TypeAlias = tuple[World, list[World]]
+
+
+def take(world: World, key: str, declared: object, place: Origin) -> World:
+    """The world where an input that a program declares is there, unless its type lets it lack."""
+    where = f"inputs.{key}"
+    writer = Writer(APPLICATION, place, "input")
+    must = not may_be_absent(declared, where=where)
+    return world.wrote(key, writer, shape_of(declared, where=where), must=must)
 
 
 class Walk:
@@ -65,10 +86,13 @@ class Walk:
 
     def run(self, world: World) -> World:
         """Walk the whole flow, and give the world behind it."""
+        self.record.start = world
         return self.visit(self.root, world, Beside(), last=True)
 
     def visit(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
         """The world behind a node, whichever way is taken through it."""
+        if node.inputs:
+            world = self._taken(node, world, siblings)
         match node:
             case Agent():
                 return self._agent(node, world, siblings, last=last)
@@ -108,6 +132,27 @@ class Walk:
                     self._function(node, node.predicate, "predicate", world, siblings)
                 return world.having(node.reads or keys_of(node.predicate).proves)
 
+    def _taken(self, node: Node, world: World, siblings: Beside) -> World:
+        """The world where the inputs of a node are there.
+
+        What nothing before it writes must be given when the program starts. What something does
+        write is read here.
+        """
+        reads: list[Read] = []
+        place = Origin("field", "inputs", node.name)
+        for key, declared in node.inputs.items():
+            fact = world.facts.get(key)
+            if fact is None and key not in world.gone and not world.opaque:
+                self.record.inputs.setdefault(key, declared)
+                world = take(world, key, declared, place)
+            elif fact is None or any(writer.kind != "input" for writer in fact.writers):
+                optional = may_be_absent(declared, where=str(place))
+                shape = shape_of(declared, where=str(place))
+                reads.append(Read(key, place, optional=optional, how="input", shape=shape))
+        if reads:
+            self._came_to(node, world, tuple(reads), siblings)
+        return world
+
     def _has_agents(self, node: Node) -> bool:
         """Whether somebody speaks in it."""
         found = self._speaks.get(id(node))
@@ -131,7 +176,8 @@ class Walk:
             if may_escalate(agent):
                 self._escapes.append(done)
             if agent.sub_agents:
-                done = self._transfers(agent, done, siblings, last=last)
+                handed = without_answer(agent, world, done)
+                done = self._transfers(agent, done, handed, siblings, last=last)
         finally:
             self._top = above
         return done
@@ -165,23 +211,38 @@ class Walk:
         self._top, self._escapes = above, outer
         return done
 
-    def _transfers(self, agent: Agent, world: World, siblings: Beside, *, last: bool) -> World:
+    def _transfers(
+        self, agent: Agent, done: World, handed: World, siblings: Beside, *, last: bool
+    ) -> World:
         """Whoever may be handed over to, in any order and any number of times.
 
-        What any of them writes may be there for any of them: on another turn it is.
+        What any of them writes may be there for any of them: on another turn it is. What the agent
+        itself says is stored only where it answers, not where it hands over. Behind them all, only
+        what everybody writes who may answer is there for sure.
         """
-        reachable = world
+        reachable = handed
+        for key, writer, shape in writes_of(agent):
+            held = handed.facts.get(key)
+            own = held is None or (held.soft and held.writers == (writer,))
+            if key == agent.output_key and own:  # it stands there on another turn, not on this one
+                fact = Fact(must=False, writers=(writer,), schema=shape)
+                reachable = reachable.holding({key: fact})
         for below in (found for child in agent.sub_agents for found in agents_of(child)):
             reachable = reachable.spoke(below, below.output_key)
-        for child in agent.sub_agents:
-            for key, writers in self._writes.of(child).items():
-                if key not in world.facts:
-                    reachable = reachable.wrote(key, writers[-1], must=False, soft=True)
-        ends = [reachable]
-        ends += [self.visit(child, reachable, siblings, last=last) for child in agent.sub_agents]
+        new = {key: ws for child in agent.sub_agents for key, ws in self._writes.of(child).items()}
+        new = {key: writers for key, writers in new.items() if key not in handed.facts}
+        for key, writers in new.items():
+            if key != agent.output_key:
+                reachable = reachable.wrote(key, writers[-1], must=False, soft=True)
+        ends = [self.visit(child, reachable, siblings, last=last) for child in agent.sub_agents]
+        if not must_hand_over(agent):
+            ends.insert(0, done)
         joined = join(ends)
         assert joined is not None
-        return joined
+        sure = ((key, joined.facts.get(key)) for key in new)
+        return joined.holding(
+            {key: fact._replace(soft=False) for key, fact in sure if fact is not None and fact.soft}
+        )
 
     def _parallel(self, node: Parallel, world: World, siblings: Beside, *, last: bool) -> World:
         """All branches from one world; what each writes is there behind them."""
@@ -190,6 +251,9 @@ class Walk:
         behind = self._branches(node, node.branches, world, siblings, last=last)
         if not self._muted:
             self.record.conflicts += [(node, key, several) for key, several in quarrels(wrote)]
+        if node.on_error == "collect":  # a branch that fails leaves its keys unwritten
+            pairs = zip(node.branches, behind, strict=True)
+            behind = [world.joined(end) if may_fail(one) else end for one, end in pairs]
         keys = [self._writes.of(branch) for branch in node.branches]
         done = behind_branches(world, zip(keys, behind, strict=True))
         return self._left_together(inside, done)

@@ -18,7 +18,7 @@ def chat_command(
     import asyncio
 
     from weft.cli.conversation import Conversation
-    from weft.cli.inputs import pairs
+    from weft.cli.inputs import state_of
     from weft.cli.interrupts import listen_no_more
     from weft.cli.load import load_node
     from weft.cli.once import run_config
@@ -26,9 +26,10 @@ def chat_command(
     from weft.session.event import new_id
 
     address = store or given.DEFAULT_STORE
-    start = pairs("--state", state or [])
+    root = load_node(target)
+    start = state_of(root, state or [])
     config = run_config(model, max_llm_calls, strict=strict)
-    runner = Runner(load_node(target), app_name=app, store=address)
+    runner = Runner(root, app_name=app, store=address)
     with asyncio.Runner() as loop:
         conversation = Conversation(
             runner, loop, user=user, session_id=session or new_id(), state=start, config=config

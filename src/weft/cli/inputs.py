@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.checker.starting import declared_inputs
 from weft.cli.artifacts import texts_at
 from weft.cli.homes import home_of
 from weft.cli.load import load_node
@@ -16,6 +17,7 @@ from weft.compiler import Compiled, compile
 from weft.compiler.labels import Whole, labels_of
 from weft.compiler.policies import policy_from
 from weft.declare import Node, Policy, RunConfig
+from weft.declare.inputs import shape_of
 from weft.declare.rebuild import rebuilt
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
@@ -48,13 +50,13 @@ def request(inputs: Inputs) -> Compiled:
     """Compile what the arguments ask for; with `step`, the request behind that model event."""
     if inputs.dialect is not None:
         dialect_named(inputs.dialect)
-    state = pairs("--state", inputs.state)
     config = RunConfig(
         generate_config=pairs("--option", inputs.options), model=inputs.model, strict=inputs.strict
     )
     session = _read(inputs) if inputs.store is None else None
     artifacts: dict[str, str] | None = None
     root = load_node(inputs.target)
+    state = state_of(root, inputs.state)
     if inputs.policy is not None:
         root = seeing(root, policy_from(inputs.policy))
     if inputs.store is not None:
@@ -141,6 +143,19 @@ def pairs(name: str, given: Sequence[str]) -> dict[str, Json]:
             )
         values[key.strip()] = value_of(value, where=f"{name} {key.strip()}")
     return values
+
+
+def state_of(root: Node, given: Sequence[str]) -> dict[str, Json]:
+    """`--state k=v` for a program: an input that it declares as text is taken as it was typed."""
+    state = pairs("--state", given)
+    declared = declared_inputs(root)
+    for text in given:
+        key, _, value = text.partition("=")
+        key = key.strip()
+        shape = shape_of(declared.get(key), where=f"inputs.{key}")
+        if shape is not None and shape.get("type") == "string":
+            state[key] = value
+    return state
 
 
 def value_of(text: str, *, where: str) -> Json:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TextIO
 
 import msgspec
 
-from weft.cli.inputs import pairs
+from weft.cli.inputs import pairs, state_of
 from weft.cli.interrupts import carry_out
 from weft.cli.load import load_node
 from weft.cli.options import DEFAULT_STORE
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
 def run_once(asked: Asked) -> int:
     """Run, show, and return the exit code: 0 answered or waiting, 1 an error, 130 cancelled."""
-    state, answers = pairs("--state", asked.state), pairs("--answer", asked.answers)
+    answers = pairs("--answer", asked.answers)
     config = run_config(asked.model, asked.max_llm_calls, strict=asked.strict)
     tokens, seconds, money = asked.budget
     if asked.budget != (None, None, None):
@@ -56,6 +56,7 @@ def run_once(asked: Asked) -> int:
     if asked.goes_on:
         require_existing(address)
     root = load_node(asked.target)
+    state = state_of(root, asked.state)
     once = _Once(asked, root, address, asked.session or new_id(), config)
     with answers_only() as answer, asyncio.Runner() as loop:
         try:

@@ -99,7 +99,8 @@ Use instead:  (a | b) >> c.
         "WEFT112",
         _I,
         "key that nobody reads",
-        """A key is written, and nothing behind it reads it.
+        """A key is written, and nothing behind it reads it. Where it holds all that an agent says,
+and no other agent sees its words either, this is a warning.
 
 Why it matters: it may be meant for the application; else it is work for nothing.
 
@@ -115,6 +116,46 @@ Use instead:  read it, or leave it out.
 Why it matters: `a >> b` means that what a says feeds b; it is done as if a had said so.
 
 Use instead:  a.writes("key") to say it, or RunConfig(infer=False) and check(infer=False).
+""",
+    ),
+    Code(
+        "WEFT114",
+        _W,
+        "placeholder that is none",
+        """A text looks as if it read a key of the state, and does not: `{plan-x}`, `{plan!}`,
+`{usr:plan}`, `$plan`, `{state['plan']}`, `{{ plan }}`, `{plan` without its other brace.
+
+Why it matters: it is sent as it stands there, and the value is not.
+
+Flagged:      Agent("worker", instruction="Carry out $plan.") behind planner.writes("plan")
+Use instead:  {plan}; {{plan}} where the braces themselves are meant.
+""",
+    ),
+    Code(
+        "WEFT115",
+        _W,
+        "artifact that nobody saves",
+        """A template, a policy or a label names an artifact that nothing saves, and something saves
+one that is called nearly so.
+
+Why it matters: the placeholder reaches the model as text, or the label guards nothing.
+
+Flagged:      {artifact.chrt} where a tool does ctx.save_artifact("chart", ...)
+Use instead:  the name that it is saved under.
+""",
+    ),
+    Code(
+        "WEFT116",
+        _W,
+        "whole answer taken for a name",
+        """A key that is inferred is called like a short value, a name, an address, a number, and
+nothing about the agent before it says that its answer is one.
+
+Why it matters: all that the agent says stands where a name should: "Dear Here is your plan ...".
+
+Flagged:      planner >> Agent("mail", instruction="Dear {name}") where planner plans a trip
+Use instead:  inputs={"name": str} where the application gives it, or planner.writes("name") if the
+              answer is one.
 """,
     ),
     Code(
@@ -168,6 +209,18 @@ Use instead:  the agent's name; S.tag("finding") behind the agent for C.select(t
 """,
     ),
     Code(
+        "WEFT302",
+        _W,
+        "agent without description",
+        """An agent or a flow that others hand over to, or call as a tool, has no description.
+
+Why it matters: a model decides by its name alone whether to turn to it.
+
+Flagged:      Agent("desk", sub_agents=[Agent("billing")])
+Use instead:  Agent("billing", description="Bills and refunds").
+""",
+    ),
+    Code(
         "WEFT401",
         _W,
         "case that is never come to",
@@ -197,9 +250,10 @@ Use instead:  a case for each value, or .otherwise(agent).
         "WEFT403",
         _E,
         "label that cannot occur",
-        """A route names a value that the schema of whoever writes the key does not allow.
+        """A route, or a function of the state, compares with a value that the schema of whoever
+writes the key does not allow.
 
-Why it matters: the case never holds; often it is misspelt.
+Why it matters: it never holds; often it is misspelt.
 
 Flagged:      Route("intent").eq("bokking", booker) behind Literal["booking", "other"]
 Use instead:  a value of the schema.
@@ -255,6 +309,18 @@ Use instead:  let one of them answer.
 """,
     ),
     Code(
+        "WEFT408",
+        _E,
+        "more calls than a run may make",
+        """A flow asks models more often than `max_llm_calls` allows, whichever way it takes.
+
+Why it matters: every run ends with an error before the flow does.
+
+Flagged:      agent * 501, where a run makes 500 calls at most
+Use instead:  fewer rounds, an end for the loop: until(...), or RunConfig(max_llm_calls=...).
+""",
+    ),
+    Code(
         "WEFT506",
         _E,
         "fixed text longer than the budget",
@@ -280,13 +346,39 @@ Use instead:  put the variable last, or into a text of its own.
         "WEFT608",
         _W,
         "secret on its way to a model",
-        """A labelled key is read by an agent or a tool that is not cleared for the label. A label
-stays with a value that `S` renames or puts together.
+        """A labelled key is read by an agent or a tool that is not cleared for the label, or an
+agent has a tool whose results it is not cleared for. A label stays with a value that `S` renames
+or puts together.
 
 Why it matters: it is withheld, and the agent works without it; or it leaks under a new name.
 
 Flagged:      Agent("clerk", instruction="Pay to {iban}") where a tool writes `iban` as secret
 Use instead:  Agent(cleared=["secret"]), @tool(cleared=["secret"]), or do not read it there.
+""",
+    ),
+    Code(
+        "WEFT620",
+        _W,
+        "label on nothing",
+        """A label names a state key, a tool or an artifact that is not there.
+
+Why it matters: what it should guard is called otherwise, and is sent to every model.
+
+Flagged:      C.default().label("secret", "ibn") where the key is `iban`
+Use instead:  the name that is there.
+""",
+    ),
+    Code(
+        "WEFT621",
+        _W,
+        "clearance for nothing",
+        """An agent or a tool is cleared for a label that nothing carries, and there is one that is
+called nearly so.
+
+Why it matters: it does not see what it is meant to see.
+
+Flagged:      Agent("doctor", cleared=["medcal"]) where a tool has labels=["medical"]
+Use instead:  the label as it is declared.
 """,
     ),
 )

@@ -54,6 +54,19 @@ Use instead:  let each tool write its own key, or declare one of them @tool(sequ
 """,
     ),
     Code(
+        "WEFT117",
+        _E,
+        "input missing",
+        """The state does not hold an input that the program declares, or holds it in another type.
+
+Why it matters: a run does not start without it.
+
+Flagged:      weft.run(Agent("writer", inputs={"topic": str}), "Write.")
+Use instead:  weft.run(writer, "Write.", state={"topic": "tea"}); --state topic=tea in a shell;
+              inputs={"topic": str | None} if it may be absent.
+""",
+    ),
+    Code(
         "WEFT201",
         _W,
         "call without result",

@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from weft.codes import report
 from weft.compiler.caching import known_by
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compiled
@@ -28,8 +29,10 @@ from weft.compiler.turn import start_of, user_content
 from weft.compiler.validated import require_valid
 from weft.content import ContentLike, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
+from weft.declare.inputs import lacking
 from weft.declare.template import to_text
-from weft.errors import CompileError
+from weft.diagnostics import Diagnostic, Origin
+from weft.errors import CompileError, MissingVariable
 from weft.ir import Prompt, TextBlock
 from weft.passes import Env, Step, is_ready, passes_of, run
 from weft.session import Event, Session
@@ -85,6 +88,7 @@ def compile(
         known = seen_from(known, facts.forks, branch)
     if state is not None:
         known = {**known, **require_object(state, where="state")}
+    lacks = _lacking(plan, known, strict=config.strict) if plan.inputs else ()
     instructions = None if recorded else _kept(plan, log, known, artifacts, facts.volatile)
     if instructions is None:
         scope = Scope(
@@ -185,7 +189,7 @@ def compile(
         plan.output,
         woven.features | features,
         (),
-        plan.diagnostics + instructions.diagnostics + woven.diagnostics,
+        plan.diagnostics + lacks + instructions.diagnostics + woven.diagnostics,
         plan.cache,
     )
     if scale is not None:
@@ -209,6 +213,15 @@ def compile(
     if newest is not None:
         made.asked = newest.timestamp
     return made
+
+
+def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:
+    """What is said of declared inputs that the state does not hold, or holds in another type."""
+    lacks = [*lacking(plan.inputs, state)]
+    if lacks and strict:
+        raise MissingVariable(lacks[0].problem, where=plan.agent.name, hint=lacks[0].hint)
+    origin = Origin("field", "inputs", plan.agent.name)
+    return tuple(report("WEFT117", origin, lack.problem, lack.hint) for lack in lacks)
 
 
 def _budget(agent: Agent, within: int | None) -> TokenBudget | None:

@@ -21,9 +21,11 @@ from weft.compiler.report import (
     Source,
 )
 from weft.compiler.text import block_kind, block_text
+from weft.declare.inputs import shape_of
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
+from weft.jsonschema import expected
 from weft.passes import names_of
 from weft.passes.pair_results import REPLACED
 from weft.values import compact
@@ -375,6 +377,10 @@ def _inferred(compiled: "Compiled") -> Iterator[str]:
     """What nobody wrote down and the compiler worked out."""
     prompt, counter = compiled.prompt, compiled.scale.counter
     yield f"the model `{prompt.model}` is spoken to in {compiled.dialect}"
+    for key, declared in compiled.plan.inputs.items():
+        shape = shape_of(declared, where=f"inputs.{key}")
+        kind = f", {expected(shape)}" if shape is not None else ""
+        yield f"the state key `{key}` is declared as an input{kind}"
     if not counter.exact:
         yield (
             f"tokens are estimated with {counter.name};"

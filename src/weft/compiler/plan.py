@@ -71,7 +71,8 @@ class Plan:
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
     `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
     conversation; empty where it is rewritten in its place. A conversation of fewer than
-    `append_from` letters gives requests too short to be reused.
+    `append_from` letters gives requests too short to be reused. `inputs` are what the agent and
+    its root declare.
     """
 
     given: Policy | None
@@ -94,6 +95,7 @@ class Plan:
     appends: Literal["", "system", "user"]
     append_from: int
     wording: Wording
+    inputs: dict[str, object]
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -196,6 +198,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         appends=_appends(changes, target, wording),
         append_from=0 if changes == "append" else _append_from(target, wording, tools),
         wording=wording,
+        inputs={**path[0].inputs, **agent.inputs},
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
     )
 

@@ -12,6 +12,7 @@ from weft.declare import checks, tree
 from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
+from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.policy import C, Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
 from weft.values import Json, JsonObject
@@ -72,6 +73,8 @@ class Agent(Composable):
     allow: tuple[str, ...] = field(default=(), kw_only=True)
     cleared: tuple[str, ...] = field(default=(), kw_only=True)
     """The labels that its model may see."""
+    inputs: Mapping[str, object] = field(default_factory=dict[str, object], kw_only=True)
+    """The state keys that must be there when it starts, with their types."""
 
     if TYPE_CHECKING:
 
@@ -108,6 +111,7 @@ class Agent(Composable):
             on_truncated: OnTruncated = "keep",
             allow: str | Iterable[str] = (),
             cleared: str | Iterable[str] = (),
+            inputs: Inputs = (),
         ) -> None:
             """What people may pass is wider than what the fields hold."""
 
@@ -145,6 +149,7 @@ class Agent(Composable):
             check_choice(name, choice, getattr(self, choice), kinds)
         self._set("allow", checks.check_allow(name, self.allow))
         self._set("cleared", checks.check_cleared(name, self.cleared))
+        self._set("inputs", check_inputs(name, self.inputs))
         for verb in checks.CALLBACKS:
             self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))
 

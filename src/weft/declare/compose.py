@@ -8,7 +8,10 @@
 A function of one argument, the state, may stand where an agent may: it becomes a Step.
 """
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from copy import copy
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self, cast
 
 from weft.errors import DeclarationError
 
@@ -16,12 +19,16 @@ if TYPE_CHECKING:
     from weft.declare.agent import Agent
     from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until, While
     from weft.declare.functions import StateFunction
+    from weft.declare.inputs import Inputs
 
 
 class Composable:
     """What agents and flows share: the operators, on either side, leaving operands as they are."""
 
     __slots__ = ()
+
+    inputs: Mapping[str, object] = MappingProxyType({})
+    """The state keys that must be there when it starts; steps and gates take none of their own."""
 
     if not TYPE_CHECKING:
 
@@ -33,6 +40,22 @@ class Composable:
             ours = METHODS_ELSEWHERE.get(name)
             words = missing if ours is None else f"{missing}; write {ours}"
             raise AttributeError(words, name=name, obj=self)
+
+    def takes(self, declared: "Inputs" = (), /, **keys: object) -> "Self":
+        """Return a copy that needs these state keys when it starts: `flow.takes(topic=str)`.
+
+        A mapping or names may come first, for keys in a scope: `flow.takes({"user:name": str})`.
+        """
+        from weft.declare.inputs import check_inputs
+
+        named = {**check_inputs("takes", declared), **check_inputs("takes", keys)}
+        if "inputs" not in vars(self):
+            from weft.declare.flow import Sequence
+
+            return cast("Self", Sequence(cast("Node", self), inputs=named))
+        copied = copy(self)
+        object.__setattr__(copied, "inputs", {**self.inputs, **named})
+        return copied
 
     def __rshift__(self, other: "Node | StateFunction") -> "Sequence":
         """First this, then the other."""

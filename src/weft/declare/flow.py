@@ -5,6 +5,7 @@ nested in their own kind are one of it, so `(a >> b) >> c` and `a >> (b >> c)` a
 that was given a name or a description is a thing of its own and stays whole.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
@@ -15,6 +16,7 @@ from weft.declare.compose import Composable
 from weft.declare.expect import Expect
 from weft.declare.functions import StateFunction, name_of
 from weft.declare.gate import Gate
+from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.map import Map
 from weft.declare.operand import spell, to_node, to_nodes
 from weft.declare.race import Race
@@ -35,13 +37,18 @@ class Sequence(Composable):
     steps: "tuple[Node, ...]"
     name: str
     description: str
+    inputs: Mapping[str, object] = field(hash=False)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
     def __init__(
-        self, *steps: "Node | StateFunction", name: str = "sequence", description: str = ""
+        self,
+        *steps: "Node | StateFunction",
+        name: str = "sequence",
+        description: str = "",
+        inputs: Inputs = (),
     ) -> None:
-        _describe(self, name, description)
+        _describe(self, name, description, inputs)
         given = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
         _set(self, "steps", _flat(self, given))
         check_agents(self, where=f"{name}.steps")
@@ -63,6 +70,7 @@ class Parallel(Composable):
     name: str
     description: str
     on_error: OnError
+    inputs: Mapping[str, object] = field(hash=False)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -72,8 +80,9 @@ class Parallel(Composable):
         name: str = "parallel",
         description: str = "",
         on_error: OnError = "cancel",
+        inputs: Inputs = (),
     ) -> None:
-        _describe(self, name, description)
+        _describe(self, name, description, inputs)
         check_choice(name, "on_error", on_error, OnError)
         _set(self, "on_error", on_error)
         given = to_nodes(branches, where=f"{name}.branches", hint="write Parallel(left, right)")
@@ -93,13 +102,18 @@ class Fallback(Composable):
     choices: "tuple[Node, ...]"
     name: str
     description: str
+    inputs: Mapping[str, object] = field(hash=False)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
     def __init__(
-        self, *choices: "Node | StateFunction", name: str = "fallback", description: str = ""
+        self,
+        *choices: "Node | StateFunction",
+        name: str = "fallback",
+        description: str = "",
+        inputs: Inputs = (),
     ) -> None:
-        _describe(self, name, description)
+        _describe(self, name, description, inputs)
         given = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
         _set(self, "choices", _flat(self, given))
         check_agents(self, where=f"{name}.choices")
@@ -124,6 +138,9 @@ class Loop(Composable):
     while_: StateFunction | None = field(default=None, kw_only=True)
     name: str = field(default="loop", kw_only=True)
     description: str = field(default="", kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], kw_only=True, hash=False
+    )
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -138,12 +155,13 @@ class Loop(Composable):
             while_: StateFunction | None = None,
             name: str = "loop",
             description: str = "",
+            inputs: Inputs = (),
         ) -> None:
             """A function may stand for the body."""
 
     def __post_init__(self) -> None:
         """Refuse a loop that never runs or cannot end."""
-        _describe(self, self.name, self.description)
+        _describe(self, self.name, self.description, self.inputs)
         _set(self, "body", to_node(self.body, where=f"{self.name}.body"))
         _check_rounds(self.max, where=f"{self.name}.max")
         if self.until is not None:
@@ -236,14 +254,21 @@ def looped(body: object, times: object) -> Loop:
 
 
 def _flat(flow: Sequence | Parallel | Fallback, nodes: "tuple[Node, ...]") -> "tuple[Node, ...]":
-    """The nodes, with unnamed flows of the same kind opened: those are only a way of writing."""
-    kept: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Agent) or not _alike(flow, node):
-            kept.append(node)
-        else:
-            kept += node.children
-    return tuple(kept)
+    """The nodes, with unnamed flows of the same kind opened: those are only a way of writing.
+
+    What an opened flow takes, the whole takes. A later step of a sequence stays whole if it takes
+    something: a step before it may write that, so it need not be there when the sequence starts.
+    """
+    opened: list[Node] = []
+    for index, node in enumerate(nodes):
+        late = index > 0 and isinstance(flow, Sequence) and bool(node.inputs)
+        if isinstance(node, Agent) or late or not _alike(flow, node):
+            opened.append(node)
+            continue
+        opened += node.children
+        if node.inputs:
+            _set(flow, "inputs", {**node.inputs, **flow.inputs})
+    return tuple(opened)
 
 
 def _alike(outer: Flow, inner: Flow) -> bool:
@@ -254,11 +279,14 @@ def _alike(outer: Flow, inner: Flow) -> bool:
     return inner.name == type(inner).__name__.lower()
 
 
-def _describe(flow: Sequence | Parallel | Fallback | Loop, name: str, description: str) -> None:
+def _describe(
+    flow: Sequence | Parallel | Fallback | Loop, name: str, description: str, inputs: Inputs
+) -> None:
     checks.check_name(name, kind=type(flow).__name__)
     checks.check_text(name, "description", description)
     _set(flow, "name", name)
     _set(flow, "description", description)
+    _set(flow, "inputs", check_inputs(name, inputs))
 
 
 def _check_rounds(value: object, *, where: str) -> None:

@@ -1,5 +1,6 @@
 """A map: one body, run once for each element of a list in the state."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -7,6 +8,7 @@ from weft.declare import checks
 from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
+from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.operand import to_node
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ class Map(Composable):
     on_error: OnElementError = field(default="cancel", kw_only=True)
     name: str = field(default="map", kw_only=True)
     description: str = field(default="", kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], kw_only=True, hash=False
+    )
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -52,6 +57,7 @@ class Map(Composable):
             on_error: OnElementError = "cancel",
             name: str = "map",
             description: str = "",
+            inputs: Inputs = (),
         ) -> None:
             """A function may stand for the body."""
 
@@ -59,6 +65,7 @@ class Map(Composable):
         """Refuse keys that are none, and a number of runs that would run nothing."""
         checks.check_name(self.name, kind="Map")
         checks.check_text(self.name, "description", self.description)
+        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
         for option, key in (("items", self.items), ("into", self.into), ("item", self.item)):
             checks.check_key(self.name, option, key)
         if self.item == self.into:

@@ -47,14 +47,19 @@ def _same(some: tuple[Node, ...], others: tuple[Node, ...]) -> bool:
 def _made(
     node: Sequence | Parallel | Fallback | Race, children: tuple[Node, ...]
 ) -> Sequence | Parallel | Fallback | Race:
-    name, description = node.name, node.description
+    name, description, inputs = node.name, node.description, node.inputs
     match node:
         case Sequence():
-            return Sequence(*children, name=name, description=description)
+            return Sequence(*children, name=name, description=description, inputs=inputs)
         case Parallel():
-            options = {"name": name, "description": description}
-            return Parallel(*children, on_error=node.on_error, **options)
+            return Parallel(
+                *children,
+                name=name,
+                description=description,
+                inputs=inputs,
+                on_error=node.on_error,
+            )
         case Fallback():
-            return Fallback(*children, name=name, description=description)
+            return Fallback(*children, name=name, description=description, inputs=inputs)
         case Race():
-            return Race(*children, name=name, description=description)
+            return Race(*children, name=name, description=description, inputs=inputs)

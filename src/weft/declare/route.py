@@ -12,6 +12,7 @@ from weft.declare import checks
 from weft.declare.compare import Comparison, Incomparable, check_value, holds, quoted, same
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction, ask, name_of
+from weft.declare.inputs import Inputs, check_inputs, spelled_inputs
 from weft.declare.lookup import looked_up
 from weft.declare.operand import to_node
 from weft.declare.walk import check_agents
@@ -50,13 +51,21 @@ class Route(Composable):
     description: str = field(default="", kw_only=True)
     cases: tuple[Case, ...] = field(default=(), kw_only=True)
     default: "Node | None" = field(default=None, kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], kw_only=True, hash=False
+    )
 
     sub_agents: ClassVar[tuple[()]] = ()
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, key: str | StateFunction = "", *, name: str = "route", description: str = ""
+            self,
+            key: str | StateFunction = "",
+            *,
+            name: str = "route",
+            description: str = "",
+            inputs: Inputs = (),
         ) -> None:
             """Cases are added by the methods below."""
 
@@ -64,6 +73,7 @@ class Route(Composable):
         """Refuse what is neither a state key nor a function of the state."""
         checks.check_name(self.name, kind="Route")
         checks.check_text(self.name, "description", self.description)
+        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
         if not isinstance(self.key, str):
             checks.check_predicate(self.key, where=f"{self.name}.key")
         check_agents(self, where=self.head)
@@ -77,6 +87,8 @@ class Route(Composable):
             said.append(f"name={quoted(self.name)}")
         if self.description:
             said.append(f"description={quoted(self.description)}")
+        if self.inputs:
+            said.append(f"inputs={spelled_inputs(self.inputs)}")
         return f"Route({', '.join(said)})"
 
     @property

@@ -8,6 +8,7 @@ from weft.declare.expect import Expect
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
 from weft.declare.gate import Gate
+from weft.declare.inputs import spelled_inputs
 from weft.declare.map import Map
 from weft.declare.race import Race
 from weft.declare.route import Route
@@ -133,4 +134,8 @@ def _called(function: str, said: list[str], flow: "Flow") -> str:
 def _options(flow: "Flow") -> list[str]:
     """What was said of the flow beside its nodes."""
     named = [] if flow.name == type(flow).__name__.lower() else [f"name={quoted(flow.name)}"]
-    return [*named, f"description={quoted(flow.description)}"] if flow.description else named
+    if flow.description:
+        named.append(f"description={quoted(flow.description)}")
+    if flow.inputs:
+        named.append(f"inputs={spelled_inputs(flow.inputs)}")
+    return named

@@ -1,12 +1,14 @@
 """A timeout: a node that may take only so long."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from weft.declare import checks
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
+from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.operand import to_node
 from weft.jsonschema import shorten
 
@@ -27,6 +29,9 @@ class Timeout(Composable):
     seconds: float
     name: str = field(default="timeout", kw_only=True)
     description: str = field(default="", kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], kw_only=True, hash=False
+    )
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -39,6 +44,7 @@ class Timeout(Composable):
             *,
             name: str = "timeout",
             description: str = "",
+            inputs: Inputs = (),
         ) -> None:
             """A function may stand for the body."""
 
@@ -46,6 +52,7 @@ class Timeout(Composable):
         """Refuse a time in which nothing could happen, or that never ends."""
         checks.check_name(self.name, kind="Timeout")
         checks.check_text(self.name, "description", self.description)
+        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
         seconds = cast("object", self.seconds)
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if not number or not math.isfinite(self.seconds) or self.seconds <= 0:
@@ -64,7 +71,12 @@ class Timeout(Composable):
 
 
 def timeout(
-    body: "Node | StateFunction", seconds: float, *, name: str = "timeout", description: str = ""
+    body: "Node | StateFunction",
+    seconds: float,
+    *,
+    name: str = "timeout",
+    description: str = "",
+    inputs: Inputs = (),
 ) -> Timeout:
     """Run the body, and let it fail with the code `timeout` if it takes longer."""
-    return Timeout(body, seconds, name=name, description=description)
+    return Timeout(body, seconds, name=name, description=description, inputs=inputs)

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never, cast
 
 from weft.checker.agents import blurs, heard_by, writes_of
-from weft.checker.check import check, starting, walked
+from weft.checker.check import check, walked
 from weft.checker.functions import keys_of
 from weft.checker.infer import inferred_keys, with_keys
 from weft.checker.sites import Read, Record, Site
+from weft.checker.starting import world_at_start
 from weft.checker.writes import may_write_anything
 from weft.declare import (
     Agent,
@@ -64,7 +65,7 @@ def graph_of(
     if found is None:
         found = check(node, inputs=inputs, allow=allow, infer=infer)
     problems = tuple(one for one in found if one.severity is not Severity.INFO)
-    world = starting(inputs)
+    world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     node = with_keys(node, keys)
     record = walked(node, world)

@@ -1,22 +1,23 @@
 """A run under way: iterate it for its events, or await it for its result."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from typing import NamedTuple
 
 from weft.compiler.labels import labels_of
 from weft.compiler.undone import hidden_by_undoing
 from weft.content import Content
 from weft.declare import Agent, Node, RunConfig, agents_of
+from weft.declare.inputs import lacking
 from weft.declare.policy.transforms import Label
 from weft.declare.roles import inner_agents
 from weft.diagnostics import Diagnostic
-from weft.errors import SchemaError, SessionError
+from weft.errors import SchemaError, SessionError, UsageError
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.around import Around, RunOutcome, root_place
 from weft.runtime.flows import run_node
 from weft.runtime.gates import check_decisions
-from weft.runtime.inferring import inferred_root
+from weft.runtime.inferring import inferred_root, inputs_of
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.lanes import Streams
 from weft.runtime.loop import run_agent
@@ -36,7 +37,8 @@ from weft.runtime.unbroken import unbroken
 from weft.runtime.waiting import answers_in, check_retries, content_of, new_answers
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
-from weft.values import JsonObject
+from weft.session.state import scope_of
+from weft.values import Json, JsonObject
 
 
 class Request(NamedTuple):
@@ -219,17 +221,21 @@ class _Work:
         fresh = request.content is not None and not any(
             part.function_response is not None for part in request.content.parts or ()
         )
+        made = self.services.heirs
+        inputs = inputs_of(self.root, made)
         if session is None:
             if not fresh:
                 raise await unknown_session(self.services, request.key)
+            self._require_plain(inputs)
             session = await unbroken(self._created())
-        made = self.services.heirs
-        self.root = inferred_root(self.root, session, request.config, request.state, made)
+        id = request.invocation_id or new_id() if fresh else ""
+        if fresh and inputs:
+            require_inputs(inputs, {**session.state_for(id), **request.state})
+        elif inputs:
+            self._require_begun(inputs, session)
+        self.root = inferred_root(self.root, session, request.config, request.state, made, inputs)
         if fresh:
-            invocation = Invocation(
-                self.services, session, request.invocation_id or new_id(), request.config,
-                resumed=False,
-            )  # fmt: skip
+            invocation = Invocation(self.services, session, id, request.config, resumed=False)
             invocation.labels, invocation.inner = self._labels, inner_agents(self.root)
             invocation.task = asyncio.current_task()
             said = invocation.event(
@@ -255,6 +261,33 @@ class _Work:
                 await invocation.commit_all(*told)
             return self._continued(invocation.session, invocation.id)
         return self._continued(session, request.invocation_id or last_invocation(session))
+
+    def _require_plain(self, inputs: Mapping[str, object]) -> None:
+        """Refuse to make a session for a run that cannot start.
+
+        Keys of the user and the app may be in the store already, so they are looked at later.
+        """
+        seed = self.request.seed
+        state = {**(seed.state if seed is not None else {}), **self.request.state}
+        plain = {k: kind for k, kind in inputs.items() if scope_of(k) not in ("app", "user")}
+        require_inputs(plain, state)
+
+    def _require_begun(self, inputs: Mapping[str, object], session: Session) -> None:
+        """Refuse to go on with a run that did not have its inputs when it began.
+
+        What a step took away since then is not missed, and what is kept for one invocation only
+        is not in the log.
+        """
+        id = self.request.invocation_id
+        if id is None:
+            content = self.request.content or _answers(session, self.request.answers)
+            asked = answers_by_event(session, content)[0][0] if content is not None else None
+            id = asked.invocation_id if asked is not None else last_invocation(session)
+        events = session.events
+        first = next((i for i, event in enumerate(events) if event.invocation_id == id), None)
+        if first is not None:
+            kept = {key: kind for key, kind in inputs.items() if scope_of(key) != "temp"}
+            require_inputs(kept, session.before(first + 1).state)
 
     async def _created(self) -> Session:
         """A new session, with what it is to begin with."""
@@ -336,6 +369,17 @@ class _Work:
 def _cancelled_by(last: Event | None) -> RunOutcome:
     """How a run ended that was stopped: where nothing was left to stop, it was done."""
     return RunOutcome("cancelled", last) if last is not None else RunOutcome("done")
+
+
+def require_inputs(inputs: Mapping[str, object], state: Mapping[str, Json]) -> None:
+    """Refuse to start where the state lacks what the program declares as its inputs."""
+    lacks = [*lacking(inputs, state)]
+    if lacks:
+        raise UsageError(
+            "; ".join(lack.problem for lack in lacks),
+            where="run",
+            hint="; ".join(lack.hint for lack in lacks),
+        )
 
 
 def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:

@@ -1,7 +1,15 @@
 """The rules: each looks at what the walk left, and reports under its own code."""
 
-from weft.checker.rules.flows import loop_without_exit
-from weft.checker.rules.labels import secret_may_reach_tool, secret_reaches_model
+from weft.checker.rules.declarations import undescribed, unsent_global
+from weft.checker.rules.flows import loop_without_exit, too_many_calls
+from weft.checker.rules.labels import (
+    clearance_for_nothing,
+    label_on_nothing,
+    secret_may_reach_tool,
+    secret_reaches_model,
+    withheld_result,
+)
+from weft.checker.rules.placeholders import lookalike_placeholder, unsaved_artifact
 from weft.checker.rules.policies import unknown_name
 from weft.checker.rules.precedence import likely_precedence
 from weft.checker.rules.routes import (
@@ -14,11 +22,14 @@ from weft.checker.rules.sight import lost_message, lost_output, seen_twice
 from weft.checker.rules.state import dead_key, parallel_writers, read_of_nothing, torn_read
 from weft.checker.rules.texts import too_long, volatile_first
 from weft.checker.rules.transfers import endless_transfer, unreachable
-from weft.checker.rules.types import wrong_type
+from weft.checker.rules.types import vain_comparison, wrong_type
 
 RULES = (
     read_of_nothing,
     wrong_type,
+    vain_comparison,
+    lookalike_placeholder,
+    unsaved_artifact,
     impossible_case,
     uncovered_value,
     shadowed_case,
@@ -29,10 +40,16 @@ RULES = (
     lost_output,
     lost_message,
     unknown_name,
+    undescribed,
+    unsent_global,
     loop_without_exit,
+    too_many_calls,
     unreachable,
     endless_transfer,
     secret_reaches_model,
+    withheld_result,
+    label_on_nothing,
+    clearance_for_nothing,
     too_long,
     volatile_first,
     covered_default,

@@ -75,8 +75,23 @@ def lost_output(record: Record) -> Iterator[Diagnostic]:
             " behind it sees its words in the conversation",
             f'write {agent.name}.writes("key") and read {{key}}, or let the next see it:'
             f' C.user() + C.agents("{agent.name}")',
-            severity=Severity.INFO if agent.tools else None,
+            severity=Severity.INFO if acts(agent) else None,
         )
+
+
+_LOOKING = frozenset(
+    (
+        "browse", "calculate", "check", "compute", "convert", "count", "fetch", "find", "get",
+        "grep", "google", "inspect", "list", "load", "look", "lookup", "measure", "open", "query",
+        "read", "retrieve", "scan", "search", "show", "view",
+    )
+)  # fmt: skip
+"""First words of tools that only look something up."""
+
+
+def acts(agent: Agent) -> bool:
+    """Whether it may do something beside answering: a tool of it does more than look."""
+    return any(tool.name.partition("_")[0].lower() not in _LOOKING for tool in agent.tools)
 
 
 def lost_message(record: Record) -> Iterator[Diagnostic]:

@@ -1,14 +1,21 @@
 """Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
+from weft.checker.functions import keys_of
+from weft.checker.keys import Keys
 from weft.checker.near import close, few, meant
+from weft.checker.rules.declarations import everybody
+from weft.checker.rules.placeholders import lookalike_keys
+from weft.checker.rules.sight import acts
 from weft.checker.schemas import follow
 from weft.checker.sites import Read, Record, Site
 from weft.checker.world import Gone, World, Writer
 from weft.codes import report
-from weft.declare import Parallel, Sequence
+from weft.declare import Parallel, Sequence, Step
 from weft.declare.template import Variable
+from weft.declare.walk import walk_nodes
 from weft.diagnostics import Diagnostic, Severity
 from weft.session.state import scope_of
 
@@ -126,7 +133,7 @@ def _hint(read: Read) -> str:
     if read.how == "template":
         return (
             f'let an agent before it write it: .writes("{read.key}"), declare it:'
-            f' check(..., inputs={{"{read.key}": str}}), or write {{{read.key}?}}'
+            f' inputs={{"{read.key}": str}}, or write {{{read.key}?}}'
         )
     return f'let an agent before it write it: .writes("{read.key}"), or declare it as an input'
 
@@ -181,14 +188,72 @@ def parallel_writers(record: Record) -> Iterator[Diagnostic]:
 def dead_key(record: Record) -> Iterator[Diagnostic]:
     """Keys that are written, and that nothing behind reads."""
     final = {site.node.name for site in record.sites if site.last}
+    lost = _Lost(record)
     for key, writer in record.written:
         if (key, writer) in record.used or writer.kind == "input":
             continue
         if writer.name in final or writer.origin.agent in final:
             continue
+        wholly = lost(key, writer)
         yield report(
             "WEFT112",
             writer.origin,
-            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it",
-            "read it, or leave it out",
+            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it"
+            + ("; no other agent sees its words either" if wholly else ""),
+            f'read {{{key}}} behind it, or leave it out; allow=["WEFT112"] if the application'
+            " reads it"
+            if wholly
+            else "read it, or leave it out",
+            severity=Severity.WARNING if wholly else None,
         )
+
+
+class _Lost:
+    """Knows whether a key that nobody reads is all that its agent says.
+
+    What a step takes away was looked at, and found of no use. An agent that acts has done its work.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._agents = {agent.name: agent for agent in everybody(record.root)}
+        self._read = {read.key for site in record.sites for read in site.reads}
+        self._dropped: set[str] = set()
+        self._kept: list[frozenset[str]] = []
+        for node, _ in walk_nodes(record.root):
+            if isinstance(node, Step):
+                keys = keys_of(node.function) if not node.written else Keys()
+                self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
+                if node.keeps is not None:
+                    self._kept.append(frozenset(node.keeps))
+
+    def __call__(self, key: str, writer: Writer) -> bool:
+        """Whether what the writer says under the key is wholly lost."""
+        if writer.kind != "agent" or writer.origin.name != "output_key":
+            return False
+        if scope_of(key) in ("app", "user") or writer.name in self._record.heard:
+            return False
+        if key in self._read or key in self._dropped:
+            return False  # what stands before it may read it on the next turn
+        if any(key not in kept for kept in self._kept):
+            return False
+        agent = self._agents.get(writer.name)
+        if agent is None or agent.sub_agents or acts(agent):
+            return False
+        return key not in self._named and not close(key, self._missed, cutoff=0.6)
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """The keys that a text names wrongly: that is said there."""
+        return {key for key, _, _ in lookalike_keys(self._record)}
+
+    @cached_property
+    def _missed(self) -> list[str]:
+        """The keys that are read and not there: one that is only misspelt is said there."""
+        missed = (
+            read.key
+            for site in self._record.sites
+            for read in site.reads
+            if read.key not in site.world.facts
+        )
+        return [*dict.fromkeys(missed)]

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from weft.checker.fixed import count, fixed_parts
+from weft.checker.fixed import count, sent_parts
+from weft.checker.rules.declarations import roots_of
 from weft.checker.sites import Record
 from weft.codes import report
-from weft.declare import Agent, template
+from weft.declare import Agent, RunConfig, agents_of, template
 from weft.diagnostics import Diagnostic, Origin
+from weft.errors import BudgetExceeded, WeftError
 
 LONG = 1024
 """Tokens that a provider reuses at least: less is never kept."""
@@ -18,36 +20,50 @@ EARLY = 0.25
 
 def too_long(record: Record) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
+    tops: dict[str, Agent] = {}
+    for root in roots_of(record.root):
+        for agent in agents_of(root):
+            tops.setdefault(agent.name, root)
     for agent in _agents(record):
-        limits = [
-            ("the budget", agent.policy.limit.tokens if agent.policy.limit is not None else 0),
-            (
-                "the token budget",
-                agent.context_compressor.token_budget if agent.context_compressor else 0,
-            ),
-        ]
-        parts = fixed_parts(agent)
-        letters = sum(len(text) for _, text in parts)
-        if isinstance(agent.model, str) and letters > NARROW:
-            from weft.compiler.prices import window_of
+        top = tops.get(agent.name, agent)
+        limited = agent.policy.limit is not None or agent.context_compressor is not None
+        letters = sum(len(text) for _, text in sent_parts(agent, top))
+        windowed = isinstance(agent.model, str) and letters > NARROW
+        if limited or windowed:
+            yield from _too_long(agent, top, limited=limited)
 
-            limits.append((f"the window of {agent.model}", window_of(agent.model)))
-        for words, limit in limits:
-            if not limit or letters < limit:
-                continue
-            counts = [count(agent, text) for _, text in parts]
-            total = sum(counts)
-            if total > limit:
-                place, _ = parts[counts.index(max(counts))]
-                yield report(
-                    "WEFT506",
-                    place,
-                    f"what is sent in any case takes {total} tokens, {max(counts)} of them here,"
-                    f" and {words} is {limit}",
-                    "shorten this, or take a wider model"
-                    if words.startswith("the window")
-                    else f"raise it to at least {total * 2}, or shorten this",
-                )
+
+def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic]:
+    """What the compiler says of a request that holds nothing yet: it is the least there can be."""
+    from weft.compiler import compile
+    from weft.compiler.prices import window_of
+
+    if agent.policy.is_conditional:
+        return  # what is sent depends on functions of the state, and nothing is run here
+    empty = {"instruction": "", "global_instruction": ""}
+    texts = {"instruction": agent.instruction, "global_instruction": top.global_instruction}
+    provided = {name: "" for name in empty if not isinstance(texts[name], str | None)}
+    config = RunConfig(on_missing="empty")
+    parts = sent_parts(agent, top)
+    counts = [count(agent, text) for _, text in parts]
+    place = parts[counts.index(max(counts))][0] if parts else Origin("field", "name", agent.name)
+    try:
+        made = compile(top, agent=agent.name, message="?", config=config, recorded=provided)
+        tokens = made.tokens
+    except BudgetExceeded as error:
+        yield report("WEFT506", place, error.message, error.hint)
+        return
+    except WeftError:
+        return  # what else is wrong with it is said elsewhere
+    window = window_of(agent.model) if isinstance(agent.model, str) else 0
+    if window and tokens > window:
+        yield report(
+            "WEFT506",
+            place,
+            f"what is sent in any case takes {tokens} tokens, {max(counts)} of them here, and the"
+            f" window of {agent.model} is {window}",
+            "shorten this, or take a wider model",
+        )
 
 
 def volatile_first(record: Record) -> Iterator[Diagnostic]:

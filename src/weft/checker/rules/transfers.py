@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from weft.checker.agents import tool_choice
 from weft.checker.sites import Record
 from weft.codes import report
 from weft.declare import Agent, tree
@@ -10,13 +11,13 @@ from weft.diagnostics import Diagnostic, Origin
 
 def unreachable(record: Record) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
-    bound = [agent for agent in _agents(record) if agent.sub_agents and _choice(agent)]
+    bound = [agent for agent in _agents(record) if agent.sub_agents and tool_choice(agent)]
     if not bound:
         return
     from weft.compiler.transfer import TRANSFER
 
     for agent in bound:
-        if _choice(agent) not in ("auto", "any", "required", TRANSFER):
+        if tool_choice(agent) not in ("auto", "any", "required", TRANSFER):
             names = ", ".join(f"`{child.name}`" for child in agent.sub_agents)
             yield report(
                 "WEFT406",
@@ -30,17 +31,19 @@ def unreachable(record: Record) -> Iterator[Diagnostic]:
 def endless_transfer(record: Record) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
     agents = [*_agents(record)]
-    if not any(map(_choice, agents)):
+    if not any(map(tool_choice, agents)):
         return
     from weft.compiler.transfer import TRANSFER, transfer_targets
 
     for root in agents:
         for node, _ in tree.walk(root):
-            if not isinstance(node, Agent) or _choice(node) != TRANSFER:
+            if not isinstance(node, Agent) or tool_choice(node) != TRANSFER:
                 continue
             path = tuple(one for one in tree.find(root, node.name) if isinstance(one, Agent))
             targets = transfer_targets(path)
-            forced = [one for one in targets if isinstance(one, Agent) and _choice(one) == TRANSFER]
+            forced = [
+                one for one in targets if isinstance(one, Agent) and tool_choice(one) == TRANSFER
+            ]
             if targets and len(forced) == len(targets):
                 names = ", ".join(f"`{one.name}`" for one in forced)
                 yield report(
@@ -57,11 +60,3 @@ def _agents(record: Record) -> Iterator[Agent]:
         if isinstance(site.node, Agent) and id(site.node) not in seen:
             seen.add(id(site.node))
             yield site.node
-
-
-def _choice(agent: Agent) -> str:
-    """What its tool_choice says: a word, or the name of the one tool it must call."""
-    choice = agent.generate_config.get("tool_choice")
-    if isinstance(choice, dict):
-        return str(choice.get("name", ""))
-    return choice if isinstance(choice, str) else ""
