@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from weft.diagnostics import Diagnostic
-from weft.errors import RunError
+from weft.errors import CallError, RunError
+from weft.misuse import declared
 from weft.session import Event, Session, Usage
 from weft.session.state import without_temp
 from weft.values import JsonObject
 
 
+@declared("", change="keep what you make of it in a variable of your own")
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a run.
@@ -44,6 +47,25 @@ class Result:
 
     def __str__(self) -> str:
         return self.text
+
+    if not TYPE_CHECKING:
+
+        def __await__(self) -> object:
+            """Say that it is there already; `await weft.run_sync(...)` is an easy slip."""
+            raise CallError(
+                "this is the result already: there is nothing to wait for",
+                where="Result",
+                hint='write weft.run_sync(...) without await, or await weft.run(agent, "message")',
+            )
+
+        def __aiter__(self) -> object:
+            """Say what to iterate instead."""
+            raise CallError(
+                "a result has no events to wait for any more",
+                where="Result",
+                hint='write async for event in weft.stream(agent, "message"), without await;'
+                " or for event in result.events",
+            )
 
 
 def total_usage(events: Iterable[Event]) -> Usage:
