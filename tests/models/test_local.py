@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -421,4 +424,21 @@ def test_it_says_once_what_it_is_good_for_and_not_in_the_answer(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("for trying the plumbing") == 1
     assert "plumbing" not in done.stdout
+    assert done.stdout.strip()
+
+
+def test_the_first_file_and_the_first_command_of_the_readme_answer(tmp_path: Path) -> None:
+    fetched()
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    file = re.search(r'```python title="hello.py"\n(.*?)```', page, re.DOTALL)
+    command = re.search(r"^\$ weft (run hello\.py:.*)$", page, re.MULTILINE)
+    assert file is not None
+    assert command is not None
+    (tmp_path / "hello.py").write_text(file[1])
+    keyless = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", *shlex.split(command[1])],
+        cwd=tmp_path, env=keyless, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
