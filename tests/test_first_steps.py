@@ -1,7 +1,9 @@
 """What a beginner types wrong, and what is said then: each error says what to type instead."""
 
 import asyncio
+import copy
 import dataclasses
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -108,6 +110,7 @@ WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Runner(agent=bot()), "`agent`", "Runner(agent)"),  # type: ignore[call-arg]
     (lambda: Runner(bot(), session_service=1), "session_service", "write store="),  # type: ignore[call-arg]
     (lambda: Runner(bot()).resume("s"), "too many", 'resume(session_id="s")'),  # type: ignore[misc,call-arg]
+    (lambda: weft.Session(messages=[]), "messages", "write events="),  # type: ignore[call-arg]
     (lambda: ScriptedModel(), "is missing", "ScriptedModel(["),  # type: ignore[call-arg]
 ]
 
@@ -280,6 +283,26 @@ def test_a_result_needs_no_await() -> None:
         asyncio.run(iterate())
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("final_output", "result.text"),
+        ("output", "result.text"),
+        ("data", "result.value"),
+        ("all_messages", "result.events"),
+        ("txt", "did you mean `text`?"),
+    ],
+)
+def test_a_result_knows_what_others_call_its_parts(name: str, ours: str) -> None:
+    result = weft.run_sync(bot(), "Hi")
+    with pytest.raises(UnknownName) as caught:
+        getattr(result, name)
+    assert ours in caught.value.hint
+    assert not hasattr(result, name)
+    assert pickle.loads(pickle.dumps(result.usage)) == result.usage
+    assert copy.copy(result) == result
+
+
 def test_run_sync_works_where_a_loop_runs() -> None:
     async def main() -> str:
         return weft.run_sync(bot(), "Hi").text
@@ -350,6 +373,7 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Agent("a", tools=["search"]), "'search' is not a tool", "without quotes: search"),
     (lambda: bot().uses([search]), "is not a tool", ".uses(f, g)"),
     (lambda: Agent("a", tools={"s": search}), "tools is a dict", "tools=[f]"),
+    (lambda: tool("search"), "is not a function", '@tool(name="search")'),  # type: ignore[call-overload]
     (lambda: bot() + Agent("b"), "agents are not added", "a >> b"),  # type: ignore[operator]
 ]
 

@@ -199,6 +199,10 @@ def tool(
     ):  # fmt: skip
         if not isinstance(cast("object", value), bool):
             raise DeclarationError(f"{flag}={value!r}", where="@tool", hint="pass True or False")
+    if isinstance(cast("object", function), str):
+        raise DeclarationError(
+            f"{function!r} is not a function", where="@tool", hint=f'write @tool(name="{function}")'
+        )
     if name == "":
         raise DeclarationError("the name is empty", where="@tool", hint='write name="my_tool"')
 
