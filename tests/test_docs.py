@@ -19,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,3 +266,44 @@ def test_a_fence_has_only_settings_that_mean_something() -> None:
 def test_the_readme_has_something_to_run() -> None:
     languages = {fence.language for fence in fences(ROOT / "README.md") if not fence.skipped}
     assert languages & {"python", "console"}
+
+
+def test_the_index_leads_to_every_page_and_to_none_that_is_missing() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in _links(index)}
+    pages = set((ROOT / "docs").rglob("*.md")) - {index}
+    assert pages <= linked, sorted(page.name for page in pages - linked)
+    assert index.resolve() in {(ROOT / link).resolve() for link in _links(ROOT / "README.md")}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    missing = [link for link in _links(page) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def _links(page: Path) -> list[str]:
+    """The files that a page links to."""
+    found = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    return [link for link in found if "://" not in link]
+
+
+def test_contributing_draws_the_layers_as_they_are() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(one["layers"] for one in contract["contracts"] if one["id"] == "layers")
+    real = [" | ".join(re.findall(r"\w+", layer)) for layer in layers]
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    drawn = page[page.index("## Layers") : page.index("- From `compiler` down")]
+    lines = [line.strip() for line in drawn.splitlines() if line.startswith("    ")]
+    assert [re.split(r"  +", line)[0] for line in lines] == real
+
+
+def test_contributing_names_files_and_commands_that_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = [path for path in re.findall(r"`((?:src|tests)/[\w/.]+)`", page) if "<" not in path]
+    assert named
+    assert not [path for path in named if not (ROOT / path).exists()]
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make (\w+)`", page)) <= targets

@@ -161,7 +161,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        raise _unknown(name)
     from importlib import import_module
 
     if home == "weft":
@@ -173,6 +173,26 @@ def __getattr__(name: str) -> object:
 
         draw_with(_drawn)
     return value
+
+
+def _unknown(name: str) -> AttributeError:
+    if name.startswith("_"):  # asked for by tools, not by people
+        return AttributeError(f"module 'weft' has no attribute {name!r}")
+    from weft.errors import UnknownName
+    from weft.misuse import meant
+
+    ours = {
+        **dict.fromkeys(("LlmAgent", "ChatAgent", "Assistant", "ReActAgent"), "Agent"),
+        **dict.fromkeys(("SequentialAgent", "Pipeline"), "Sequence"),
+        **dict.fromkeys(("function_tool", "FunctionTool"), "tool"),
+        **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
+        "ParallelAgent": "Parallel",
+        "LoopAgent": "Loop",
+    }
+    return UnknownName(
+        f"module 'weft' has no attribute {name!r}",
+        hint=f"write weft.{ours[name]}" if name in ours else meant(name, __all__),
+    )
 
 
 def _drawn(node: "Node") -> str:

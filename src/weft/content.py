@@ -14,11 +14,15 @@ from typing import Literal, cast
 import msgspec
 
 from weft.errors import SessionError
+from weft.misuse import declared
 from weft.values import Json, JsonObject, require_json
 
 PartKind = Literal[
     "text", "thought", "call", "result", "media", "code", "code_result", "opaque", "empty"
 ]
+
+
+_COPY = "write msgspec.structs.replace(value, {field}=...), which returns a copy"
 
 
 class Value(
@@ -86,6 +90,7 @@ class CodeExecutionResult(Value, frozen=True):
     id: str | None = None
 
 
+@declared('Part(text="...")', change=_COPY)
 class Part(Value, frozen=True):
     """One piece of a content; `kind` says which."""
 
@@ -156,6 +161,7 @@ class Part(Value, frozen=True):
         return kept if isinstance(kept, dict) else None
 
 
+@declared("Content(parts=(...))", change=_COPY)
 class Content(Value, frozen=True):
     """Who speaks (`user` or `model`), and the parts of what is said."""
 

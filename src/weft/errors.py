@@ -2,6 +2,8 @@
 
     WeftError
     ├── DeclarationError      an Agent, tool, schema or option that cannot be right
+    │   ├── CallError         a call with an unknown keyword, or with arguments missing or too many
+    │   └── FrozenError       an assignment to a value that never changes
     ├── CompileError          a declaration and a log that give no legal request
     │   ├── MissingVariable   a template variable nobody wrote, under on_missing="error"
     │   ├── BudgetExceeded    what must stay is larger than the budget
@@ -18,10 +20,16 @@
     ├── ScriptExhausted       a scripted model that was asked more often than its script says
     ├── SchemaError           a value that does not fit its schema
     └── UsageError            a command, path or name the user typed wrong
+        └── UnknownName       an attribute that is not there, or not yet
+
+CallError is a UsageError and a TypeError too, FrozenError a FrozenInstanceError, UnknownName an
+AttributeError: what Python raises in these places.
 
 An error says what is wrong, where, and what to type instead: `message` is one
 sentence without the fix, `where` the place, `hint` the fix.
 """
+
+from dataclasses import FrozenInstanceError
 
 
 class WeftError(Exception):
@@ -146,3 +154,15 @@ class SchemaError(WeftError):
 
 class UsageError(WeftError):
     """A command, path or name the user typed wrong."""
+
+
+class UnknownName(UsageError, AttributeError):
+    """An attribute that is not there, or not yet."""
+
+
+class CallError(DeclarationError, UsageError, TypeError):
+    """A call with an unknown keyword, or with arguments missing or too many."""
+
+
+class FrozenError(DeclarationError, FrozenInstanceError):
+    """An assignment to a value that never changes."""

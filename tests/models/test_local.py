@@ -2,6 +2,11 @@
 
 import asyncio
 import json
+import os
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -398,3 +403,42 @@ async def test_without_a_model_the_run_says_what_to_type(
     events = [e async for e in runner.run(session_id="s", message="Hi", config=config)]
     assert events[-1].error_code == "not_found"
     assert "weft model get" in (events[-1].error_message or "")
+
+
+async def test_an_answer_ends_and_does_not_go_round_in_circles(model: LocalModel) -> None:
+    bot = Agent("bot", model=model, instruction="Be helpful.")
+    (answer,) = await answers(model, bot, "Write a poem about the sea.")
+    text = answer.content.text if answer.content is not None else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    assert max(lines.count(line) for line in lines) <= 3, text
+    assert answer.usage is not None
+    assert (answer.usage.candidates_token_count or 0) <= 256
+
+
+def test_it_says_once_what_it_is_good_for_and_not_in_the_answer(tmp_path: Path) -> None:
+    fetched()
+    run = [sys.executable, "-m", "weft"]
+    subprocess.run([*run, "init", "."], cwd=tmp_path, check=True, capture_output=True)
+    asked = [*run, "run", "desk.py:root", "Where is order A-17?", "--model", "local"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("for trying the plumbing") == 1
+    assert "plumbing" not in done.stdout
+    assert done.stdout.strip()
+
+
+def test_the_first_file_and_the_first_command_of_the_readme_answer(tmp_path: Path) -> None:
+    fetched()
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    file = re.search(r'```python title="hello.py"\n(.*?)```', page, re.DOTALL)
+    command = re.search(r"^\$ weft (run hello\.py:.*)$", page, re.MULTILINE)
+    assert file is not None
+    assert command is not None
+    (tmp_path / "hello.py").write_text(file[1])
+    keyless = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", *shlex.split(command[1])],
+        cwd=tmp_path, env=keyless, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

@@ -139,3 +139,18 @@ def test_a_sentence_has_no_words_of_its_own() -> None:
     assert '"8"' in held
     assert '"50"' not in held
     assert '"sunny"' not in held
+
+
+def test_plain_text_is_kept_from_repeating_itself_and_nothing_else_is() -> None:
+    wire: JsonObject = {"model": "local", "messages": [ASKED]}
+    for takes_tools in (False, True):
+        body = request_for(wire, takes_tools=takes_tools, limit=50).body
+        assert body["max_tokens"] == 50
+        assert body["repeat_penalty"] == 1.1
+        own: JsonObject = {**wire, "repeat_penalty": 1.0}
+        assert request_for(own, takes_tools=takes_tools, limit=50).body["repeat_penalty"] == 1.0
+        for held in (TOOLS, {"response_format": {"type": "json_object"}}):
+            body = request_for({**wire, **held}, takes_tools=takes_tools, limit=50).body  # type: ignore[dict-item]
+            assert "repeat_penalty" not in body
+    assert "repeat_penalty" not in asked(ASKED, CALLED, RETURNED)
+    assert asked(ASKED, tool_choice="none")["repeat_penalty"] == 1.1

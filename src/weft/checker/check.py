@@ -15,10 +15,12 @@ from weft.declare.compose import Composable
 from weft.declare.walk import agents_of
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import UsageError
+from weft.misuse import explained
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
+@explained("weft.check(agent)")
 def check(
     node: Node,
     /,

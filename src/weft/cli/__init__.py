@@ -69,10 +69,18 @@ def _root(
     """Run agents, compile what they are asked, and explain it."""
 
 
+def _show_log(name: str) -> None:
+    """Print what a part of Weft logs, on stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("weft: %(message)s"))
+    logging.getLogger(name).handlers = [handler]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     logging.getLogger("weft").addHandler(logging.NullHandler())  # the diagnostics say it better
+    _show_log("weft.models.local")  # which no diagnostic says
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

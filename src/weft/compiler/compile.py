@@ -29,11 +29,13 @@ from weft.compiler.turn import start_of, user_content
 from weft.compiler.validated import require_valid
 from weft.content import ContentLike, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
+from weft.declare.elsewhere import RUN_WORDS
 from weft.declare.inputs import lacking
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Prompt, TextBlock
+from weft.misuse import explained
 from weft.passes import Env, Step, is_ready, passes_of, run
 from weft.session import Event, Session
 from weft.session.forks import seen_from
@@ -44,6 +46,7 @@ __all__ = ["SET_RESPONSE", "ModelLike", "compile", "output_for"]
 _DEFAULT = RunConfig()
 
 
+@explained('weft.compile(agent, message="...")', words=RUN_WORDS)
 def compile(
     root: Agent,
     /,

@@ -18,6 +18,7 @@ from weft.declare.template import Rendered, Variable, lookup, parse, render, to_
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
+from weft.misuse import meant
 from weft.session import scope_of
 from weft.values import Json, compact, has_lone_surrogate, scrub
 
@@ -314,7 +315,8 @@ def _report_missing(
         known = ", ".join(f"`{key}`" for key in held[:12]) or "none"
         what = "artifacts" if artifact else "state keys"
         give = "pass it in `artifacts`" if artifact else "put it into state"
-        hint = f"{give}, or make it optional: `{{{variable.name}?}}`"
+        near = _meant_variable(variable, held, scope)
+        hint = f"{near}{give}, or make it optional: `{{{variable.name}?}}`"
         if scope.on_missing == "error":
             raise MissingVariable(
                 f"`{{{variable.name}}}` has no value; the {what} that exist: {known}",
@@ -331,6 +333,16 @@ def _report_missing(
                     hint,
                 )
             )
+
+
+def _meant_variable(variable: Variable, held: list[str], scope: Scope) -> str:
+    """The placeholder that a misspelt one is near to: a key, or a field of a value."""
+    names = [f"artifact.{name}" for name in held] if variable.artifact else held
+    value = scope.state.get(variable.key)
+    if not variable.artifact and isinstance(value, dict):
+        names = [f"{variable.key}.{field}" for field in value]
+    near = meant(variable.name, [f"{{{name}}}" for name in names])
+    return f"{near} else " if near else ""
 
 
 def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:

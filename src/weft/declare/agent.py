@@ -12,9 +12,12 @@ from weft.declare import checks, tree
 from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
+from weft.declare.elsewhere import AGENT_VERBS, AGENT_WORDS
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.policy import C, Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
+from weft.jsonschema import shorten
+from weft.misuse import declared, explained
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -37,6 +40,12 @@ Instruction: TypeAlias = str | Callable[..., object] | tuple[object, ...]
 """Text, a callable of one argument, or (module_or_object, "name"[, [extra arguments]])."""
 
 
+@declared(
+    'Agent("name", instruction="...")',
+    words=AGENT_WORDS,
+    verbs=AGENT_VERBS,
+    change="write agent = dataclasses.replace(agent, {field}=...), which returns a copy",
+)
 @dataclass(frozen=True, eq=False)
 class Agent(Composable):
     """What an agent is: instruction, tools, sub-agents, schemas, and what it may see."""
@@ -153,10 +162,12 @@ class Agent(Composable):
         for verb in checks.CALLBACKS:
             self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))
 
+    @explained('agent.instruct("...")')
     def instruct(self, instruction: Instruction) -> Self:
         """Return a copy with this instruction."""
         return replace(self, instruction=instruction)
 
+    @explained('agent.describe("...")')
     def describe(self, description: str) -> Self:
         """Return a copy with this description."""
         return replace(self, description=description)
@@ -165,10 +176,12 @@ class Agent(Composable):
         """Return a copy with these tools added."""
         return replace(self, tools=(*self.tools, *cast("tuple[Tool, ...]", tools)))
 
+    @explained('agent.writes("key")')
     def writes(self, key: str) -> Self:
         """Return a copy whose answer is stored under `key`."""
         return replace(self, output_key=key)
 
+    @explained("agent.returns(Schema)")
     def returns(self, output_schema: object) -> Self:
         """Return a copy whose answer has this schema."""
         return replace(self, output_schema=output_schema)
@@ -186,6 +199,7 @@ class Agent(Composable):
         shown, limit = C.state(*keys), self.policy.limit
         return self.sees(replace(replace(self.policy, limit=None) + shown, limit=limit))
 
+    @explained("agent.sees(C.window(5))")
     def sees(self, policy: Policy) -> Self:
         """Return a copy that sees what the policy lets through."""
         return replace(self, context=policy, include_contents=None)
@@ -231,8 +245,8 @@ class Agent(Composable):
                 raise checks.wrong(
                     self.name,
                     "sub_agents",
-                    f"{child!r} is not an Agent or a flow",
-                    "pass weft.Agent values, or flows such as Sequence(a, b, name=...)",
+                    f"{shorten(repr(child), 60)} is not an Agent or a flow",
+                    "pass them one by one: weft.Agent values, or flows such as Sequence(a, b)",
                 )
         return children
 

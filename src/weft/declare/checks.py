@@ -7,6 +7,7 @@ type, and returns what the agent keeps.
 import difflib
 import inspect
 import keyword
+import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import cast
@@ -107,7 +108,9 @@ def check_policy(agent: str, context: object, include_contents: object) -> Polic
             f"write C.default(){str(context).removeprefix('C')}",
         )
     if context is not None and not isinstance(context, Policy):
-        raise wrong(agent, "context", f"{context!r} is no policy", "write context=C.none()")
+        raise wrong(
+            agent, "context", f"{shorten(repr(context), 60)} is no policy", _policy_hint(context)
+        )
     if include_contents not in (None, "default", "none"):
         raise wrong(
             agent,
@@ -125,6 +128,19 @@ def check_policy(agent: str, context: object, include_contents: object) -> Polic
             "keep `context` only",
         )
     return context if context is not None else C.none()
+
+
+def _policy_hint(value: object) -> str:
+    """The policy that somebody may have meant by a word or a number."""
+    number = re.search(r"\d+", str(value)) if isinstance(value, str | int) else None
+    if number is not None:
+        return f"write C.window({number[0]}) for the last {number[0]} turns"
+    words = {"none": "C.none()", "nothing": "C.nothing()", "user": "C.user()", "auto": "C.auto()"}
+    if isinstance(value, str) and value.strip().lower() in words:
+        return f"write {words[value.strip().lower()]}"
+    if callable(value) and (name := name_of(value)) != type(value).__name__:
+        return f"call it: C.{name}(...)"
+    return "write one of C: C.window(5), C.none(), C.user(), C.auto()"
 
 
 def check_budget(agent: str, budget: object) -> TokenBudget | None:
@@ -151,6 +167,14 @@ def check_schema(agent: str, field: str, declared: object) -> object:
     """A schema that can be told to a model; a dict is copied, so that it stays as it is."""
     if declared is None:
         return None
+    if isinstance(declared, str | int | float | bytes | list | set | tuple):
+        shown = shorten(repr(cast("object", declared)), 60)
+        raise wrong(
+            agent,
+            field,
+            f"{shown} is not a type",
+            "pass a type: a dataclass, a pydantic model, list[str]; or a JSON Schema as a dict",
+        )
     if inspect.isroutine(declared):
         raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
     made = schema.of_type(declared, where=f"{agent}.{field}")

@@ -8,18 +8,28 @@
 A function of one argument, the state, may stand where an agent may: it becomes a Step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
+from weft.declare.elsewhere import FLOW_WORDS, METHODS_ELSEWHERE
 from weft.errors import DeclarationError
+from weft.misuse import declared, unknown_name
 
 if TYPE_CHECKING:
     from weft.declare.agent import Agent
     from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until, While
     from weft.declare.functions import StateFunction
     from weft.declare.inputs import Inputs
+
+
+F = TypeVar("F")
+
+
+def flow_node(example: str) -> Callable[[type[F]], type[F]]:
+    """A class of flows: its wrong calls and assignments say what to type."""
+    return declared(example, words=FLOW_WORDS)
 
 
 class Composable:
@@ -34,12 +44,22 @@ class Composable:
 
         def __getattr__(self, name: str) -> object:
             """Say what to write instead of a method that others have; type checkers know better."""
-            from weft.declare.elsewhere import METHODS_ELSEWHERE
+            kind = type(self).__name__
+            if name.startswith("_"):  # asked for by copy, pickle and notebooks, not by people
+                raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+            raise unknown_name(
+                f"{kind!r} object has no attribute {name!r}", name, type(self), METHODS_ELSEWHERE
+            )
 
-            missing = f"{type(self).__name__!r} object has no attribute {name!r}"
-            ours = METHODS_ELSEWHERE.get(name)
-            words = missing if ours is None else f"{missing}; write {ours}"
-            raise AttributeError(words, name=name, obj=self)
+        def __add__(self, other: object) -> object:
+            """Say which operators there are."""
+            raise DeclarationError(
+                "agents are not added",
+                where="+",
+                hint="write a >> b for one after the other, a | b for both at once",
+            )
+
+        __radd__ = __and__ = __rand__ = __add__
 
     def takes(self, declared: "Inputs" = (), /, **keys: object) -> "Self":
         """Return a copy that needs these state keys when it starts: `flow.takes(topic=str)`.

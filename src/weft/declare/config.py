@@ -8,10 +8,12 @@ from typing import Literal, cast
 import msgspec
 
 from weft.declare.choices import check_choice
+from weft.declare.elsewhere import CONFIG_WORDS
 from weft.declare.model_like import is_model
 from weft.declare.policy import Policy
 from weft.declare.run_budget import RunBudget
 from weft.errors import DeclarationError, SessionError
+from weft.misuse import DeclaredStruct, declared
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
@@ -144,7 +146,12 @@ def merge(*layers: Mapping[str, Json]) -> JsonObject:
     return merged
 
 
-class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@declared(
+    "RunConfig(max_llm_calls=50)",
+    words=CONFIG_WORDS,
+    change="write config = msgspec.structs.replace(config, {field}=...), which returns a copy",
+)
+class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one run overrides. `strict` turns losses and missing variables into errors."""
 
     generate_config: JsonObject = {}

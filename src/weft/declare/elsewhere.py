@@ -36,7 +36,18 @@ WORDS_ELSEWHERE = {
 """Policies and changes by the names that others give them."""
 
 METHODS_ELSEWHERE = {
-    "ask": 'weft.run_sync(agent, "message")',
+    **dict.fromkeys(
+        ("ask", "run", "run_sync", "invoke", "chat", "call", "execute", "kickoff", "generate"),
+        'weft.run_sync(agent, "message"), or await weft.run(agent, "message")',
+    ),
+    **dict.fromkeys(("arun", "ainvoke", "run_async"), 'await weft.run(agent, "message")'),
+    **dict.fromkeys(
+        ("stream", "astream", "run_stream", "run_live", "iter"), 'weft.stream(agent, "message")'
+    ),
+    **dict.fromkeys(("copy", "clone", "model_copy"), "dataclasses.replace(agent, model=...)"),
+    **dict.fromkeys(("add_tool", "with_tools", "bind_tools"), ".uses(function)"),
+    **dict.fromkeys(("compile", "to_prompt"), 'weft.compile(agent, message="...")'),
+    "check": "weft.check(agent)",
     "branch": 'agent >> Route("key").eq("value", other)',
     "build": "nothing: it is ready to run as it is",
     "consumes": '.reads("key"), or {key} in the instruction',
@@ -81,3 +92,191 @@ OPTIONS_ELSEWHERE = {
     "window": ("before", "n"),
 }
 """Options by the names that others give them; of ours the first that a word has is meant."""
+
+_ONE_BY_ONE = "pass the agents one by one, without a name: Sequence(first, second)"
+
+FLOW_WORDS = {
+    **dict.fromkeys(
+        ("sub_agents", "agents", "steps", "branches", "choices", "nodes", "children"), _ONE_BY_ONE
+    ),
+    **dict.fromkeys(("max_iterations", "max_rounds", "max_turns", "times", "n"), "max"),
+    **dict.fromkeys(("agent", "node", "sub_agent"), "body"),
+    **dict.fromkeys(("condition", "predicate", "stop", "done"), "until"),
+    **dict.fromkeys(("max_concurrency", "max_workers", "limit"), "concurrency"),
+    **dict.fromkeys(("output_key", "output", "results"), "into"),
+    **dict.fromkeys(("timeout", "timeout_seconds"), "seconds"),
+    **dict.fromkeys(("prompt", "message", "text"), "question"),
+    **dict.fromkeys(("options",), "choices"),
+}
+"""Options of flows by the names that others give them."""
+
+_GENERATE = 'write generate_config={{"{0}": ...}}'
+_AT_MODEL = "pass it to a model object of weft.models: model=PROVIDER(NAME, {0}=...)"
+_AT_RUN = 'pass it when it runs: weft.run(agent, "message", {0}=...)'
+_NAME = 'the name comes first: Agent("name")'
+_BEFORE = "write before_model=..., which may answer in the model's place"
+_AFTER = "write after_model=..., which may change the answer"
+
+AGENT_WORDS = {
+    **dict.fromkeys(
+        (
+            "instructions", "system_prompt", "system_message", "system_instruction", "system",
+            "prompt", "prompt_template", "static_instruction", "preamble", "backstory", "goal",
+            "state_modifier", "messages_modifier",
+        ),
+        "instruction",
+    ),
+    **dict.fromkeys(
+        (
+            "llm", "lm", "model_name", "model_id", "chat_model", "language_model", "model_client",
+            "chat_client", "llm_config", "client", "engine",
+        ),
+        "model",
+    ),
+    **dict.fromkeys(
+        (
+            "functions", "function", "tool", "toolset", "toolsets", "actions", "skills",
+            "builtin_tools", "function_map",
+        ),
+        "tools",
+    ),
+    **dict.fromkeys(
+        (
+            "handoffs", "handoff", "agents", "subagents", "sub_agent", "children", "members",
+            "team", "participants",
+        ),
+        "sub_agents",
+    ),
+    **dict.fromkeys(
+        (
+            "output_type", "result_type", "response_model", "response_format", "response_schema",
+            "output_model", "output_pydantic", "output_json", "structured_output",
+            "structured_output_model", "schema", "returns",
+        ),
+        "output_schema",
+    ),
+    **dict.fromkeys(("args_schema", "input_type", "input_model"), "input_schema"),
+    **dict.fromkeys(("output", "outputs", "writes", "save_as", "result_key"), "output_key"),
+    **dict.fromkeys(
+        (
+            "generate_content_config", "generation_config", "model_settings", "model_kwargs",
+            "model_params", "model_options", "default_options", "config",
+        ),
+        "generate_config",
+    ),
+    **dict.fromkeys(("handoff_description", "role", "desc", "summary"), "description"),
+    **dict.fromkeys(
+        (
+            "max_turns", "max_iterations", "max_iter", "max_rounds", "max_loops", "steps",
+            "recursion_limit", "tool_call_limit", "max_tool_calls",
+        ),
+        "max_steps",
+    ),
+    **dict.fromkeys(
+        (
+            "history", "memory", "window", "context_window", "context_policy", "policy", "sees",
+            "history_processors", "conversation_manager", "num_history_runs", "messages",
+            "message_history",
+        ),
+        "write context=C.window(5), or another policy of C",
+    ),
+    **{
+        f"{when}_{what}_callback": f"{when}_{what}"
+        for when in ("before", "after")
+        for what in ("agent", "model", "tool")
+    },
+    "on_model_error_callback": "on_model_error",
+    "on_tool_error_callback": "on_tool_error",
+    "global_instructions": "global_instruction",
+    **dict.fromkeys(("middleware", "guardrails", "input_guardrails"), _BEFORE),
+    **dict.fromkeys(("output_guardrails", "output_validator", "result_validator"), _AFTER),
+    **dict.fromkeys(
+        ("hooks", "callbacks", "callback_handler"),
+        "write before_agent=..., after_model=... and so on, or pass Runner(agent, plugins=[...])",
+    ),
+    **dict.fromkeys(("id", "agent_name", "agent_id", "title", "key"), _NAME),
+    **{
+        option: _GENERATE.format(option)
+        for option in (
+            "temperature", "top_p", "top_k", "max_output_tokens", "stop_sequences", "seed",
+            "presence_penalty", "frequency_penalty", "logprobs", "thinking", "tool_choice",
+            "parallel_tool_calls", "service_tier",
+        )
+    },
+    **dict.fromkeys(("max_tokens", "max_completion_tokens"), _GENERATE.format("max_output_tokens")),
+    "stop": _GENERATE.format("stop_sequences"),
+    **{option: _AT_MODEL.format(option) for option in ("api_key", "base_url", "headers")},
+    **{option: _AT_RUN.format(option) for option in ("state", "session", "plugins", "message")},
+    **dict.fromkeys(("store", "session_service", "db"), "write Runner(agent, store=...)"),
+    **dict.fromkeys(("stream", "streaming"), 'write weft.stream(agent, "message")'),
+    "deps": 'put it into state: weft.run(agent, "message", state={"key": ...})',
+}  # fmt: skip
+"""Options of an agent by the names that others give them: ours, or what to write."""
+
+AGENT_VERBS = {
+    "instruction": 'write agent = agent.instruct("..."), which returns a copy',
+    "description": 'write agent = agent.describe("..."), which returns a copy',
+    "tools": "write agent = agent.uses(function), which returns a copy with one tool more",
+    "sub_agents": "write agent = agent.delegates_to(other), which returns a copy",
+    "output_key": 'write agent = agent.writes("key"), which returns a copy',
+    "output_schema": "write agent = agent.returns(Schema), which returns a copy",
+    "context": "write agent = agent.sees(C.window(5)), which returns a copy",
+}
+"""How a field of an agent is changed: by a verb that returns a copy."""
+
+RUN_WORDS = {
+    **dict.fromkeys(("input", "prompt", "query", "user_prompt", "text", "messages"), "message"),
+    **dict.fromkeys(("agent", "flow", "starting_agent"), "pass the agent first, without a name"),
+    **dict.fromkeys(
+        ("model", "strict", "max_llm_calls", "busy", "budget", "generate_config"),
+        "pass it in config=weft.RunConfig(...)",
+    ),
+    **dict.fromkeys(
+        ("temperature", "max_tokens", "max_output_tokens", "model_settings"),
+        'pass config=weft.RunConfig(generate_config={"temperature": 0.3})',
+    ),
+    "stream": 'write weft.stream(agent, "message"), or config=weft.RunConfig(stream=True)',
+    "max_turns": "pass config=weft.RunConfig(max_llm_calls=50), or Agent(max_steps=...)",
+    "max_steps": "pass config=weft.RunConfig(max_llm_calls=50), or Agent(max_steps=...)",
+    "run_config": "config",
+    "context": "state",
+    "deps": "state",
+    "variables": "state",
+    "inputs": "state",
+    "initial_state": "state",
+    "message_history": "session",
+    "history": "session",
+    "thread_id": "session_id",
+    "conversation_id": "session_id",
+    "session_service": "store",
+    "hooks": "plugins",
+    "callbacks": "plugins",
+}
+"""Options of a run by the names that others give them."""
+
+CONFIG_WORDS = {
+    **{
+        option: _GENERATE.format(option)
+        for option in ("temperature", "top_p", "top_k", "max_output_tokens", "seed", "thinking")
+    },
+    "max_tokens": _GENERATE.format("max_output_tokens"),
+    **dict.fromkeys(
+        ("max_turns", "max_calls", "max_iterations", "recursion_limit"), "max_llm_calls"
+    ),
+    **dict.fromkeys(("generate_content_config", "model_settings"), "generate_config"),
+    **dict.fromkeys(("streaming", "streaming_mode"), "stream"),
+    "run_budget": "budget",
+    "max_steps": 'write Agent("name", max_steps=...)',
+}
+"""Options of a run's configuration by the names that others give them."""
+
+TOOL_WORDS = {
+    **dict.fromkeys(("name_override", "tool_name", "title"), "name"),
+    **dict.fromkeys(("description_override", "desc", "doc"), "description"),
+    **dict.fromkeys(("max_retries", "retry"), "retries"),
+    **dict.fromkeys(("needs_approval", "requires_approval", "require_confirmation"), "confirm"),
+    **dict.fromkeys(("is_long_running", "background"), "long_running"),
+    **dict.fromkeys(("func", "fn", "callable"), "function"),
+    **dict.fromkeys(("args_schema", "input_schema", "schema"), "parameters"),
+}
+"""Options of a tool by the names that others give them."""

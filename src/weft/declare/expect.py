@@ -4,10 +4,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from weft.declare import checks
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
+from weft.declare.elsewhere import FLOW_WORDS
 from weft.declare.functions import StateFunction
+from weft.misuse import explained
 
 
+@flow_node('expect(lambda state: "key" in state, "what is wrong")')
 @dataclass(frozen=True, repr=False)
 class Expect(Composable):
     """Fails the run, with `message`, unless the predicate holds; written `expect(done, "...")`.
@@ -41,6 +44,7 @@ class Expect(Composable):
             )
 
 
+@explained('expect(lambda state: state["paid"], "the invoice is not paid")', words=FLOW_WORDS)
 def expect(
     predicate: StateFunction,
     message: str = "the expectation does not hold",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 from weft.declare import checks
 from weft.declare.agent import Agent
 from weft.declare.choices import check_choice
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
+from weft.declare.elsewhere import FLOW_WORDS
 from weft.declare.expect import Expect
 from weft.declare.functions import StateFunction, name_of
 from weft.declare.gate import Gate
@@ -26,10 +27,12 @@ from weft.declare.tap import Tap
 from weft.declare.timeout import Timeout
 from weft.declare.walk import check_agents
 from weft.errors import DeclarationError
+from weft.misuse import explained
 
 OnError = Literal["cancel", "collect"]
 
 
+@flow_node("Sequence(first, second)")
 @dataclass(frozen=True, init=False, repr=False)
 class Sequence(Composable):
     """One node after the other; written `a >> b`."""
@@ -59,6 +62,7 @@ class Sequence(Composable):
         return self.steps
 
 
+@flow_node("Parallel(left, right)")
 @dataclass(frozen=True, init=False, repr=False)
 class Parallel(Composable):
     """All branches at once, none seeing another; written `a | b`.
@@ -95,6 +99,7 @@ class Parallel(Composable):
         return self.branches
 
 
+@flow_node("Fallback(primary, backup)")
 @dataclass(frozen=True, init=False, repr=False)
 class Fallback(Composable):
     """The first choice that does not fail; written `a // b`."""
@@ -124,6 +129,7 @@ class Fallback(Composable):
         return self.choices
 
 
+@flow_node("Loop(agent, max=3)")
 @dataclass(frozen=True, repr=False)
 class Loop(Composable):
     """The body again and again, at most `max` times; written `a * 3` or `a * until(done)`.
@@ -215,6 +221,7 @@ class Until:
         return f"until({name_of(self.predicate)}, max={self.max})"
 
 
+@explained('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
 def until(predicate: StateFunction, *, max: int = 10) -> Until:
     """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
     return Until(predicate, max)
@@ -236,6 +243,7 @@ class While:
         return f"while_({name_of(self.predicate)}, max={self.max})"
 
 
+@explained('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
 def while_(predicate: StateFunction, *, max: int = 10) -> While:
     """Begin a round only while the predicate, sync or async, holds, and `max` rounds at most."""
     return While(predicate, max)

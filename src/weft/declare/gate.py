@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from weft.declare import checks
 from weft.declare.compare import quoted, same
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
 from weft.errors import DeclarationError
 from weft.values import Json
 
 Choice: TypeAlias = str | int | float | bool
 
 
+@flow_node('Gate("approve", question="May it go out?")')
 @dataclass(frozen=True, repr=False)
 class Gate(Composable):
     """Asks somebody, and waits: the answer is kept under `key`, by default the gate's own name.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from weft.declare import checks
 from weft.declare.choices import check_choice
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.operand import to_node
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 OnElementError = Literal["cancel", "collect"]
 
 
+@flow_node('Map("items", agent, into="results")')
 @dataclass(frozen=True, repr=False)
 class Map(Composable):
     """The body once for each element of the list under `items`, some of them at once.

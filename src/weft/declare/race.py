@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from weft.declare import checks
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.operand import to_nodes
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.declare.flow import Node
 
 
+@flow_node("race(first, second)")
 @dataclass(frozen=True, init=False, repr=False)
 class Race(Composable):
     """The first branch that completes wins; written `race(a, b)`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 from weft.declare import checks
 from weft.declare.compare import Comparison, Incomparable, check_value, holds, quoted, same
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.inputs import Inputs, check_inputs, spelled_inputs
 from weft.declare.lookup import looked_up
@@ -18,6 +18,7 @@ from weft.declare.operand import to_node
 from weft.declare.walk import check_agents
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
+from weft.misuse import explained
 from weft.values import Json
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Case:
     predicate: StateFunction | None = None
 
 
+@flow_node('Route("key").eq("value", agent)')
 @dataclass(frozen=True, repr=False)
 class Route(Composable):
     """Choose by the value of a state key, or by what a function makes of the state.
@@ -97,10 +99,12 @@ class Route(Composable):
         nodes = tuple(case.node for case in self.cases)
         return nodes if self.default is None else (*nodes, self.default)
 
+    @explained('Route("key").eq("value", agent)')
     def eq(self, value: Json, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the value is this one."""
         return self._with("eq", value, node)
 
+    @explained('Route("key").ne("value", agent)')
     def ne(self, value: Json, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the value is another one."""
         return self._with("ne", value, node)
@@ -125,6 +129,7 @@ class Route(Composable):
         """Return a copy that leads to `node` if the value is less or the same."""
         return self._with("lte", value, node)
 
+    @explained('Route().when(lambda state: state["score"] > 3, agent)')
     def when(self, predicate: StateFunction, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the predicate says so of the state."""
         where = f"{self.head}.when"
@@ -139,6 +144,7 @@ class Route(Composable):
         case = Case("when", to_node(node, where=where), label, predicate=predicate)
         return replace(self, cases=(*self.cases, case))
 
+    @explained('Route("key").eq("value", agent).otherwise(other)')
     def otherwise(self, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if no case holds."""
         where = f"{self.head}.otherwise"

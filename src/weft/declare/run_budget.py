@@ -2,14 +2,14 @@
 
 from math import inf
 
-import msgspec
-
 from weft.errors import DeclarationError
+from weft.misuse import DeclaredStruct, declared
 
 _HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"
 
 
-class RunBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@declared("RunBudget(tokens=200_000, money=0.50)")
+class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most that a run may spend: tokens, model calls, seconds, US dollars.
 
     All its agents share it. At 80% it warns once. At 100% the run stops before its next model

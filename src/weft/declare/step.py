@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from weft.declare import checks
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, is_generator, misfit, name_of
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 
 
+@flow_node("Step(function)")
 @dataclass(frozen=True, repr=False)
 class Step(Composable):
     """A function of one argument, the state, that returns the changes to it, or None.

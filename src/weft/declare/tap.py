@@ -4,11 +4,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from weft.declare import checks
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
+from weft.declare.elsewhere import FLOW_WORDS
 from weft.declare.functions import StateFunction, name_of
 from weft.declare.step import check_function
+from weft.misuse import explained
 
 
+@flow_node("tap(function)")
 @dataclass(frozen=True, repr=False)
 class Tap(Composable):
     """A function of the state, sync or async, that only looks; written `tap(look)`.
@@ -41,6 +44,7 @@ class Tap(Composable):
         check_function(self.function, f"tap({own})")
 
 
+@explained("tap(function)", words=FLOW_WORDS)
 def tap(function: StateFunction, *, name: str | None = None, description: str = "") -> Tap:
     """Look at the state in passing: to log it, to count, to show."""
     return Tap(function, name=name, description=description)

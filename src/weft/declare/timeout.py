@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from weft.declare import checks
-from weft.declare.compose import Composable
+from weft.declare.compose import Composable, flow_node
+from weft.declare.elsewhere import FLOW_WORDS
 from weft.declare.functions import StateFunction
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.operand import to_node
 from weft.jsonschema import shorten
+from weft.misuse import explained
 
 if TYPE_CHECKING:
     from weft.declare.flow import Node
 
 
+@flow_node("timeout(agent, 30)")
 @dataclass(frozen=True, repr=False)
 class Timeout(Composable):
     """The body, for so many seconds at most; written `timeout(a, 30)`.
@@ -70,6 +73,7 @@ class Timeout(Composable):
         return (self.body,)
 
 
+@explained("timeout(agent, 30)", words=FLOW_WORDS)
 def timeout(
     body: "Node | StateFunction",
     seconds: float,

@@ -6,7 +6,7 @@ at hand becomes a Tool: a function, a method, an object with `run`, a toolset of
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Literal, Protocol, cast, overload, runtime_checkable
 
@@ -16,8 +16,11 @@ from weft import schema
 from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
+from weft.declare.elsewhere import TOOL_WORDS
 from weft.declare.functions import misfit, name_of
 from weft.errors import DeclarationError
+from weft.jsonschema import shorten
+from weft.misuse import DeclaredStruct, declared, explained
 from weft.values import JsonObject, compact, has_lone_surrogate
 
 Function = Callable[..., object]
@@ -36,7 +39,12 @@ not at all. probe: `probe` tells whether it happened. unsafe: it must never be m
 RESERVED = ("transfer_to_agent", "set_model_response")
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+@declared(
+    'Tool(name="...", description="...", parameters={...}), or @tool above a function',
+    words=TOOL_WORDS,
+    change="write it where the tool is declared: @tool({field}=...)",
+)
+class Tool(DeclaredStruct, frozen=True, kw_only=True):
     """One tool: what the model is told of it, and how it is to be run."""
 
     name: str
@@ -112,7 +120,8 @@ class ToolsetLike(Protocol):
         ...
 
 
-class Toolset(msgspec.Struct, frozen=True):
+@declared('Toolset("name", [function])')
+class Toolset(DeclaredStruct, frozen=True):
     """A named group of tools; `prefix` goes before each tool's name."""
 
     name: str
@@ -155,6 +164,7 @@ def tool(
     effect: Effect = "idempotent",
     probe: Function | None = None,
 ) -> Callable[[Function], Tool]: ...
+@explained("@tool(timeout=10)", words=TOOL_WORDS)
 def tool(
     function: Function | None = None,
     /,
@@ -189,6 +199,10 @@ def tool(
     ):  # fmt: skip
         if not isinstance(cast("object", value), bool):
             raise DeclarationError(f"{flag}={value!r}", where="@tool", hint="pass True or False")
+    if isinstance(cast("object", function), str):
+        raise DeclarationError(
+            f"{function!r} is not a function", where="@tool", hint=f'write @tool(name="{function}")'
+        )
     if name == "":
         raise DeclarationError("the name is empty", where="@tool", hint='write name="my_tool"')
 
@@ -272,6 +286,10 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
         raise DeclarationError(
             f"tools is a {type(values).__name__}, not a list", where=where, hint="write tools=[f]"
         )
+    if isinstance(values, Mapping):
+        raise DeclarationError(
+            "tools is a dict, not a list", where=where, hint="write tools=[f]: a tool has its name"
+        )
     tools: list[Tool] = []
     for value in values:
         if isinstance(value, Tool):
@@ -306,10 +324,19 @@ def _from_value(value: object, *, where: str) -> Tool:
     if callable(value):
         return _from_function(value, name=None, description=None, where=where)
     raise DeclarationError(
-        f"{value!r} is not a tool",
-        where=where,
-        hint="pass a function, a Tool, a toolset, or an object with a `run` method",
+        f"{shorten(repr(value), 60)} is not a tool", where=where, hint=_tool_hint(value)
     )
+
+
+def _tool_hint(value: object) -> str:
+    """What to pass instead of something that is no tool."""
+    if isinstance(value, str) and value.isidentifier():
+        return f"pass the function itself, without quotes: {value}"
+    if isinstance(value, list | tuple | set):
+        return "pass the functions one by one: tools=[f, g], or .uses(f, g)"
+    if isinstance(value, dict):
+        return "pass a function; its schema is read from its signature and docstring"
+    return "pass a function, a Tool, a toolset, or an object with a `run` method"
 
 
 def _from_node(node: Composable, *, where: str) -> Tool:

@@ -1,6 +1,7 @@
 """The model in the box: weights on this machine, run in this process, without a key."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
@@ -22,8 +23,18 @@ from weft.models.local_slots import Conversation, conversation_of
 from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
-_LIMIT = 512
+_LIMIT = 256
+"""How long an answer may be: a small model that has lost its way does not find an end."""
+_HONEST = (
+    "answers come from %s, a very small model for trying the plumbing: expect no sense from it"
+    " (for real answers, set model= or WEFT_MODEL)"
+)
 _NEXT: JsonObject = {"role": "user", "content": "?"}
+
+
+_log = logging.getLogger("weft.models.local")
+_spoken: set[str] = set()
+"""The weights of which it was said in this process what they are good for."""
 
 
 class LocalModel:
@@ -135,7 +146,14 @@ class LocalModel:
                 )
             setup = Setup(file.path.resolve(), window, self._slots, self._threads)
             held = self._ready = file, engine_for(setup)
+            self._say_honestly()
         return held
+
+    def _say_honestly(self) -> None:
+        """Say once in a process what the default weights are good for."""
+        if self._weights == weights.DEFAULT and self._weights not in _spoken:
+            _spoken.add(self._weights)
+            _log.warning(_HONEST, self._weights)
 
     def _fetched(self) -> Path:
         """Where the named weights lie, fetched now if that is wanted."""

@@ -21,6 +21,11 @@ _HEADING = "Tools:"
 _BEGINS = ("{", "`")
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 _ASKED = "Tell me the result."
+_VARIED: JsonObject = {"repeat_penalty": 1.1, "dry_multiplier": 0.8, "dry_allowed_length": 3}
+"""What keeps a small model from saying one sentence again and again, once it has begun to.
+
+Only plain text gets it: a call must repeat names, and a result its own words.
+"""
 
 
 class Request(NamedTuple):
@@ -53,6 +58,8 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
         "return_progress": True,
     }
     tools = [_function(tool) for tool in objects(wire.get("tools"))]
+    if not tools and wire.get("response_format") is None:
+        base = {**_VARIED, **base}
     if takes_tools:
         return Request(_bounded_format(base), _names(tools))
     messages = objects(wire.get("messages"))
@@ -73,6 +80,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
     elif tools:
         result = _result(messages)
         body["grammar"] = grounded(result, _said(messages)) if result else PROSE
+        body = body if result else {**_VARIED, **body}
     return Request(body)
 
 

@@ -33,6 +33,15 @@ _ALIASES = {
 
 _VERTEX = ("vertex", "vertex_ai")
 
+_SPELLED_WITH_COLON = {
+    "google-gla": "gemini",
+    "google_genai": "gemini",
+    "openai-chat": "openai",
+    "mistralai": "mistral",
+    "grok": "xai",
+}
+"""Providers by the names that others write before a colon."""
+
 _models: dict[str, Model] = {}
 
 
@@ -123,6 +132,15 @@ def _at_address(name: str, where: str) -> Model:
 def _unknown(name: str, where: str) -> UsageError:
     provider, slash, _ = name.partition("/")
     known = f"the forms are: {FORMS}"
+    service, colon, bare = name.partition(":")
+    if colon and bare and not slash:
+        service = _ALIASES.get(service, _SPELLED_WITH_COLON.get(service, service))
+        if service in SERVICES:
+            return UsageError(
+                f"there is no client for the model `{name}`",
+                where=where,
+                hint=f"write {service}/{bare}",
+            )
     if slash:
         near = difflib.get_close_matches(provider, (*SERVICES, *_ALIASES), n=1, cutoff=0.6)
         also = f"did you mean `{near[0]}/...`? " if near else ""
@@ -133,7 +151,7 @@ def _unknown(name: str, where: str) -> UsageError:
         )
     from weft.models.near import near_names
 
-    names = near_names(("openai", "anthropic", "gemini"), name)
+    names = list(dict.fromkeys(near_names(("openai", "anthropic", "gemini"), name.lower())))
     also = f"did you mean {' or '.join(f'`{each}`' for each in names)}? " if names else ""
     return UsageError(
         f"there is no client for the model `{name}`",

@@ -11,6 +11,7 @@ from weft.dialects import DIALECTS, dialect_named
 from weft.errors import DeclarationError, ScriptExhausted
 from weft.ir import ModelResponse, Prompt
 from weft.ir.show import show_block
+from weft.misuse import explained
 from weft.models.check_request import RequestChecker
 from weft.models.script import Answer, Entry, Later, prepare, resolve
 from weft.values import JsonObject
@@ -30,6 +31,7 @@ class ScriptedModel:
     it stays as it was sent as long as nobody changes a turn in place.
     """
 
+    @explained('ScriptedModel(["an answer", call("tool", x=1)])')
     def __init__(
         self,
         script: Sequence[Entry] | Mapping[str, Sequence[Entry]],

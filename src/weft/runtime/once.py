@@ -1,13 +1,16 @@
 """One call to run an agent: for scripts, notebooks, and whoever needs no runner yet."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from weft.content import ContentLike
 from weft.declare import Node, RunConfig
+from weft.declare.elsewhere import RUN_WORDS
+from weft.errors import UsageError
+from weft.misuse import explained
 from weft.runtime.result import Result
 from weft.runtime.runner import Runner
 from weft.runtime.running import Running
@@ -15,6 +18,7 @@ from weft.session import Session, Store
 from weft.values import Json
 
 
+@explained('weft.stream(agent, "message")', words=RUN_WORDS)
 def stream(
     root: Node,
     message: ContentLike,
@@ -32,7 +36,8 @@ def stream(
     return _running(root, message, state, session, config, store, user_id, session_id, plugins)
 
 
-async def run(
+@explained('await weft.run(agent, "message")', words=RUN_WORDS)
+def run(
     root: Node,
     message: ContentLike,
     *,
@@ -43,16 +48,15 @@ async def run(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Result:
-    """Run one invocation and give its result.
+) -> Running:
+    """Run one invocation: await it for its result.
 
     `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
     """
-    return await _running(
-        root, message, state, session, config, store, user_id, session_id, plugins
-    )
+    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
 
 
+@explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
 def run_sync(
     root: Node,
     message: ContentLike,
@@ -81,7 +85,7 @@ def run_sync(
     )
 
 
-def _waited(work: Coroutine[object, object, Result]) -> Result:
+def _waited(work: Running) -> Result:
     kept: list[Result] = []
 
     async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
@@ -115,6 +119,7 @@ def _running(
     plugins: Sequence[object],
 ) -> Running:
     app_name = None
+    _check_session(session)
     if session is not None:
         app_name = session.app_name or None
         user_id = session.user_id or user_id
@@ -124,3 +129,18 @@ def _running(
         message=message, user_id=user_id, session_id=session_id, state=state, config=config
     )
     return running.alone(session, owned=isinstance(store, str))
+
+
+def _check_session(session: object) -> None:
+    """Refuse what looks like a session but is none: its id, its messages, the result it is in."""
+    if session is None or isinstance(session, Session):
+        return
+    kind = type(session).__name__
+    hint = "pass the session of an earlier result: session=result.session"
+    if isinstance(session, Result):
+        hint = "write session=result.session"
+    elif isinstance(session, str):
+        hint = f'write session_id="{session}", with the store it is in: store="sqlite:///weft.db"'
+    elif isinstance(session, Iterable):
+        hint += "; weft.Session(events=[...]) is one of events"
+    raise UsageError(f"a {kind} is not a session", where="session", hint=hint)

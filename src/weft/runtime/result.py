@@ -2,14 +2,32 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from weft.diagnostics import Diagnostic
-from weft.errors import RunError
+from weft.errors import CallError, RunError
+from weft.misuse import declared, unknown_name
 from weft.session import Event, Session, Usage
 from weft.session.state import without_temp
 from weft.values import JsonObject
 
+_WORDS = {
+    **dict.fromkeys(
+        ("output", "final_output", "content", "answer", "response", "message", "output_text"),
+        "result.text, or result.value for an answer with a schema",
+    ),
+    **dict.fromkeys(("data", "parsed", "structured_output", "pydantic"), "result.value"),
+    **dict.fromkeys(
+        ("messages", "new_messages", "all_messages", "new_items", "history", "steps"),
+        "result.events for this run, result.session.events for all",
+    ),
+    "session_id": "result.session.id",
+    "cost": "result.usage, the tokens; weft replay counts money",
+}
+"""What others call the parts of a result."""
 
+
+@declared("", change="keep what you make of it in a variable of your own")
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a run.
@@ -47,6 +65,29 @@ class Result:
 
     def __str__(self) -> str:
         return self.text
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what the answer is called here."""
+            raise unknown_name(f"a result has no `{name}`", name, Result, _WORDS)
+
+        def __await__(self) -> object:
+            """Say that it is there already; `await weft.run_sync(...)` is an easy slip."""
+            raise CallError(
+                "this is the result already: there is nothing to wait for",
+                where="Result",
+                hint='write weft.run_sync(...) without await, or await weft.run(agent, "message")',
+            )
+
+        def __aiter__(self) -> object:
+            """Say what to iterate instead."""
+            raise CallError(
+                "a result has no events to wait for any more",
+                where="Result",
+                hint='write async for event in weft.stream(agent, "message"), without await;'
+                " or for event in result.events",
+            )
 
 
 def total_usage(events: Iterable[Event]) -> Usage:

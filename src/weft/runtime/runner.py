@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.declare.elsewhere import RUN_WORDS
 from weft.errors import UsageError
+from weft.misuse import explained, unknown_name
 from weft.runtime.callbacks import check_plugins, plugin_methods
 from weft.runtime.invocation import Services
 from weft.runtime.memory import SessionMemory
@@ -21,6 +23,22 @@ from weft.values import Json, require_object
 
 _DEFAULT = RunConfig()
 
+_WORDS = {
+    "agent": "pass the agent first, without a name: Runner(agent)",
+    "node": "pass the agent first, without a name: Runner(agent)",
+    "app": "app_name",
+    "name": "app_name",
+    "session_service": "store",
+    "checkpointer": "store",
+    "db": "store",
+    "artifact_service": "artifacts",
+    "memory_service": "memory",
+    "callbacks": "plugins",
+    "run_config": "config",
+    "model": "pass it in config=weft.RunConfig(model=...)",
+}
+"""Options of a runner by the names that others give them."""
+
 
 class Runner:
     """Runs an agent or a flow over the sessions of a store.
@@ -28,6 +46,7 @@ class Runner:
     One runner serves any number of sessions at once; runs of one session wait for each other.
     """
 
+    @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
     def __init__(
         self,
         root: Node,
@@ -43,14 +62,14 @@ class Runner:
             raise UsageError(
                 f"a {type(root).__name__} cannot be run",
                 where="Runner",
-                hint="pass a weft.Agent, or a flow such as a >> b",
+                hint=_runnable(root),
             )
         self.root = root
         self.app_name = app_name or root.name
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
-        self._config = config if config is not None else _DEFAULT
+        self._config = _config(config, _DEFAULT)
         kept = check_plugins(plugins)
         self._services = Services(
             store=self.store,
@@ -64,10 +83,11 @@ class Runner:
             limits={},
         )
 
+    @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
         self,
-        *,
         message: ContentLike,
+        *,
         user_id: str = "user",
         session_id: str | None = None,
         state: Mapping[str, Json] | None = None,
@@ -75,17 +95,19 @@ class Runner:
     ) -> Running:
         """Run one invocation: iterate for its events, or await for its result.
 
-        The session is found, or made if there is none. `state` is written with the message. A
-        message made of function responses goes to the agent that made the calls.
+        The session is found, or made if there is none; without `session_id` it is a new one.
+        `state` is written with the message. A message made of function responses goes to the
+        agent that made the calls.
         """
         request = Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
-            config if config is not None else self._config,
+            _config(config, self._config),
             content=_message(message),
             state=require_object(state, where="state") if state is not None else {},
         )
         return Running(self.root, self._services, request)
 
+    @explained('runner.resume(session_id="s")', words=RUN_WORDS)
     def resume(
         self,
         *,
@@ -104,13 +126,14 @@ class Runner:
         """
         request = Request(
             self._key(user_id, session_id),
-            config if config is not None else self._config,
+            _config(config, self._config),
             answers=dict(answers or {}),
             retry=frozenset(retry),
             invocation_id=invocation_id,
         )
         return Running(self.root, self._services, request)
 
+    @explained('runner.rewind(session_id="s", invocation_id=result.invocation_id)')
     async def rewind(
         self, *, user_id: str = "user", session_id: str, invocation_id: str
     ) -> Session:
@@ -124,6 +147,7 @@ class Runner:
         finally:
             await lease.release()
 
+    @explained('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:
         """The session as it is stored."""
         key = self._key(user_id, session_id)
@@ -142,6 +166,17 @@ class Runner:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write instead of a method that others have."""
+            words = {
+                **dict.fromkeys(("run_sync", "chat", "ask"), 'weft.run_sync(agent, "message")'),
+                **dict.fromkeys(("run_async", "arun"), 'await runner.run("message")'),
+                "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
+            }
+            raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
+
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         for name, value in (("user_id", user_id), ("session_id", session_id)):
             if not isinstance(cast("object", value), str) or not value:
@@ -149,6 +184,19 @@ class Runner:
                     f"{name}={value!r}", where="Runner", hint="pass a non-empty string"
                 )
         return SessionKey(self.app_name, user_id, session_id)
+
+
+def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
+    """The configuration of a run, or of all runs where it has none of its own."""
+    if config is None:
+        return default
+    if not isinstance(cast("object", config), RunConfig):
+        raise UsageError(
+            f"config is a {type(config).__name__}",
+            where="Runner",
+            hint="pass weft.RunConfig(max_llm_calls=50)",
+        )
+    return config
 
 
 def _message(message: ContentLike) -> Content:
@@ -160,7 +208,7 @@ def _message(message: ContentLike) -> Content:
         raise UsageError(
             "there is no message",
             where="Runner.run",
-            hint='pass message="...", or use Runner.resume to go on without one',
+            hint='pass one: run(agent, "message"); Runner.resume goes on without one',
         )
     if "call" in kinds:
         raise UsageError(
@@ -169,3 +217,14 @@ def _message(message: ContentLike) -> Content:
             hint="pass text, media, or the function responses to calls that wait",
         )
     return content if content.role == "user" else msgspec.structs.replace(content, role="user")
+
+
+def _runnable(value: object) -> str:
+    """What to pass instead of something that cannot be run."""
+    if isinstance(value, str):
+        return 'the agent comes first, then the message: run(agent, "message")'
+    if isinstance(value, type):
+        return f'pass a value, not the class: {value.__name__}("name", ...)'
+    if isinstance(value, list | tuple):
+        return "put the agents together: a >> b runs one after the other, a | b both at once"
+    return "pass a weft.Agent, or a flow such as a >> b"

@@ -1,8 +1,9 @@
 """A run under way: iterate it for its events, or await it for its result."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from typing import NamedTuple
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.compiler.labels import labels_of
 from weft.compiler.undone import hidden_by_undoing
@@ -12,7 +13,7 @@ from weft.declare.inputs import lacking
 from weft.declare.policy.transforms import Label
 from weft.declare.roles import inner_agents
 from weft.diagnostics import Diagnostic
-from weft.errors import SchemaError, SessionError, UsageError
+from weft.errors import CallError, SchemaError, SessionError, UnknownName, UsageError
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.around import Around, RunOutcome, root_place
 from weft.runtime.flows import run_node
@@ -56,39 +57,109 @@ class Request(NamedTuple):
     """Whether the store was opened for this run, and is closed when it ends."""
 
 
-class Running:
+class Running(Coroutine[object, None, Result]):
     """A run: `async for event in run` gives its events, `await run` its result.
 
     It starts when it is first iterated or awaited. Every complete event is stored before it is
-    given; the next step begins when the next event is asked for.
+    given; the next step begins when the next event is asked for. It is a coroutine too, so that
+    `asyncio.run`, `create_task` and `gather` take it.
     """
+
+    _is_used = True
+    """Whether somebody iterates or awaits it; nothing can be said of one that was not made."""
 
     def __init__(self, root: Node, services: Services, request: Request) -> None:
         self._work = _Work(root, services, request)
         self._events: AsyncGenerator[Event, None] = self._work.run()
+        self._awaited: Coroutine[object, None, Result] | None = None
+        self._is_used = request.content is None  # a message that is never said is a slip
 
     def alone(self, session: Session | None, *, owned: bool) -> "Running":
         """The same run, on a store that gets this session first and may be closed behind it."""
         work = self._work
+        self._is_used = True
         request = work.request._replace(seed=session, owned=owned)
         return Running(work.root, work.services, request)
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        self._is_used = True
         return self._events
 
     def __anext__(self) -> "asyncio.Future[Event]":
+        self._is_used = True
         return self._events.__anext__()  # type: ignore[return-value]
 
     async def aclose(self) -> None:
         """Stop the run; the log stays consistent and the session can go on."""
+        self._is_used = True
         await self._events.aclose()
 
     def __await__(self) -> Generator[object, None, Result]:
-        return self._collected().__await__()
+        self._is_used = True
+        return _collected(self._work, self._events).__await__()
 
-    async def _collected(self) -> Result:
-        events = [event async for event in self._events if not event.partial]
-        return self._work.result(tuple(events))
+    def send(self, value: None) -> object:
+        """The next step of `await`, for whoever drives coroutines."""
+        return self._coroutine().send(value)
+
+    def throw(self, *raised: object) -> object:
+        """Raise where the run waits, as a cancelled task does."""
+        return self._coroutine().throw(*raised)  # type: ignore[call-overload]
+
+    def close(self) -> None:
+        """Give up a run that was never started, or is over."""
+        self._is_used = True
+        if self._awaited is not None:
+            self._awaited.close()
+
+    def _coroutine(self) -> Coroutine[object, None, Result]:
+        self._is_used = True
+        if self._awaited is None:
+            self._awaited = _collected(self._work, self._events)
+        return self._awaited
+
+    def __repr__(self) -> str:
+        about = "" if self._is_used else ", not started: await it, or use weft.run_sync"
+        return f"<run of `{self._work.root.name}`{about}>"
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            warnings.warn(
+                f"the run of `{self._work.root.name}` was never started: write await"
+                ' weft.run(agent, "message"), or weft.run_sync(agent, "message")',
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say that the run must be waited for before there is an answer."""
+            known = name in Result.__dataclass_fields__ or name in ("state", "check")
+            self._is_used = self._is_used or known  # the error says it: no warning behind it
+            raise UnknownName(
+                f"this is a run that has not been waited for: it has no `{name}` yet"
+                if known
+                else f"a run has no `{name}`",
+                where=type(self).__name__,
+                hint=f'write (await weft.run(agent, "message")).{name},'
+                f' or weft.run_sync(agent, "message").{name} without async'
+                if known
+                else "await it for its result, or write async for event in it",
+            )
+
+        def __iter__(self) -> object:
+            """Say that events come one by one, with waiting between them."""
+            raise CallError(
+                "the events of a run are waited for",
+                where=type(self).__name__,
+                hint="write async for event in run: ...; or await it, and read result.events",
+            )
+
+
+async def _collected(work: "_Work", events: AsyncGenerator[Event, None]) -> Result:
+    complete = [event async for event in events if not event.partial]
+    return work.result(tuple(complete))
 
 
 class _Work:
@@ -280,7 +351,7 @@ class _Work:
         """
         id = self.request.invocation_id
         if id is None:
-            content = self.request.content or _answers(session, self.request.answers)
+            content = self.request.content or content_of(session, self.request.answers)
             asked = answers_by_event(session, content)[0][0] if content is not None else None
             id = asked.invocation_id if asked is not None else last_invocation(session)
         events = session.events

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Value, encode
+from weft.misuse import declared
 from weft.values import Json, JsonObject
 
 
@@ -67,6 +68,7 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
+@declared("Event(...)", change="the log only grows: an event that is there stays as it is")
 class Event(Value, frozen=True):
     """One fact of the session: who, when, in which invocation and branch, what, and its effects."""
 

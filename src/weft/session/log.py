@@ -14,12 +14,21 @@ from msgspec.structs import replace
 
 from weft.content import Value, encode
 from weft.errors import SessionError
+from weft.misuse import explained
 from weft.session.admit import admitted, positions_of
 from weft.session.event import Event
 from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, Strand, require_object
+
+_WORDS = {
+    **dict.fromkeys(("messages", "history", "contents"), "events"),
+    **dict.fromkeys(("session_id", "thread_id"), "id"),
+    "user": "user_id",
+    "app": "app_name",
+}
+"""Options of a session by the names that others give them."""
 
 
 class Session:
@@ -30,6 +39,7 @@ class Session:
 
     __slots__ = ("app_name", "events", "id", "initial", "last_update_time", "state", "user_id")
 
+    @explained('Session("s1", state={...}, events=[...])', words=_WORDS)
     def __init__(
         self,
         id: str = "",

@@ -8,6 +8,7 @@ from weft.errors import UsageError
 from weft.session import ArtifactStore, MemoryStore, Store
 
 _STORES = ("memory://", "sqlite:///weft.db", "postgresql://user@host/database")
+_SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "file")
 _ARTIFACTS = ("memory://", "file:///directory")
 
 
@@ -18,6 +19,7 @@ def open_store(store: str | Store) -> Store:
     `postgresql://user@host/database`. Nothing is opened before the store is first used.
     """
     if not isinstance(store, str):
+        _require_store(store)
         return store
     scheme, separator, rest = store.partition("://")
     if store == "memory://":
@@ -77,7 +79,26 @@ def _file(address: str, rest: str) -> str:
     return path
 
 
+def _require_store(store: object) -> None:
+    """Refuse what has none of a store's methods, before a run finds out."""
+    if callable(getattr(store, "lease", None)) and not isinstance(store, type):
+        return
+    forms = f"valid forms: {', '.join(_STORES)}"
+    raise UsageError(
+        f"{store!r} is not a store" if store is None else f"a {type(store).__name__} is no store",
+        where="store",
+        hint=f'write "sqlite:///{store}"' if isinstance(store, Path) else forms,
+    )
+
+
 def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
+    scheme, separator, _ = address.partition("://")
+    if separator and not difflib.get_close_matches(scheme, _SCHEMES, n=1, cutoff=0.6):
+        return UsageError(
+            f"there is no store for `{scheme}://`; sessions are kept in SQLite or PostgreSQL",
+            where="store",
+            hint=f"write one of: {', '.join(forms)}",
+        )
     near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
     hint = f"did you mean {near[0]}? " if near else ""
     return UsageError(

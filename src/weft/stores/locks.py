@@ -36,6 +36,12 @@ class FileLocks:
             flags = os.O_RDWR | os.O_CREAT | (0 if sys.platform == "win32" else os.O_CLOEXEC)
             self._descriptor = os.open(path, flags, 0o666)
         except OSError as error:
+            if not path.parent.is_dir():  # the first file of a store that is opened is this one
+                raise StoreError(
+                    "the directory of the store does not exist",
+                    where=str(path.parent),
+                    hint=f"make it: mkdir -p {path.parent}",
+                ) from None
             raise StoreError(
                 f"the file for locks cannot be opened: {error.strerror}",
                 where=str(path),

@@ -36,6 +36,7 @@ from weft.declare.policy.transforms import (
 )
 from weft.declare.policy.verbs import Verbs
 from weft.errors import DeclarationError
+from weft.misuse import declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -94,6 +95,7 @@ class Transforms(Verbs["Transforms"]):
     __str__ = __repr__
 
 
+@declared("", change="write policy = policy.budget(8000), or another verb: each returns a copy")
 @dataclass(frozen=True, repr=False)
 class Policy(Verbs["Policy"]):
     """What an agent sees: frozen, comparable, and printed as it is written.

@@ -2,12 +2,14 @@
 
 from typing import cast
 
-import msgspec
-
 from weft.errors import DeclarationError
+from weft.misuse import DeclaredStruct, declared
+
+_WORDS: dict[str, str] = dict.fromkeys(("tokens", "max_tokens", "budget", "limit"), "token_budget")
 
 
-class TokenBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@declared("TokenBudget(token_budget=4096, keep_recent=3)", words=_WORDS)
+class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     """Keep the whole request within `token_budget`, dropping the oldest items first.
 
     System text, tools, schema and history all count. The last `keep_recent` items and the

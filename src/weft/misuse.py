@@ -1,0 +1,275 @@
+"""What somebody who typed it wrong may have meant: near names, wrong calls, frozen fields.
+
+Python's own errors name the mistake, not the fix. A call with an unknown keyword, with too many
+or too few arguments, and an assignment to a frozen field are caught here and say what to type.
+Nothing is looked at unless the call fails, so a right call costs one more frame.
+"""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import FrozenInstanceError
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from weft.errors import CallError, FrozenError, UnknownName
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Words = Mapping[str, str]
+"""Words that others have, and ours: the name of an option, or a whole hint."""
+
+__all__ = [
+    "DeclaredStruct",
+    "close",
+    "declared",
+    "explained",
+    "few",
+    "meant",
+    "unknown_name",
+    "wrong_call",
+]
+
+MOST = 20
+"""How many names are listed."""
+
+_NO_WORDS: Words = {}
+
+
+# Near names.
+
+
+def meant(name: str, names: Iterable[str], *, quote: str = "`") -> str:
+    """A hint with the one or two names that are near; nothing where none is."""
+    near = close(name, names, most=2, cutoff=0.6)
+    if len(near) == 2 and _likeness(name, near[0]) - _likeness(name, near[1]) > 0.1:
+        near = near[:1]
+    words = " or ".join(f"{quote}{one}{quote}" for one in near)
+    return f"did you mean {words}?" if words else ""
+
+
+def close(name: str, names: Iterable[str], *, most: int = 1, cutoff: float) -> list[str]:
+    """The names that are like this one, the likest first."""
+    size, letters = len(name), _letters(name)
+    near = [
+        one
+        for one in names
+        if (letters ^ _letters(one)).bit_count() <= (1 - cutoff) * (size + len(one))
+    ]  # a letter that only one of the two has is in no match: most names need no closer look
+    return difflib.get_close_matches(name, near, n=most, cutoff=cutoff)
+
+
+def few(names: Iterable[str]) -> str:
+    """The first of many names, and how many more there are."""
+    known = sorted(names)
+    more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+    return ", ".join(known[:MOST]) + more
+
+
+@functools.lru_cache(maxsize=4096)
+def _letters(name: str) -> int:
+    """The letters of a name, as bits."""
+    bits = 0
+    for letter in name:
+        bits |= 1 << (ord(letter) & 63)
+    return bits
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def unknown_name(message: str, name: str, kind: type, words: Words) -> UnknownName:
+    """The error for an attribute that a class has none of: what others call so, or a near name."""
+    known = (one for one in dir(kind) if not one.startswith("_"))
+    hint = f"write {words[name]}" if name in words else meant(name, known)
+    return UnknownName(message, where=kind.__name__, hint=hint)
+
+
+# Wrong calls.
+
+
+def explained(
+    example: str, *, words: Words = _NO_WORDS
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function whose wrong calls say what to type; `example` is a right call."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except TypeError:
+                signature = inspect.signature(function)
+                wrong = wrong_call(signature, args, kwargs, example, words)
+                if wrong is None:  # the call is right: the error is from inside
+                    raise
+                raise wrong from None
+
+        return call
+
+    return decorate
+
+
+def wrong_call(
+    signature: inspect.Signature,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    example: str,
+    words: Words = _NO_WORDS,
+) -> CallError | None:
+    """What is wrong with a call, and what to type; None if nothing is."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as reason:
+        label = example.partition("(")[0].removeprefix("await ")
+        kinds = signature.parameters.values()
+        options = [
+            one.name
+            for one in kinds
+            if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name != "self"
+        ]
+        unknown = next((word for word in kwargs if word not in options), None)
+        right = f"write {example}"
+        if unknown is not None:
+            return CallError(
+                f"`{unknown}` is not an option of {label}",
+                where=_owner(label, args, kwargs),
+                hint=_option(unknown, options, words, right),
+            )
+        return CallError(_counted(str(reason)), where=label, hint=right)
+    return None
+
+
+def _option(word: str, options: list[str], words: Words, right: str) -> str:
+    """What to write instead of an option that there is none of."""
+    ours = words.get(word)
+    if ours is not None:
+        return f"write {ours}=..." if ours in options else ours
+    near = meant(word, options)
+    return near or (f"the options are: {', '.join(options)}" if options else right)
+
+
+def _owner(label: str, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """What a declaration is called, if it says so: there may be many of them in a file."""
+    name = kwargs.get("name")
+    if name is None and label == "Agent":
+        name = next((one for one in args if isinstance(one, str)), None)
+    return f"{label} {name}" if isinstance(name, str) and name else label
+
+
+def _counted(reason: str) -> str:
+    """Python's words for an argument too many or too few, as a sentence of ours."""
+    missing = reason.removeprefix("missing a required argument: ")
+    if missing != reason:
+        return f"`{missing.strip(chr(39))}` is missing"
+    if reason == "too many positional arguments":
+        return "there are too many arguments without a name"
+    return reason
+
+
+# Declarations: classes whose values are frozen.
+
+
+def declared(
+    example: str, *, words: Words = _NO_WORDS, verbs: Words = _NO_WORDS, change: str = ""
+) -> Callable[[type[T]], type[T]]:
+    """A frozen class whose wrong calls and assignments say what to type.
+
+    It stands above `@dataclass`, or on a `DeclaredStruct`. `verbs` are the fields that a method
+    changes in a copy; `change` is how every other one is changed.
+    """
+    otherwise = change or f"make another one: {example}"
+
+    def decorate(kind: type[T]) -> type[T]:
+        if isinstance(cast("object", kind), _ExplainedMeta):
+            type.__setattr__(kind, "_right_call", (example, words))
+        elif example:
+            initialise = cast("Callable[..., None]", kind.__init__)
+            type.__setattr__(kind, "__init__", explained(example, words=words)(initialise))
+        assign = cast("Callable[..., None]", kind.__setattr__)
+        delete = cast("Callable[..., None]", kind.__delattr__)
+        # A struct's own refusal is in C, and calling `__setattr__` by name would go past it.
+        is_struct = issubclass(kind, msgspec.Struct)
+
+        def set_field(self: object, name: str, value: object) -> None:
+            if not is_struct:
+                try:
+                    return assign(self, name, value)
+                except FrozenInstanceError:  # not in a subclass that has fields of its own
+                    pass
+            raise _frozen(self, name, words, verbs, otherwise)
+
+        def delete_field(self: object, name: str) -> None:
+            if not is_struct:
+                try:
+                    return delete(self, name)
+                except FrozenInstanceError:
+                    pass
+            raise _frozen(self, name, words, verbs, otherwise)
+
+        type.__setattr__(kind, "__setattr__", set_field)
+        type.__setattr__(kind, "__delattr__", delete_field)
+        return kind
+
+    return decorate
+
+
+def _frozen(value: object, name: str, words: Words, verbs: Words, change: str) -> FrozenError:
+    """The error for an assignment, with the way to a changed copy."""
+    kind = type(value).__name__
+    ours = words.get(name, name)
+    fields = _fields(value)
+    if ours not in fields:
+        near = close(name, fields, cutoff=0.6)
+        ours = near[0] if near else name
+    hint = verbs.get(ours) or (change.format(field=ours) if ours in fields else "")
+    return FrozenError(
+        f"`{name}` cannot be changed: {'an' if kind[0] in 'AEIO' else 'a'} {kind} is frozen",
+        where=kind,
+        hint=hint or f"the fields are: {', '.join(fields)}; a copy is made to change one",
+    )
+
+
+def _fields(value: object) -> list[str]:
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    return [name for name in cast("dict[str, object]", _dataclass_fields(value)) if name != "memo"]
+
+
+def _dataclass_fields(value: object) -> object:
+    return getattr(value, "__dataclass_fields__", {})
+
+
+if TYPE_CHECKING:
+    _StructMeta = type
+    from msgspec import Struct as DeclaredStruct
+else:
+    _StructMeta = type(msgspec.Struct)
+
+
+class _ExplainedMeta(_StructMeta):
+    """A struct is called in C, which only its own class can come before."""
+
+    _right_call: tuple[str, Words]
+
+    def __call__(cls, *args: object, **kwargs: object) -> object:
+        try:
+            return super().__call__(*args, **kwargs)
+        except TypeError:
+            wrong = wrong_call(inspect.signature(cls), args, kwargs, *cls._right_call)
+            if wrong is None:
+                raise
+            raise wrong from None
+
+
+if not TYPE_CHECKING:
+
+    class DeclaredStruct(msgspec.Struct, metaclass=_ExplainedMeta):
+        """The base of structs that people construct."""
+
+        _right_call = ("", _NO_WORDS)
