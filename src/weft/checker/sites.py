@@ -30,6 +30,8 @@ class Read(NamedTuple):
     """Whether it is read on some paths of a function only, or left out where it lacks."""
     number: bool = False
     """Whether it is compared with a number."""
+    typed: str = ""
+    """The placeholder as its author wrote it."""
 
 
 class Beside(NamedTuple):

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from weft.checker.gaps import paths_without
 from weft.checker.near import close, few, meant
-from weft.checker.schemas import follow
+from weft.checker.schemas import follow, missing_field
 from weft.checker.sites import Read, Record, Site
 from weft.checker.world import Gone, World, Writer
 from weft.codes import report
@@ -20,10 +21,10 @@ def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
             if read.how in ("tool", "callback") or (read.how == "policy" and read.optional):
                 yield from _any_turn(record, site, read)
             else:
-                yield from _read(site, read)
+                yield from _read(record, site, read)
 
 
-def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
+def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     fact = world.facts.get(read.key)
     if fact is None:
@@ -34,10 +35,12 @@ def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
         if read.key in site.siblings:
             yield _beside(site, read)
         writers = _named(fact.writers)
+        lacking = paths_without(record.root, site.node, read.key)
         yield report(
             "WEFT106",
             read.origin,
-            f"{_what(read)} is written on some paths only, by {writers}",
+            f"{_what(read)} is written on some paths only, by {writers}"
+            + (f"; not {' or '.join(lacking)}" if lacking else ""),
             f"write it on every path, set it first, or write {{{read.key}?}}"
             if read.how == "template"
             else "write it on every path, or set it first",
@@ -49,7 +52,8 @@ def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
                 "WEFT109",
                 read.origin,
                 f"{_what(read)} does not fit what {_named(fact.writers)} writes: {problem}",
-                "read a field that is there, or give the writer an output_schema that has it",
+                meant(*missing_field(fact.schema, read.path))
+                or "read a field that is there, or give the writer an output_schema that has it",
             )
 
 
@@ -82,12 +86,19 @@ def _gone(read: Read, gone: Gone) -> Diagnostic:
         bare = read.key.removeprefix("temp:")
         return report("WEFT107", read.origin, what, f"write and read `{bare}`, without temp:")
     how = f"renamed to `{gone.to}`" if gone.to else "dropped"
+    renamed = _what(read._replace(key=gone.to, typed=""))
     return report(
         "WEFT107",
         read.origin,
-        f"{_what(read)} was {how} by {gone.by.name} before",
-        f"read {{{gone.to}}}" if gone.to else "keep it, or write it again before this",
+        f"{_what(read)} was {how} by `{_typed(gone.by)}` before",
+        f"read {renamed}" if gone.to else "keep it, or write it again before this",
     )
+
+
+def _typed(writer: Writer) -> str:
+    """Who it is, as its author wrote it: with the quotes that the messages have."""
+    written = writer.written
+    return (written if '"' in written else written.replace("'", '"')) or writer.name
 
 
 def _severity(read: Read, world: World) -> Severity | None:
@@ -147,6 +158,9 @@ def _reads(read: Read) -> str:
 
 
 def _what(read: Read) -> str:
+    """What is read, as its author wrote it."""
+    if read.typed:
+        return f"`{read.typed}`"
     name = Variable(read.key, read.path, "", read.optional, 0, 0).name
     return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
 
@@ -181,8 +195,14 @@ def parallel_writers(record: Record) -> Iterator[Diagnostic]:
 def dead_key(record: Record) -> Iterator[Diagnostic]:
     """Keys that are written, and that nothing behind reads."""
     final = {site.node.name for site in record.sites if site.last}
+    asked = {  # who asks whether a key is there may find it on the next turn
+        read.key
+        for site in record.sites
+        for read in site.reads
+        if (read.optional or read.guarded) and scope_of(read.key) != "temp"
+    }
     for key, writer in record.written:
-        if (key, writer) in record.used or writer.kind == "input":
+        if (key, writer) in record.used or writer.kind == "input" or key in asked:
             continue
         if writer.name in final or writer.origin.agent in final:
             continue
