@@ -12,35 +12,75 @@ from weft.checker.found import Found
 from weft.checker.keys import Keys
 from weft.checker.kinds import is_none
 from weft.checker.looking import Looks
-from weft.checker.names import Names
+from weft.checker.names import Names, names_of
 from weft.checker.path import STATE, Contents, Path, meet
 from weft.checker.proving import proved
-from weft.checker.scope import Scope
-from weft.checker.sources import Function
+from weft.checker.scope import Helper, Scope
+from weft.checker.sources import Function, called_function, definition, opened, parameter_for
+
+MOST_DEEP = 8
+"""How deep the state is followed from one function into another."""
 
 
-def read(function: Function, state: str, names: Names | None = None) -> Keys:
-    """What a function does with the argument that is the state; `names` are those around it."""
+def read(
+    function: Function,
+    state: str,
+    names: Names | None = None,
+    *,
+    helper: Helper | None = None,
+    answers: bool = True,
+) -> Keys:
+    """What a function does with the argument that is the state; `names` are those around it.
+
+    What it returns counts as written where it `answers`. A `helper` knows more than the plain
+    functions that it calls.
+    """
     body: list[ast.stmt] = (
         [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
     )
-    scope, found = Scope(state, names or {}, body), Found()
-    left = _Reader(scope, found).run(body, Path())
+    scope, found = Scope(state, names or {}, body, helper or Helpers()), Found()
+    left = _Reader(scope, found, answers=answers).run(body, Path())
     if left is not None:
         found.exits.append(left.keys_of(STATE))
     found.proved = proved(body, scope)
     return found.keys()
 
 
+class Helpers:
+    """Follows the state into plain functions, but not into one that it is in already."""
+
+    def __init__(self, above: frozenset[object] = frozenset()) -> None:
+        self._above = above
+
+    def __call__(self, node: ast.Call, given: ast.expr, names: Names) -> Keys:
+        """What the called function does with the state."""
+        function = called_function(node.func, names)
+        parameter = parameter_for(function, node, given) if function is not None else ""
+        if function is None or not parameter:
+            return Keys()
+        called, placed, named = opened(function)
+        found = definition(called)
+        if found is None or called in self._above or len(self._above) > MOST_DEEP:
+            return Keys()
+        known = {**dict(zip(_arguments(found), placed, strict=False)), **named}
+        deeper = Helpers(self._above | {called})
+        own = names_of(called, known)
+        return read(found, parameter, own, helper=deeper, answers=False)
+
+
+def _arguments(found: Function) -> list[str]:
+    return [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
+
+
 class _Reader:
     """Walks the statements of a function."""
 
-    def __init__(self, scope: Scope, found: Found) -> None:
+    def __init__(self, scope: Scope, found: Found, *, answers: bool) -> None:
         self._scope = scope
         self._found = found
         self._looks = Looks(scope, found)
         self._stores = self._looks.stores
-        self._answers = True
+        self._answers = answers
         """Whether what is returned is written: not in a function in the function."""
         self._loops: list[_Jumps] = []
         """The loops around a statement, the innermost last."""

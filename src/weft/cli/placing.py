@@ -14,7 +14,8 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple, cast
 
-from weft.checker.functions import keys_of, opened
+from weft.checker.functions import keys_of
+from weft.checker.sources import opened
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.checks import CALLBACKS
 from weft.declare.walk import agents_of, walk_nodes

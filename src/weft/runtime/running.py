@@ -14,6 +14,7 @@ from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError
 from weft.runtime.answer import parse
 from weft.runtime.around import root_place, with_plugins
+from weft.runtime.callbacks import require_code
 from weft.runtime.flows import run_node
 from weft.runtime.gates import check_decisions
 from weft.runtime.inferring import inferred_root
@@ -116,6 +117,7 @@ class _Work:
         store, request = self.services.store, self.request
         lease: Lease | None = None
         interrupted = False
+        require_code(self.root)
         require_prices(self.root, request.config)
         try:
             lease = await store.lease(

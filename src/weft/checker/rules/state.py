@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 
 from weft.checker.gaps import paths_without
-from weft.checker.near import close, few, meant
+from weft.checker.near import close, few, is_slip, meant
 from weft.checker.schemas import follow, missing_field
 from weft.checker.sites import Read, Record, Site
 from weft.checker.world import Gone, World, Writer
 from weft.codes import report
 from weft.declare import Parallel, Sequence
 from weft.declare.template import Variable
-from weft.diagnostics import Diagnostic, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.session.state import scope_of
 
 
@@ -55,6 +55,36 @@ def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
                 meant(*missing_field(fact.schema, read.path))
                 or "read a field that is there, or give the writer an output_schema that has it",
             )
+
+
+def misspelt_read(record: Record) -> Iterator[Diagnostic]:
+    """A key that one place reads where code may write any: it is near one that others use.
+
+    Behind such code nothing can be said of what is missing. A slip of the finger shows all the
+    same: nobody else knows the key, and it is one letter away from a key that is known.
+    """
+    if not any(site.world.opaque for site in record.sites):
+        return
+    places: dict[str, set[Origin]] = {}
+    for site in record.sites:
+        for read in site.reads:
+            places.setdefault(read.key, set()).add(read.origin)
+    known = {*record.everywhere, *(key for key, where in places.items() if len(where) > 1)}
+    for site in record.sites:
+        for read in site.reads:
+            unsure = read.how != "template" or read.optional or not site.world.opaque
+            if unsure or read.key in known or read.key in site.world.facts:
+                continue
+            near = sorted(key for key in known if is_slip(read.key, key))
+            if near:
+                yield report(
+                    "WEFT105",
+                    read.origin,
+                    f"{_reads(read)}, and nobody who can be seen writes that; it is near"
+                    f" `{near[0]}`, which is known",
+                    f"did you mean `{near[0]}`?",
+                    severity=Severity.WARNING,
+                )
 
 
 def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
