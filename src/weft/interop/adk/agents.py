@@ -7,7 +7,7 @@ or the turn only, each value once, and the user's message always.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from weft.checker.contexts import uses_of
 from weft.declare import Agent, C, Loop, Node, Parallel, Route, Sequence, Step
@@ -395,7 +395,9 @@ def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
     held = agent.before_agent
     if held is None:
         return (code,)
-    return (*held, code) if isinstance(held, tuple) else (held, code)
+    if isinstance(held, tuple):
+        return (*cast("tuple[Callable[..., object], ...]", held), code)
+    return (held, code)
 
 
 def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent:

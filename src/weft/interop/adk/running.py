@@ -9,6 +9,7 @@ import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import NamedTuple, TypeVar, cast
 
@@ -106,8 +107,9 @@ class Code:
                 said = await _first(functions, bool, **told, error=error)
                 with_ctx.give_back()
                 return None if said is None else response_from(said)
-            case _, [Tool() as tool, dict() as args, *rest]:
-                return await self._tool(moment, functions, ctx, tool, args, rest)
+            case _, [Tool() as tool, args, *rest]:
+                held = cast("JsonObject", args)
+                return await self._tool(moment, functions, ctx, tool, held, rest)
             case _:
                 raise AssertionError(moment)
 
@@ -174,7 +176,9 @@ class Code:
         with_ctx.give_back()
         if said is None and moment == "after_tool" and told["tool_response"] != before:
             said = told["tool_response"]
-        return said if said is None or isinstance(said, dict) else {"result": said}
+        if said is None or isinstance(said, dict):
+            return cast("object", said)
+        return {"result": said}
 
     def _tools(self) -> dict[str, object]:
         """The agent's tools as google-adk has them, by name."""
@@ -210,8 +214,8 @@ def tool_call(
 
 
 def instruction_context(context: object, agent: object) -> object:
-    """The context of an instruction provider; one that is google-adk's own stays as it is."""
-    if not isinstance(context, ReadonlyContext):
+    """The context of an instruction provider; without google-adk, Weft's own has to do."""
+    if not isinstance(context, ReadonlyContext) or not _is_installed():
         return context
     session = SimpleNamespace(
         id="", app_name="", user_id="", events=context.events, state=context.state
@@ -526,6 +530,10 @@ def _named_tool(tool: Tool) -> object:
     return SimpleNamespace(
         name=tool.name, description=tool.description, is_long_running=tool.long_running
     )
+
+
+def _is_installed() -> bool:
+    return find_spec("google") is not None and find_spec("google.adk") is not None
 
 
 def _theirs(module: str, name: str) -> Callable[..., object]:
