@@ -234,6 +234,49 @@ def test_a_provider_gets_a_context_of_google_adk() -> None:
     assert "The plan is go north." in str(model.wires[1]["systemInstruction"])
 
 
+async def test_callbacks_look_back_at_the_session_and_at_every_scope_of_the_state() -> None:
+    seen: list[Any] = []
+
+    def before(callback_context: Any) -> None:
+        events = callback_context.session.events
+        seen.append([(event.author, event.get_function_calls() != []) for event in events])
+        callback_context.state["user:name"] = "Ada"
+        callback_context.state["temp:now"] = 1
+        callback_context.state.setdefault("list", [])
+        callback_context.state["list"].append(len(events))
+        assert reversed(events)
+        assert events[-1].author == "user"
+        assert len(events) == len([*events])
+
+    model = ScriptedModel([call("weather", city="Oslo"), "one", "two"])
+    agent = llm("a", "{user:name} {temp:now}", tools=[weather], before_agent_callback=before)
+    flow = rebuilt(from_adk(agent), lambda one: replace(one, model=model))
+    async with weft.Runner(flow) as runner:
+        await runner.run(session_id="s", message="hi")
+        result = await runner.run(session_id="s", message="again")
+    assert seen[0] == [("user", False)]
+    assert ("a", True) in seen[1]
+    assert result.state["list"] == [1, len(seen[1])]
+    assert result.state["user:name"] == "Ada"
+    assert "Ada 1" in str(model.wires[-1]["systemInstruction"])
+
+
+def test_a_tree_with_branches_runs_with_the_callbacks_of_each() -> None:
+    def mark(callback_context: Any) -> None:
+        callback_context.state[f"by_{callback_context.agent_name}"] = True
+
+    branches = [llm(name, before_agent_callback=mark, output_key=f"out_{name}") for name in "xy"]
+    last = llm("last", "{out_x} {out_y} {by_x}")
+    tree = SequentialAgent(
+        name="all", sub_agents=[ParallelAgent(name="both", sub_agents=branches), last]
+    )
+    result, model = run(tree, "one", "two", "three")
+    assert result.text == "three"
+    assert result.state["by_x"]
+    assert result.state["by_y"]
+    assert len(model.wires) == 3
+
+
 class Custom(BaseAgent):  # type: ignore[misc, valid-type]
     """An agent of a class of its own."""
 

@@ -225,8 +225,6 @@ class _Import:
             ours: (code,) for ours, code in self._callbacks(agent, name, runs=True).items()
         }
         first = [*given.closed, *options.closed]
-        if given.silent:
-            first.append(closed(Place(name, "tools"), "a tool that may write any key"))
         for kind in ("planner", "code_executor"):
             if field(agent, kind) is not None:
                 what = f"the {kind} {type(field(agent, kind)).__name__}"

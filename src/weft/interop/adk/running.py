@@ -7,7 +7,7 @@ Callbacks of one moment run one behind the other on the same objects, as they do
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -207,7 +207,8 @@ def tool_call(
         call = cast("Callable[..., Awaitable[object]]", field(theirs, "run_async"))
         result = await call(args=given, tool_context=with_ctx.context)
         with_ctx.give_back()
-        results[ctx.call_id] = Raw(result)
+        if listed(agent, "after_tool_callback"):  # they see it before it is made an object
+            results[ctx.call_id] = Raw(result)
         return result
 
     return run
@@ -285,14 +286,13 @@ def _invocation(
     services: CallbackContext | None,
 ) -> object:
     """google-adk's invocation, as far as code can look at it."""
-    events = [one for event in session.events if (one := _event(event)) is not None]
     theirs = _theirs("google.adk.sessions", "Session")(
         id=session.id or "session",
         app_name=session.app_name or "weft",
         user_id=session.user_id or "user",
         state=copy.deepcopy(dict(session.state)),
-        events=events,
     )
+    setattr(theirs, "events", Events(session.events))  # noqa: B010  a field of a foreign object
     return _theirs("google.adk.agents.invocation_context", "InvocationContext")(
         session=theirs,
         session_service=_theirs("google.adk.sessions", "InMemorySessionService")(),
@@ -304,6 +304,53 @@ def _invocation(
         user_content=_decoded("google.genai.types", "Content", said),
         run_config=_theirs("google.adk.agents.run_config", "RunConfig")(),
     )
+
+
+class Events(list[object]):
+    """The events of a session as google-adk has them, made when somebody looks at them.
+
+    Few callbacks do, and a long session would cost each of them its whole length.
+    """
+
+    def __init__(self, ours: Iterable[Event]) -> None:
+        super().__init__()
+        self._ours: Iterable[Event] | None = ours
+
+    def _all(self) -> "Events":
+        if self._ours is not None:
+            ours, self._ours = self._ours, None
+            super().extend(_event(one) for one in ours)
+        return self
+
+    def __len__(self) -> int:
+        self._all()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[object]:
+        self._all()
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[object]:
+        self._all()
+        return super().__reversed__()
+
+    def __getitem__(self, key: object) -> object:  # type: ignore[override]
+        self._all()
+        return super().__getitem__(cast("int", key))
+
+    def __contains__(self, one: object) -> bool:
+        self._all()
+        return super().__contains__(one)
+
+    def __eq__(self, other: object) -> bool:
+        return [*self] == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def append(self, one: object) -> None:
+        """Add an event, behind those that are there."""
+        self._all()
+        super().append(one)
 
 
 def _artifacts(ctx: CallbackContext) -> object:

@@ -38,8 +38,6 @@ class Given(NamedTuple):
 
     tools: tuple[Tool, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
-    silent: bool = False
-    """Whether something among them may write any key."""
     escalates: bool = False
     """Whether one of them may end a loop."""
     closed: tuple[Foreign, ...] = ()
@@ -57,7 +55,6 @@ def tools_of(
         given = Given(
             given.tools + found.tools,
             given.notes + found.notes,
-            given.silent or found.silent,
             given.escalates or found.escalates,
             given.closed + found.closed,
         )
@@ -181,7 +178,7 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> G
     if callable(field(value, "_require_confirmation")):
         what = f"`require_confirmation` of `{name}`, which is a function"
         cannot = (closed(place, what, opaque=False),)
-    return Given((tool,), notes, False, uses is not None and uses.escalates, cannot)
+    return Given((tool,), notes, uses is not None and uses.escalates, cannot)
 
 
 def _foreign(place: Place, value: object) -> Given:
@@ -191,14 +188,14 @@ def _foreign(place: Place, value: object) -> Given:
     if not NAME.fullmatch(name) or name in RESERVED:
         what = f"the tool `{name}`"
         return Given(notes=(note,), escalates=True, closed=(closed(place, what),))
-    return Given((_closed(name, text(value, "description")),), (note,), False, True)
+    return Given((_closed(name, text(value, "description")),), (note,), True)
 
 
 def _unreadable(place: Place, name: str, function: object, why: str) -> Given:
     note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
     if not NAME.fullmatch(name):
         return Given(notes=(note,), escalates=True, closed=(closed(place, f"`{name}`"),))
-    return Given((_closed(name, inspect.getdoc(function) or ""),), (note,), False, True)
+    return Given((_closed(name, inspect.getdoc(function) or ""),), (note,), True)
 
 
 def _closed(name: str, description: str) -> Tool:
