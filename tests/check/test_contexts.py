@@ -50,6 +50,32 @@ def past_the_state(ctx: Any) -> None:
     ctx.actions.state_delta["x"] = 1
 
 
+def handing_to_a_stranger(ctx: Any) -> None:
+    functools.reduce(lambda one, other: other, [1], ctx)
+
+
+def keeping(ctx: Any) -> None:
+    CONTEXTS.append(ctx)
+
+
+def by_itself(ctx: Any) -> None:
+    ctx.state["n"] = 1
+    by_itself(ctx)
+
+
+CONTEXTS: list[Any] = []
+
+
+async def renaming(callback_context: Any) -> None:
+    ctx = callback_context
+    await _deeper(1, held=ctx)
+    ctx.session.state.get("seen")
+
+
+async def _deeper(number: int, *, held: Any) -> None:
+    held.state["deep"] = held._invocation_context.session.state["given"]
+
+
 class Visits:
     """Counts under a key of its own."""
 
@@ -95,11 +121,26 @@ def test_what_a_context_has_beside_the_state_changes_no_key() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [handing_on, handing_the_state_on, by_what_it_is_told, past_the_state, counted(by_names), len],
+    [handing_to_a_stranger, keeping, by_what_it_is_told, by_itself, counted(by_names), len],
     ids=lambda function: function.__name__,
 )
 def test_code_that_may_do_more_than_can_be_seen_may_do_anything(function: Any) -> None:
     assert not uses_of(function).known
+
+
+@pytest.mark.parametrize(
+    ("function", "writes"),
+    [(handing_on, {"cart", "log", "paid", "total"}), (handing_the_state_on, set()),
+     (past_the_state, {"x"}), (renaming, {"deep"}),
+     (functools.partial(_deeper, 1), {"deep"})],
+    ids=["context", "state", "delta", "renamed", "partial"],
+)  # fmt: skip
+def test_what_gets_the_context_from_another_function_is_read_too(
+    function: Any, writes: set[str]
+) -> None:
+    found = uses_of(function, "held" if isinstance(function, functools.partial) else "")
+    assert {*found.writes} == writes
+    assert found.known
 
 
 def test_an_object_is_read_with_what_it_holds() -> None:

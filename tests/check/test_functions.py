@@ -93,16 +93,45 @@ def _statement(pick: random.Random, depth: int, indent: str) -> list[str]:
             f"{deeper}case _:", rest[1]]  # fmt: skip
 
 
+def _loop(pick: random.Random, indent: str) -> list[str]:
+    """A loop that may be left from within, or have its rounds cut short."""
+    deeper = indent + "    "
+    head = pick.choice(
+        ["while True:", "while flip():", "for one in range(2):", "for one in (1, state):",
+         'for one in range(state.get("q", 0)):', "go, n = True, 0\n" + indent + "while go:",
+         "n = 0\n" + indent + "while n < 2:"]
+    )  # fmt: skip
+    leaves = [f"{deeper}    {change(pick)}", f"{deeper}    {pick.choice(['break', 'continue'])}"]
+    if pick.random() < 0.3:
+        leaves = [f"{deeper}    try:", f"{deeper}        {leaves[1].strip()}",
+                  f"{deeper}    finally:", f"{deeper}        {change(pick)}"]  # fmt: skip
+    lines = [indent + head, *block(pick, 1, deeper), f"{deeper}if flip():", *leaves]
+    lines += [*block(pick, 0, deeper), f"{deeper}n, go = 3, flip()", f"{deeper}if flip():"]
+    lines.append(f"{deeper}    break")
+    if pick.random() < 0.3:
+        lines += [f"{indent}else:", *block(pick, 0, deeper)]
+    return lines
+
+
+def flips(seed: int) -> Callable[[], bool]:
+    """A coin that shows every side now and then."""
+    pick = random.Random(seed)
+    return lambda: pick.random() < 0.5
+
+
 def made(seed: int) -> tuple[Callable[[State], Any], str]:
     """A function that nobody wrote, and its source."""
     pick = random.Random(seed)
     lines = ["def function(state):", "    out = {}", *block(pick, 2), *block(pick, 1)]
+    if seed % 2:
+        lines = ["def function(state):", "    out = {}", *block(pick, 1), *_loop(pick, "    ")]
     if pick.random() < 0.6:
         lines.append("    " + answer(pick))
     source = "\n".join(lines) + "\n"
     name = f"<function {seed}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"contextlib": contextlib, "meddle": meddle, "DRAFT": DRAFT}
+    space["flip"] = flips(seed)
     exec(compile(source, name, "exec"), space)
     return space["function"], source
 

@@ -154,3 +154,64 @@ def _wait_for(file: Path, words: str) -> None:
             return
         time.sleep(0.1)
     raise AssertionError(f"{words!r} never came: {file.read_text()}")
+
+
+PLACES = r'''
+from weft import Agent, Route, S, until
+
+writer = Agent("writer").instruct(
+    "First line.\nSecond line.\n"
+    "Third \
+    and {plann} here."  # 7
+).writes("draft")
+critic = Agent("critic").instruct("""Look.
+\nAt {drat}
+""").writes("ok")
+EXTRA = """
+One.
+Two {thre}.
+"""
+third = Agent("third").instruct(EXTRA)
+flow = (
+    S.set(plan="x")
+    >> (writer >> critic) * until(
+        lambda state: state["okk"] == "yes",
+        max=3,
+    )
+    >> third
+    >> (
+        lambda state: {"size": len(state["dratft"])}
+    )
+    >> S.rename(
+        dratf="text"
+    )
+    >> S.compute(
+        n=lambda state: state["siz"] + 1
+    )
+    >> S.require("nothng")
+    >> S.guard(
+        lambda state: state["guardd"]
+    )
+    >> Route().when(
+        lambda state: state["kin"] == "a", Agent("x").instruct("x")
+    ).otherwise(Agent("y").instruct("y"))
+)
+'''
+
+
+@pytest.mark.parametrize(
+    ("key", "at"),
+    [("plann", "{plann}"), ("drat", "{drat}"), ("thre", "{thre}"), ("okk", '"okk"'),
+     ("dratft", '"dratft"'), ("dratf", "S.rename("), ("siz", '"siz"'), ("nothng", '"nothng"'),
+     ("guardd", '"guardd"'), ("kin", '"kin"')],
+)  # fmt: skip
+def test_every_finding_has_the_line_that_its_author_wrote(
+    tmp_path: Path, key: str, at: str
+) -> None:
+    (tmp_path / "places.py").write_text(PLACES)
+    done = weft(tmp_path, "check", "places:flow", "--no-infer", "--format", "json")
+    found = json.loads(done.stdout)["findings"]
+    about = (f"`{key}`", f"`{{{key}}}`")
+    lines = {one["line"] for one in found if any(word in one["message"] for word in about)}
+    wanted = [number for number, line in enumerate(PLACES.splitlines(), 1) if at in line]
+    assert lines == {*wanted}

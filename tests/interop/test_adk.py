@@ -186,12 +186,10 @@ def test_weft_itself_neither_repeats_nor_loses() -> None:
 
 def test_what_is_not_looked_into_is_said_at_its_field() -> None:
     places = {
-        "before_agent_callback": "greeter.before_agent_callback",
         "planner": "planner.planner",
         "built_in_search": "searcher.tools",
         "toolset": "connected.tools",
         "custom_agent": "story_flow.name",
-        "workflow_callback": "prepared.before_agent_callback",
     }
     for name, place in places.items():
         assert place in {str(d.origin) for d in only(built(name), "WEFT490")}
@@ -201,14 +199,6 @@ def test_inputs_are_there_from_the_start() -> None:
     assert not bad(built("missing_key"), inputs={"user_name": str})
     assert not bad(built("missing_key"), inputs=["user_name"])
     assert not bad(built("missing_key"), allow=["WEFT105"])
-
-
-def test_an_imported_callback_says_where_it_can_run() -> None:
-    agent = from_adk(built("before_agent_callback"))
-    assert isinstance(agent, Agent)
-    assert callable(agent.before_agent)
-    with pytest.raises(WeftError, match="WeftPlugin"):
-        agent.before_agent(None)
 
 
 def test_one_agent_in_two_places_is_one_value() -> None:

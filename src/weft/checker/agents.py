@@ -60,7 +60,8 @@ def _text_reads(agent: Agent, text: object, place: Origin) -> Iterator[Read]:
             continue
         origin = Origin("field", place.name, place.agent, variable.start, variable.end)
         optional = variable.optional or agent.on_missing == "empty"
-        yield Read(variable.key, origin, variable.path, optional)
+        typed = text[variable.start : variable.end]
+        yield Read(variable.key, origin, variable.path, optional, typed=typed)
 
 
 @listed

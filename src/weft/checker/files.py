@@ -5,9 +5,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
 
-from weft.checker.functions import opened
 from weft.checker.names import names_of, text_of
-from weft.checker.sources import definition
+from weft.checker.sources import definition, opened
 from weft.declare import Agent, Policy, template
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy.selectors import ArtifactText, When

@@ -123,6 +123,24 @@ class Found:
         yield path.branch(tried=tried)
         path.forget(self.changed[mark:])
 
+    def include(self, keys: Keys, path: Path) -> None:
+        """What another function does with the state, which it gets here."""
+        for key in sorted(keys.reads):
+            self.read(key, path)
+        for key in sorted(keys.guarded):
+            self.read(key, path.branch())
+        for key in sorted(keys.optional):
+            self.ask(key, path)
+        for key in sorted(keys.writes):
+            self.write(STATE, key, path, keys.kinds.get(key, ""))
+        for key in sorted(keys.drops):
+            self.take(STATE, key, path)
+        self.perhaps_done(STATE, Contents({}, keys.maybe, keys.may_drop), path)
+        self.touched |= keys.touches
+        self.reads_all &= keys.reads_all
+        if not keys.writes_all:
+            self.lose(STATE)
+
     def of(self, holder: str, path: Path) -> Contents:
         """The keys of a dict that goes on somewhere, with those that it may have."""
         self._used.add(holder)

@@ -9,10 +9,12 @@ import inspect
 from collections.abc import Callable, Hashable
 from typing import cast
 
+from weft.checker.contexts import uses_of
 from weft.checker.keys import Keys
 from weft.checker.names import names_of
 from weft.checker.reading import read
-from weft.checker.sources import definition
+from weft.checker.sources import definition, opened
+from weft.declare.functions import Foreign
 
 
 def keys_of(function: Callable[..., object]) -> Keys:
@@ -24,6 +26,8 @@ def keys_of(function: Callable[..., object]) -> Keys:
 
 @functools.lru_cache(maxsize=1024)
 def _keys(function: Callable[..., object]) -> Keys:
+    if isinstance(function, Foreign):
+        return _foreign_keys(function)
     called, given, named = opened(function)
     found = definition(called)
     if found is None:
@@ -38,16 +42,15 @@ def _keys(function: Callable[..., object]) -> Keys:
     return keys if inner is called else keys._replace(writes_all=False)  # a decorator may do more
 
 
-def opened(
-    function: Callable[..., object],
-) -> tuple[Callable[..., object], list[object], dict[str, object]]:
-    """The plain function that is called in the end, and the arguments that it is given already."""
-    if isinstance(function, functools.partial):
-        part = cast("functools.partial[object]", function)
-        called, given, named = opened(part.func)
-        return called, [*given, *part.args], {**named, **part.keywords}
-    if inspect.ismethod(function):
-        return function.__func__, [function.__self__], {}
-    if not inspect.isroutine(function) and inspect.isfunction(type(function).__call__):
-        return type(function).__call__, [function], {}
-    return function, [], {}
+def _foreign_keys(code: Foreign) -> Keys:
+    """What code that gets a context of another framework does, as if it got the state itself."""
+    uses = uses_of(code)
+    return Keys(
+        reads=frozenset(uses.reads),
+        optional=frozenset(uses.asks),
+        writes=frozenset(uses.writes),
+        drops=frozenset(uses.drops),
+        touches=frozenset(uses.touches),
+        reads_all=uses.reads_all,
+        writes_all=uses.known,
+    )

@@ -176,12 +176,25 @@ class Looks:
             case _:
                 pass
         self.see(one.value for one in node.keywords if one.arg is None)
+        if name not in _PLAIN:
+            self._help(node, path)
         if name in _PLAIN:
             self.see(node.args)
         else:
             for one in (*node.args, *(each.value for each in node.keywords)):
                 self.stores.touch(one)
         self.children(node, path)
+
+    def _help(self, node: ast.Call, path: Path) -> None:
+        """A function that gets the state from this one: what it does is done here."""
+        given = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        states = [one for one in given if self._scope.holder(one) == STATE]
+        if len(states) != 1 or self._scope.helper is None:
+            return
+        keys = self._scope.helper(node, states[0], self._scope.around)
+        if keys.reads_all or keys.writes_all:
+            self._fine.add(id(states[0]))
+            self._found.include(keys, path)
 
     def _asked(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
         """A method of the state, or of a dict of the function's own."""

@@ -8,7 +8,20 @@ from weft.checker.schemas import follow
 from weft.checker.shapes import collected
 from weft.checker.sites import Read
 from weft.checker.world import Fact, Gone, World, Writer
-from weft.declare import Fallback, Gate, Loop, Map, Node, Race, Sequence, Step, Tap
+from weft.declare import (
+    Agent,
+    Fallback,
+    Gate,
+    Loop,
+    Map,
+    Node,
+    Race,
+    Route,
+    Sequence,
+    Step,
+    Tap,
+    Timeout,
+)
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 
@@ -70,6 +83,23 @@ def in_map(
             secret = listed.labels | labels.get(read.key, frozenset())
             return world.wrote(node.item, writer, held, labels=secret)
     return world.wrote(node.item, writer)
+
+
+def surely_speaks(body: Node) -> bool:
+    """Whether every run of a map's body says something; branches in it are not heard there."""
+    match body:
+        case Agent():
+            return True
+        case Sequence():
+            return any(map(surely_speaks, body.steps))
+        case Loop() | Timeout():
+            return surely_speaks(body.body)
+        case Route():
+            return body.default is not None and all(map(surely_speaks, body.children))
+        case Fallback() | Race():
+            return all(map(surely_speaks, body.children))
+        case _:
+            return False
 
 
 def behind_map(node: Map, world: World, behind: World) -> World:

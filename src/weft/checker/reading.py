@@ -6,65 +6,97 @@ cannot be followed makes the answer incomplete, never wrong.
 
 import ast
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from weft.checker.found import Found
 from weft.checker.keys import Keys
 from weft.checker.kinds import is_none
 from weft.checker.looking import Looks
-from weft.checker.names import Names
+from weft.checker.names import Names, names_of
 from weft.checker.path import STATE, Contents, Path, meet
 from weft.checker.proving import proved
-from weft.checker.scope import Scope
-from weft.checker.sources import Function
+from weft.checker.scope import Helper, Scope
+from weft.checker.sources import Function, called_function, definition, opened, parameter_for
+
+MOST_DEEP = 8
+"""How deep the state is followed from one function into another."""
 
 
-def read(function: Function, state: str, names: Names | None = None) -> Keys:
-    """What a function does with the argument that is the state; `names` are those around it."""
+def read(
+    function: Function,
+    state: str,
+    names: Names | None = None,
+    *,
+    helper: Helper | None = None,
+    answers: bool = True,
+) -> Keys:
+    """What a function does with the argument that is the state; `names` are those around it.
+
+    What it returns counts as written where it `answers`. A `helper` knows more than the plain
+    functions that it calls.
+    """
     body: list[ast.stmt] = (
         [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
     )
-    scope, found = Scope(state, names or {}, body), Found()
-    left = _Reader(scope, found).run(body, Path())
+    scope, found = Scope(state, names or {}, body, helper or Helpers()), Found()
+    left = _Reader(scope, found, answers=answers).run(body, Path())
     if left is not None:
         found.exits.append(left.keys_of(STATE))
     found.proved = proved(body, scope)
     return found.keys()
 
 
-def ends(body: Iterable[ast.stmt]) -> bool:
-    """Whether no path leads out at the end of these statements."""
-    last = list(body)[-1:]
-    match last:
-        case [ast.Return() | ast.Raise()]:
-            return True
-        case [ast.If() as branch]:
-            return bool(branch.orelse) and ends(branch.body) and ends(branch.orelse)
-        case [ast.With() | ast.AsyncWith() as block]:
-            return ends(block.body)
-        case [ast.Try() as block]:
-            return ends(block.body) and all(ends(handler.body) for handler in block.handlers)
-        case _:
-            return False
+class Helpers:
+    """Follows the state into plain functions, but not into one that it is in already."""
+
+    def __init__(self, above: frozenset[object] = frozenset()) -> None:
+        self._above = above
+
+    def __call__(self, node: ast.Call, given: ast.expr, names: Names) -> Keys:
+        """What the called function does with the state."""
+        function = called_function(node.func, names)
+        parameter = parameter_for(function, node, given) if function is not None else ""
+        if function is None or not parameter:
+            return Keys()
+        called, placed, named = opened(function)
+        found = definition(called)
+        if found is None or called in self._above or len(self._above) > MOST_DEEP:
+            return Keys()
+        known = {**dict(zip(_arguments(found), placed, strict=False)), **named}
+        deeper = Helpers(self._above | {called})
+        own = names_of(called, known)
+        return read(found, parameter, own, helper=deeper, answers=False)
+
+
+def _arguments(found: Function) -> list[str]:
+    return [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
 
 
 class _Reader:
     """Walks the statements of a function."""
 
-    def __init__(self, scope: Scope, found: Found) -> None:
+    def __init__(self, scope: Scope, found: Found, *, answers: bool) -> None:
         self._scope = scope
         self._found = found
         self._looks = Looks(scope, found)
         self._stores = self._looks.stores
-        self._answers = True
+        self._answers = answers
         """Whether what is returned is written: not in a function in the function."""
+        self._loops: list[_Jumps] = []
+        """The loops around a statement, the innermost last."""
 
     def run(self, body: Iterable[ast.stmt], path: Path) -> Path | None:
         """The path behind statements; None where they do not end."""
         now: Path | None = path
+        before: list[ast.stmt] = []
         for node in body:
             if now is None:
                 return None
-            now = self._statement(node, now)
+            if isinstance(node, ast.While):
+                now = self._while(node, before, now)
+            else:
+                now = self._statement(node, now)
+            before.append(node)
         return now
 
     def _statement(self, node: ast.stmt, path: Path) -> Path | None:
@@ -73,8 +105,14 @@ class _Reader:
             case ast.Return():
                 self._return(node.value, path)
                 return None
-            case ast.Raise() | ast.Break() | ast.Continue():
+            case ast.Raise():
                 looks.children(node, path)
+                return None
+            case ast.Break():
+                self._loops[-1].breaks.append(path)
+                return None
+            case ast.Continue():
+                self._loops[-1].ends.append(path)
                 return None
             case ast.If():
                 looks.at(node.test, path)
@@ -84,9 +122,6 @@ class _Reader:
                 )
             case ast.For() | ast.AsyncFor():
                 return self._for(node, path)
-            case ast.While():
-                looks.at(node.test, path)
-                return self._round(node, path)
             case ast.With() | ast.AsyncWith():
                 return self._with(node, path)
             case ast.Try():
@@ -146,14 +181,55 @@ class _Reader:
                         now = self.run(node.body, now)
                 self._scope.names.pop(node.target.id, None)
                 return now
-        return self._round(node, path)
+        return self._rounds(node, path, at_least_once=_has_elements(node.iter))
 
-    def _round(self, node: ast.For | ast.AsyncFor | ast.While, path: Path) -> Path | None:
-        """A body that is run any number of times."""
-        with self._found.perhaps(path) as way:
-            self.run(node.body, way)
-        self._returns(node.body, path)
-        return self.run(node.orelse, path)
+    def _while(self, node: ast.While, before: list[ast.stmt], path: Path) -> Path | None:
+        """A loop with a test; `before` are the statements that its first test surely follows."""
+        self._looks.at(node.test, path)
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        begins = endless or _holds_at_first(node.test, before)
+        return self._rounds(node, path, at_least_once=begins, endless=endless)
+
+    def _rounds(
+        self,
+        node: ast.For | ast.AsyncFor | ast.While,
+        path: Path,
+        *,
+        at_least_once: bool,
+        endless: bool = False,
+    ) -> Path | None:
+        """A body that is run any number of times; behind it are its last round and its breaks."""
+        mark = len(self._found.changed)
+        jumps = _Jumps([], [])
+        self._loops.append(jumps)
+        way = path.branch()
+        way.sure = path.sure and at_least_once
+        last = self.run(node.body, way)
+        self._loops.pop()
+        changed = self._found.changed[mark:]
+        ends = meet(path, jumps.ends if last is None else [last, *jumps.ends])
+        for one in jumps.breaks:  # a round before may have undone what was so at first
+            one.forget(
+                key
+                for key in changed
+                if key in path.held
+                and one.held.get(key) is path.held[key]
+                and ends is not None
+                and ends.held.get(key) is not path.held[key]
+            )
+        ways: list[Path | None] = [*jumps.breaks]
+        if not endless:
+            unrun = [] if at_least_once else [path.branch()]
+            done = meet(path, [*unrun, *([ends] if ends is not None else [])])
+            if done is not None:
+                done.sure, done.left = path.sure and not jumps.breaks, path.left
+                self._returns(node.body, done)
+                ways.append(self.run(node.orelse, done))
+        met = meet(path, ways)
+        if met is not None:
+            met.sure, met.left = path.sure, path.left
+            self._returns([*node.body, *node.orelse], met)
+        return met
 
     def _returns(self, body: Iterable[ast.stmt], path: Path) -> None:
         """Take note that some runs end within statements."""
@@ -172,6 +248,7 @@ class _Reader:
 
     def _try(self, node: ast.Try, path: Path) -> Path | None:
         exits, mark = len(self._found.exits), len(self._found.changed)
+        jumps = [way for loop in self._loops for way in (*loop.breaks, *loop.ends)]
         done = self.run(node.body, path.branch(tried=bool(node.handlers)))
         if done is not None:
             sure = path.sure and not node.handlers and not done.left
@@ -185,6 +262,10 @@ class _Reader:
         for end in self._found.exits[exits:]:  # what returned before did this as well
             for _, key in self._found.changed[mark:]:
                 end.pop(key, None)
+        for loop in self._loops:
+            for way in (*loop.breaks, *loop.ends):
+                if not any(way is one for one in jumps):
+                    way.forget(self._found.changed[mark:])
         return None if met is None else last
 
     def _match(self, node: ast.Match, path: Path) -> Path | None:
@@ -208,6 +289,75 @@ class _Reader:
             self.run(body, way)
         del self._found.exits[exits:]
         self._answers = answers
+
+
+class _Jumps(NamedTuple):
+    """Where a loop is left from within, and where its rounds end."""
+
+    breaks: list[Path]
+    ends: list[Path]
+
+
+def _has_elements(node: ast.expr) -> bool:
+    """Whether a loop over it surely has a first round: a list with elements, a range of some."""
+    match node:
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return any(not isinstance(one, ast.Starred) for one in elements)
+        case ast.Call(func=ast.Name(id="range"), args=[*bounds]) if bounds:
+            numbers = [one.value for one in bounds if isinstance(one, ast.Constant)]
+            whole = [one for one in numbers if isinstance(one, int)]
+            return len(whole) == len(bounds) and bool(range(*whole))
+        case _:
+            return False
+
+
+def _holds_at_first(test: ast.expr, before: list[ast.stmt]) -> bool:
+    """Whether a test surely holds the first time, by constants that were set right before it."""
+    known: dict[str, object] = {}
+    for node in before:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
+                known[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value)):
+                known[name] = value
+            case _:
+                for one in ast.walk(node):
+                    if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load):
+                        known.pop(one.id, None)
+                    elif isinstance(one, ast.Nonlocal | ast.Global | ast.FunctionDef):
+                        known.clear()  # another function may set them
+    match test:
+        case ast.Name(id=name):
+            return bool(known.get(name))
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name in known and not known[name]
+        case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[ast.Constant() as c]):
+            return name in known and _compared(known[name], operator, c.value)
+        case _:
+            return False
+
+
+def _compared(one: object, operator: ast.cmpop, other: object) -> bool:
+    """Whether a comparison of two numbers, or with None, surely holds."""
+    if isinstance(operator, ast.Is):
+        return one is None and other is None
+    if not isinstance(one, int | float) or not isinstance(other, int | float):
+        return False
+    match operator:
+        case ast.Lt():
+            return one < other
+        case ast.LtE():
+            return one <= other
+        case ast.Gt():
+            return one > other
+        case ast.GtE():
+            return one >= other
+        case ast.Eq():
+            return one == other
+        case ast.NotEq():
+            return one != other
+        case _:
+            return False
 
 
 def _jumps(body: Iterable[ast.stmt]) -> bool:

@@ -32,6 +32,19 @@ def follow(schema: JsonObject | None, path: Sequence[str | int]) -> tuple[JsonOb
     return (left[0] if len(left) == 1 else {"anyOf": [*left]}), ""
 
 
+def missing_field(
+    schema: JsonObject | None, path: Sequence[str | int]
+) -> tuple[str, tuple[str, ...]]:
+    """The step of a path that leads nowhere, and the fields that there are at that point."""
+    for index, step in enumerate(path):
+        if follow(schema, path[: index + 1])[1]:
+            shape, _ = follow(schema, path[:index])
+            fields = [way.get("properties") for way in _ways(shape, schema) if way is not None]
+            known = [name for one in fields if isinstance(one, dict) for name in one]
+            return str(step), tuple(dict.fromkeys(known))
+    return "", ()
+
+
 def _stepped(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | None, str]:
     """What a field or an element of a value holds; None where unknown."""
     if schema is None:

@@ -2,19 +2,25 @@
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from weft.checker.keys import Keys
 from weft.checker.names import Names, text_of
 from weft.checker.path import STATE
 
 Way = tuple[str, tuple[str | int, ...]]
 """A key, and the steps into its value."""
 
+Helper = Callable[[ast.Call, ast.expr, Names], Keys]
+"""What a call does with the state, which is the argument."""
+
 
 class Scope:
     """What the names in a function mean, as it is read."""
 
-    def __init__(self, state: str, names: Names, body: Sequence[ast.AST]) -> None:
+    def __init__(
+        self, state: str, names: Names, body: Sequence[ast.AST], helper: Helper | None = None
+    ) -> None:
         stored = Counter(
             one.id
             for node in body
@@ -25,6 +31,8 @@ class Scope:
         """Names of texts."""
         self.once = {name for name, count in stored.items() if count == 1} - {state}
         """Names that are set once, and mean the same from there on."""
+        self.around = {name: held for name, held in names.items() if name not in stored}
+        self.helper = helper
         self.states = {state}
         self.dicts: set[str] = set()
         self.aliases: dict[str, Way] = {}

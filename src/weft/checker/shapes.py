@@ -41,7 +41,8 @@ def gate_reads(node: Gate) -> Iterable[Read]:
     for one in template.parse(node.question).variables:
         if not one.artifact:
             place = Origin("field", "question", node.name, one.start, one.end)
-            yield Read(one.key, place, one.path, one.optional)
+            typed = node.question[one.start : one.end]
+            yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
 def collected(body: Node) -> JsonObject | None:

@@ -36,6 +36,8 @@ class Read(NamedTuple):
     """What it is declared to hold, for an input."""
     compared: tuple[Compared, ...] = ()
     """What a function compares it with."""
+    typed: str = ""
+    """The placeholder as its author wrote it."""
 
 
 class Beside(NamedTuple):

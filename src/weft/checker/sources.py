@@ -4,8 +4,11 @@ import ast
 import functools
 import inspect
 import linecache
-from collections.abc import Callable
-from types import CodeType, FunctionType
+from collections.abc import Callable, Mapping
+from types import CodeType, FunctionType, ModuleType
+from typing import cast
+
+from weft.declare.functions import Foreign
 
 Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -61,3 +64,58 @@ def _stands_at(node: Function, code: CodeType) -> bool:
     }
     inside = [span for span in spans if span[0] < span[1] and span[0][1] > 0]
     return bool(inside) and all(first <= start and end <= last for start, end in inside)
+
+
+def opened(
+    function: Callable[..., object],
+) -> tuple[Callable[..., object], list[object], dict[str, object]]:
+    """The plain function that is called in the end, and the arguments that it is given already."""
+    if isinstance(function, Foreign) and len(function.functions) == 1:
+        return opened(function.functions[0])
+    if isinstance(function, functools.partial):
+        part = cast("functools.partial[object]", function)
+        called, given, named = opened(part.func)
+        return called, [*given, *part.args], {**named, **part.keywords}
+    if inspect.ismethod(function):
+        return function.__func__, [function.__self__], {}
+    if not inspect.isroutine(function) and inspect.isfunction(type(function).__call__):
+        return type(function).__call__, [function], {}
+    return function, [], {}
+
+
+def called_function(node: ast.expr, names: Mapping[str, object]) -> Callable[..., object] | None:
+    """The function that an expression calls: by its name, of a module, or of an object."""
+    held: object = None
+    match node:
+        case ast.Name(id=name):
+            held = names.get(name)
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
+            owner = names[name]
+            held = inspect.getattr_static(owner, attribute, None)
+            if isinstance(held, staticmethod):
+                held = cast("object", held.__func__)
+            elif isinstance(held, FunctionType) and not isinstance(owner, ModuleType | type):
+                held = held.__get__(owner)
+        case _:
+            pass
+    if isinstance(held, type) or not callable(held):
+        return None
+    return held
+
+
+def parameter_for(function: Callable[..., object], node: ast.Call, given: ast.expr) -> str:
+    """The parameter that gets an argument of a call; "" where that cannot be said."""
+    called, placed, named = opened(function)
+    found = definition(called) if inspect.unwrap(called) is called else None
+    if found is None:
+        return ""
+    args = found.args
+    names = [each.arg for each in (*args.posonlyargs, *args.args)][len(placed) :]
+    known = {*names, *(each.arg for each in args.kwonlyargs)} - named.keys()
+    for one in node.keywords:
+        if one.value is given:
+            return one.arg if one.arg in known else ""
+    if any(isinstance(one, ast.Starred) for one in node.args):
+        return ""
+    position = next((i for i, one in enumerate(node.args) if one is given), len(names))
+    return names[position] if position < len(names) and names[position] in known else ""

@@ -20,7 +20,7 @@ from weft.checker.agents import (
 from weft.checker.chart import Chart
 from weft.checker.functions import keys_of
 from weft.checker.hearing import Hearing
-from weft.checker.meeting import behind_branches, behind_map, in_map, may_fail
+from weft.checker.meeting import behind_branches, behind_map, in_map, may_fail, surely_speaks
 from weft.checker.shapes import gate_reads, is_covered, key_reads, proved, route_reads
 from weft.checker.sites import Beside, Read, Record, Site
 from weft.checker.steps import after_step, function_reads, reads_of_conditions, reads_of_step
@@ -356,6 +356,9 @@ class Walk:
         inside = len(self._escapes)
         inner = in_map(node, world, reads, self.record.labels)
         behind = self.visit(node.body, inner, siblings, last=True)
+        if not surely_speaks(node.body):
+            for key in self._writes.of(node.body):  # the output of a run that says nothing
+                self.record.read(key, behind)
         done = behind_map(node, world, behind)
         self._wrote(node, done, world)
         return self._left_together(inside, done)

@@ -31,6 +31,8 @@ class Writer(NamedTuple):
     name: str
     origin: Origin
     kind: WriterKind
+    written: str = ""
+    """How its author wrote it, where that says more than its name: `S.drop("plan")`."""
 
 
 class Fact(NamedTuple):

@@ -72,7 +72,7 @@ class Writes:
 def step_writer(node: Step) -> Writer:
     """A step as the one who writes."""
     kind: WriterKind = "transform" if node.written else "step"
-    return Writer(node.name, Origin("field", "function", node.name), kind)
+    return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
 
 
 def may_write_anything(node: Node) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from weft.checker.sight import Sight
     from weft.cli.findings import Found
     from weft.cli.placing import Sources
+    from weft.declare import Node
     from weft.diagnostics import Diagnostic
 
 
@@ -70,12 +71,12 @@ def check_command(
     from weft.cli.findings import Found
     from weft.cli.placing import sources_of
 
-    found, agents = _checked(target, inputs or [], _codes(allow or []), infer=infer)
+    found, agents, node = _checked(target, inputs or [], _codes(allow or []), infer=infer)
     placed: list[Found] = []
     if found:
-        sources = sources_of(target)
+        sources = sources_of(target, node)
         kept = (one for one in found if not sources.allowed(one))
-        placed = [Found(one, sources.place(one.origin)) for one in kept]
+        placed = [Found(one, sources.place(one)) for one in kept]
         if fix and _mended(placed, sources):
             from weft.cli.watching import once_more
 
@@ -87,8 +88,8 @@ def check_command(
 
 def _checked(
     target: str, inputs: list[str], allow: list[str], *, infer: bool
-) -> "tuple[list[Diagnostic], list[Sight]]":
-    """The findings, and what each agent will see; of Weft's own declarations or google-adk's."""
+) -> "tuple[list[Diagnostic], list[Sight], Node]":
+    """The findings, what each agent will see, and the flow; of Weft's own or google-adk's."""
     from weft.checker import check
     from weft.checker.sight import sights
     from weft.cli.load import load_source, node_of
@@ -99,11 +100,12 @@ def _checked(
     source = load_source(target)
     if isinstance(source, Agent | Flow):
         found = check(source, inputs=keys, allow=allow, infer=infer)
-        return found, sights(source, inputs=keys, infer=infer)
+        return found, sights(source, inputs=keys, infer=infer), source
     from weft.interop.adk import check_adk
 
     found = check_adk(source, inputs=keys, allow=allow)
-    return found, sights(node_of(source, target), inputs=keys, infer=False)
+    node = node_of(source, target)
+    return found, sights(node, inputs=keys, infer=False), node
 
 
 def _flags(*, explain: bool, infer: bool, strict: bool) -> list[str]:

@@ -84,9 +84,10 @@ def _graph(target: str, keys: dict[str, object]) -> "Graph":
         from weft.interop.adk import check_adk
 
         found = check_adk(source, inputs=keys)
-    sources = sources_of(target)
+    node = node_of(source, target)
+    sources = sources_of(target, node)
     marked = [one for one in found if not sources.allowed(one)]
-    return graph_of(node_of(source, target), inputs=keys, infer=ours, found=marked)
+    return graph_of(node, inputs=keys, infer=ours, found=marked)
 
 
 def _form_of(output: Path | None) -> Form:

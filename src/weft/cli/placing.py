@@ -5,16 +5,31 @@ folder. What is written in a way that cannot be followed has no place, and is re
 """
 
 import ast
+import io
 import re
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType
+from typing import NamedTuple, cast
 
-from weft.diagnostics import Diagnostic, Origin
+from weft.checker.functions import keys_of
+from weft.checker.sources import opened
+from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
+from weft.declare.checks import CALLBACKS
+from weft.declare.walk import agents_of, walk_nodes
+from weft.diagnostics import Diagnostic
 
 ALLOW = re.compile(r"#\s*weft:\s*allow\s+((?:WEFT\d+[,\s]*)+)")
 """How a line says that a finding is accepted: `# weft: allow WEFT106`."""
+
+
+_QUOTED = re.compile(r"`\{?([^`{}?.\[]+)")
+_TYPED = re.compile(r"`(\{[^`]*\})`")
+_OPENING = re.compile(r"""([a-zA-Z]*)('''|\"\"\"|'|")""")
+_LETTER = re.compile(r"\\(?:\n|N\{[^}]*\}|x..|u.{4}|U.{8}|[0-7]{1,3}|.)|.", re.DOTALL)
+_PLAIN = re.compile(r".", re.DOTALL)
 
 
 class Place(NamedTuple):
@@ -27,32 +42,43 @@ class Place(NamedTuple):
 
 
 class Sources:
-    """The files a target was declared in."""
+    """The files a target was declared in, and the functions that are handed to its nodes."""
 
-    def __init__(self, files: list[Path]) -> None:
+    def __init__(self, files: list[Path], flow: Node | None = None) -> None:
+        self._code = [*_code_in(flow)] if flow is not None else []
+        self._texts_by_name: dict[str, list[tuple[Path, ast.Constant]]] = {}
         self.texts = {file: file.read_text(encoding="utf-8") for file in files}
         self._calls: list[tuple[Path, ast.Call]] = []
         self._functions: list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]] = []
+        self._lambdas: list[tuple[Path, ast.Lambda]] = []
         for file, text in self.texts.items():
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Call):
                     self._calls.append((file, node))
                 elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     self._functions.append((file, node))
+                elif isinstance(node, ast.Lambda):
+                    self._lambdas.append((file, node))
+                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                    for target in node.targets:
+                        if isinstance(target, ast.Name):
+                            named = self._texts_by_name.setdefault(target.id, [])
+                            named.append((file, node.value))
 
-    def place(self, origin: Origin) -> Place | None:
-        """Where an origin is written, if that can be seen."""
+    def place(self, found: Diagnostic) -> Place | None:
+        """Where what a finding is about is written, if that can be seen."""
+        origin = found.origin
         if origin.kind == "tool":
             return self._function(origin.name) or self._declared(origin.agent)
         if origin.kind != "field":
             return None
         if origin.name in ("instruction", "global_instruction", "question") and origin.start >= 0:
-            return self._template(origin) or self._declared(origin.agent)
-        return self._declared(origin.agent)
+            return self._template(found) or self._declared(origin.agent)
+        return self._handed(found) or self._declared(origin.agent) or self._change(found)
 
     def allowed(self, found: Diagnostic) -> bool:
         """Whether a comment at the declaration accepts the finding."""
-        places = (self.place(found.origin), self._declared(found.origin.agent))
+        places = (self.place(found), self._declared(found.origin.agent))
         for place in places:
             if place is None:
                 continue
@@ -75,20 +101,86 @@ class Sources:
         found = [one for one in self._functions if one[1].name == name]
         return _place(*found[0]) if len(found) == 1 else None
 
-    def _template(self, origin: Origin) -> Place | None:
-        """The line of a variable in the text of an agent, where the text is a plain string."""
+    def _handed(self, found: Diagnostic) -> Place | None:
+        """The function that a node was handed for a field: a predicate, a step, a callback."""
+        origin = found.origin
+        several = [
+            one for one in self._code if one.node == origin.agent and one.field == origin.name
+        ]
+        named = {*_QUOTED.findall(found.message)}
+        fits = [one for one in several if len(several) == 1 or not named.isdisjoint(one.keys)]
+        for one in fits or several:
+            place = self._defined(one.function)
+            if place is not None:
+                return place
+        return None
+
+    def _defined(self, function: Callable[..., object]) -> Place | None:
+        """Where a function stands, if that is in one of the files."""
+        code: object = getattr(opened(function)[0], "__code__", None)
+        if not isinstance(code, CodeType):
+            return None
+        file = Path(code.co_filename).resolve()
+        for other, node in (*self._lambdas, *self._functions):
+            first = min((node.lineno, *(one.lineno for one in _decorators(node))))
+            if other == file and first == code.co_firstlineno:
+                return _place(file, node)
+        return None
+
+    def _change(self, found: Diagnostic) -> Place | None:
+        """The call of `S` that made a step: S.set(plan="x") made `set_plan`."""
+        name = found.origin.agent
+        made = [one for one in self._calls if _name_of_change(one[1]) == name]
+        if not made:  # S.guard, S.require and S.log are named by the verb alone
+            made = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
+            words = {*_QUOTED.findall(found.message)}
+            made = [one for one in made if not words.isdisjoint(_texts(one[1]))] or made
+        return _place(*made[0]) if made else None
+
+    def _template(self, found: Diagnostic) -> Place | None:
+        """The line of a variable in the text of an agent, where the text stands in a file."""
+        origin = found.origin
         within = self._around(origin.agent)
         if within is None:
             return None
-        file, chain = within
-        for node in ast.walk(chain):
-            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-                continue
-            if "{" not in node.value[origin.start : origin.start + 1]:
-                continue
-            line = node.lineno + node.value[: origin.start].count("\n")
-            return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+        for file, node in self._texts(*within):
+            value = str(node.value)
+            typed = value[origin.start : origin.end]
+            if typed.startswith("{") and typed.endswith("}"):
+                line = node.lineno + self._lines_before(file, node, origin.start)
+                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+        typed = next(iter(_TYPED.findall(found.message)), "")
+        for file, node in self._texts(*within):  # the text was changed: dedent, strip, a join
+            if typed and str(node.value).count(typed) == 1:
+                at = str(node.value).index(typed)
+                line = node.lineno + self._lines_before(file, node, at)
+                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
         return None
+
+    def _texts(self, file: Path, chain: ast.AST) -> Iterator[tuple[Path, ast.Constant]]:
+        """The texts in an expression, and those that names in it stand for."""
+        pieces = {
+            id(piece)
+            for node in ast.walk(chain)
+            if isinstance(node, ast.JoinedStr)
+            for piece in ast.walk(node)
+        }
+        for node in ast.walk(chain):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if id(node) not in pieces:
+                    yield file, node
+            elif isinstance(node, ast.Name | ast.Attribute):
+                named = self._texts_by_name.get(
+                    node.id if isinstance(node, ast.Name) else node.attr, []
+                )
+                own = [one for one in named if one[0] == file] or named
+                if len(own) == 1 and isinstance(own[0][1].value, str):
+                    yield own[0]
+
+    def _lines_before(self, file: Path, node: ast.Constant, position: int) -> int:
+        """How many lines of the file the text takes up to a position in it."""
+        source = ast.get_source_segment(self.texts[file], node)
+        return 0 if source is None else lines_before(source, position)
 
     def _around(self, name: str) -> tuple[Path, ast.AST] | None:
         """The whole expression that makes an agent, with the verbs behind it."""
@@ -108,7 +200,36 @@ class Sources:
         return file, chain
 
 
-def sources_of(target: str) -> Sources:
+def lines_before(source: str, position: int) -> int:
+    """How many line ends of a literal stand before a position in the text that it means.
+
+    An escaped newline is a letter of the text and no line of the file; the end of a line behind a
+    backslash, or between two literals, is a line and no letter.
+    """
+    read = 0
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(f"({source})").readline)]
+    except (tokenize.TokenError, SyntaxError):
+        return 0
+    for token in tokens:
+        if token.type != tokenize.STRING:
+            continue
+        opening = _OPENING.match(token.string)
+        if opening is None:
+            return 0
+        quotes = len(opening[2])
+        body = token.string[opening.end() : -quotes]
+        letters = _LETTER if "r" not in opening[1].lower() else _PLAIN
+        line = token.start[0] - 1
+        for letter in letters.finditer(body):
+            if read >= position and letter[0] != "\\\n":
+                return line
+            line += letter[0].count("\n")
+            read += letter[0] != "\\\n"
+    return 0
+
+
+def sources_of(target: str, flow: Node | None = None) -> Sources:
     """The files that a target was loaded from: its own, and others below the working folder."""
     place = target.rpartition(":")[0]
     own = Path(place) if place.endswith(".py") else None
@@ -122,11 +243,113 @@ def sources_of(target: str) -> Sources:
         below = path.is_relative_to(here) and not _is_installed(path.relative_to(here))
         if path not in files and (below or name == place):
             files.append(path)
-    return Sources([file for file in files if file.is_file()])
+    return Sources([file for file in files if file.is_file()], flow)
 
 
 def _is_installed(path: Path) -> bool:
     return any(part == "site-packages" or part.startswith(".") for part in path.parts)
+
+
+class _Code(NamedTuple):
+    """A function that a node was handed, with the field it is in and the keys that it names."""
+
+    node: str
+    field: str
+    function: Callable[..., object]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        found = keys_of(self.function)
+        changed = found.writes | found.maybe | found.drops | found.may_drop
+        return found.reads | found.optional | found.guarded | changed
+
+
+def _code_in(flow: Node) -> Iterator[_Code]:
+    """The functions of all nodes of a flow."""
+    inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
+    for node in (*inside, *agents_of(flow)):
+        for field, given in _fields(node):
+            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+            for one in several:
+                if callable(one):
+                    yield _Code(node.name, field, one)
+
+
+def _fields(node: Node) -> Iterable[tuple[str, object]]:
+    """The fields of a node that may hold functions of the user's."""
+    match node:
+        case Step():
+            return [("function", node.asks or (() if node.written else (node.function,)))]
+        case Loop():
+            return [("until", node.until), ("while_", node.while_)]
+        case Route():
+            own = [("key", None if isinstance(node.key, str) else node.key)]
+            return [*own, *((case.label, case.predicate) for case in node.cases)]
+        case Tap():
+            return [("function", node.function)]
+        case Expect():
+            return [("predicate", () if node.reads else (node.predicate,))]
+        case Agent():
+            code = [(name, cast("object", getattr(node, name))) for name in CALLBACKS]
+            theirs = [(f"{name}_callback", held) for name, held in code]  # of google-adk
+            return [("instruction", node.instruction), *code, *theirs]
+        case _:
+            return ()
+
+
+def _decorators(node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+    return [] if isinstance(node, ast.Lambda) else node.decorator_list
+
+
+def _is_change(call: ast.Call) -> bool:
+    """Whether it is a call of `S`."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name == "S"
+        case _:
+            return False
+
+
+def _name_of_change(call: ast.Call) -> str:
+    """The name of the step that a call of `S` makes."""
+    if not _is_change(call):
+        return ""
+    verb = _called(call)
+    if verb == "when":
+        inner = call.args[1] if len(call.args) > 1 else None
+        return f"when_{_name_of_change(inner)}" if isinstance(inner, ast.Call) else ""
+    about = [] if verb in _ABOUT_KEYS else [one.arg or "" for one in call.keywords]
+    first = call.args[:1] if verb == "set" else call.args
+    about = [*(text for one in first for text in _about(one)), *about]
+    return re.sub(r"\W+", "_", f"{verb}_{'_'.join(about)}").strip("_")
+
+
+_ABOUT_KEYS = ("merge", "accumulate", "counter", "flatten", "zip", "group_by", "transform")
+"""The changes whose options say nothing in the name of the step."""
+
+
+def _about(node: ast.expr) -> Iterator[str]:
+    """What an argument adds to the name of a step."""
+    match node:
+        case ast.Constant(value=str() as text):
+            yield text
+        case ast.Dict(keys=keys):
+            for key in keys:
+                yield from _about(key) if key is not None else ()
+        case ast.Lambda():
+            yield "<lambda>"
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            yield name
+        case _:
+            return
+
+
+def _texts(node: ast.AST) -> set[str]:
+    return {
+        one.value
+        for one in ast.walk(node)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
 
 
 def _names(call: ast.Call) -> Iterator[str]:

@@ -25,8 +25,9 @@ Use instead:  {name} for a variable; a key of its own for a part of a value.
         """A part of an imported agent is code, or done by the provider.
 
 Why it matters: what it reads and writes is unknown. Where it could write any key, rules that
-would have to know stay silent behind it. It is a warning where a tool is hidden by another of its
-name: google-adk never calls it.
+would have to know stay silent behind it. Weft does not run it: a run that would come to it is
+refused before it begins, but for code that is only not understood. It is a warning where a tool
+is hidden by another of its name: google-adk never calls it.
 
 Use instead:  nothing to do; for a hidden tool, another name.
 """,

@@ -2,11 +2,61 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, final
+
+from weft.errors import UsageError
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
+
+
+@final
+class Foreign:
+    """Code that was written for another framework, and how it is called here.
+
+    `functions` are read by the checker, each as a function of the argument named `context`; where
+    `opaque`, they may do anything. `call` runs them with Weft's own arguments. Without it they are
+    looked at only, and a run that would come to them is refused before it begins.
+    """
+
+    __slots__ = ("__name__", "call", "context", "functions", "opaque", "what")
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        *,
+        functions: Iterable[Callable[..., object]] = (),
+        context: str = "",
+        call: Callable[..., object] | None = None,
+        opaque: bool = False,
+    ) -> None:
+        self.__name__ = name
+        self.what = what
+        self.functions = tuple(functions)
+        self.context = context
+        self.call = call
+        self.opaque = opaque
+
+    def __call__(self, *args: object, **named: object) -> object:
+        """Run it, or refuse to."""
+        if self.call is None:
+            raise refused([self])
+        return self.call(*args, **named)
+
+    def __repr__(self) -> str:
+        return f"<{self.what}>"
+
+
+def refused(code: Iterable[Foreign]) -> UsageError:
+    """The error for code that cannot be run here, each by where it stands."""
+    several = [*dict.fromkeys(f"{one.what} ({one.__name__})" for one in code)]
+    return UsageError(
+        f"this cannot be run here: {', '.join(several)}",
+        where=several[0].rpartition("(")[2].rstrip(")"),
+        hint="leave it out, or run the tree with google-adk and weft.interop.adk.WeftPlugin()",
+    )
 
 
 def name_of(function: object) -> str:

@@ -6,12 +6,14 @@ each, callbacks run in the order they were given, and an answer ends the chain.
 
 import difflib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
 
-from weft.declare import Agent, Callback
+from weft.declare import Agent, Callback, Node, Route, Step, agents_of
 from weft.declare.checks import check_callback
-from weft.declare.functions import misfit
+from weft.declare.compose import Composable
+from weft.declare.functions import Foreign, misfit, refused
+from weft.declare.walk import walk_nodes
 from weft.errors import DeclarationError, WeftError
 
 Moment = Literal[
@@ -126,6 +128,30 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
             inner = cast("tuple[Callback, ...]", own if isinstance(own, tuple) else (own,))
         chains.append(Chain(moment, inner, plugin_methods(plugins, moment)))
     return Callbacks(*chains)
+
+
+def require_code(root: Node) -> None:
+    """Refuse a flow with code that cannot be run, before anything is spent on the rest of it."""
+    closed = [code for code in _code_in(root) if isinstance(code, Foreign) and code.call is None]
+    if closed:
+        raise refused(closed)
+
+
+def _code_in(node: Node) -> Iterator[object]:
+    """The functions that a run of a node may come to."""
+    for one, _ in walk_nodes(node):
+        if isinstance(one, Step):
+            yield one.function
+        elif isinstance(one, Route):
+            yield one.key
+    for agent in agents_of(node):
+        for moment in MOMENTS:
+            own = cast("object", getattr(agent, moment))
+            yield from cast("tuple[object, ...]", own if isinstance(own, tuple) else (own,))
+        for tool in agent.tools:
+            yield tool.function
+            if isinstance(tool.agent, Composable):
+                yield from _code_in(cast("Node", tool.agent))
 
 
 def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ...]:

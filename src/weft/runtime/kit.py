@@ -10,6 +10,7 @@ import msgspec
 from weft import schema
 from weft.declare import Agent, Tool
 from weft.declare.context import ToolContext
+from weft.declare.functions import Foreign
 from weft.errors import SchemaError
 from weft.runtime.callbacks import Callbacks, callbacks_of
 from weft.values import JsonObject
@@ -31,7 +32,9 @@ class BoundTool:
         self.is_async = False
         self._given = False
         self._quick = 0
-        if function is not None:
+        if isinstance(function, Foreign):
+            self.is_async = True
+        elif function is not None:
             signature = schema.of_function(
                 function, context_type=ToolContext, name=tool.name, where=f"tool {tool.name}"
             )

@@ -16,6 +16,7 @@ from weft.diagnostics import Diagnostic
 from weft.errors import CallError, SchemaError, SessionError, UnknownName, UsageError
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.around import Around, RunOutcome, root_place
+from weft.runtime.callbacks import require_code
 from weft.runtime.flows import run_node
 from weft.runtime.gates import check_decisions
 from weft.runtime.inferring import inferred_root, inputs_of
@@ -186,6 +187,7 @@ class _Work:
         store, request = self.services.store, self.request
         lease: Lease | None = None
         interrupted = False
+        require_code(self.root)
         require_prices(self.root, request.config)
         try:
             lease = await store.lease(

@@ -19,13 +19,20 @@ from weft.checker.rules.routes import (
     uncovered_value,
 )
 from weft.checker.rules.sight import lost_message, lost_output, seen_twice
-from weft.checker.rules.state import dead_key, parallel_writers, read_of_nothing, torn_read
+from weft.checker.rules.state import (
+    dead_key,
+    misspelt_read,
+    parallel_writers,
+    read_of_nothing,
+    torn_read,
+)
 from weft.checker.rules.texts import too_long, volatile_first
 from weft.checker.rules.transfers import endless_transfer, unreachable
 from weft.checker.rules.types import vain_comparison, wrong_type
 
 RULES = (
     read_of_nothing,
+    misspelt_read,
     wrong_type,
     vain_comparison,
     lookalike_placeholder,

@@ -1,9 +1,10 @@
 """Rules on flows: loops whose condition nothing inside can change, and too many rounds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from weft.checker.agents import is_tied
 from weft.checker.functions import keys_of
+from weft.checker.near import meant
 from weft.checker.sites import Record
 from weft.checker.writes import Writes, may_write_anything
 from weft.codes import report
@@ -48,8 +49,15 @@ def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
             f"nothing in the loop writes {' or '.join(f'`{key}`' for key in sorted(keys))}, so"
             f" {'it always takes' if loop.until is not None else 'it takes none or'}"
             f" {loop.max} rounds",
-            "write the key in the loop, or loop a fixed number of times: flow * 3",
+            _meant(keys, writes.of(loop.body))
+            or "write the key in the loop, or loop a fixed number of times: flow * 3",
         )
+
+
+def _meant(keys: Iterable[str], written: Iterable[str]) -> str:
+    """A hint with the key that is written in the loop, where the one asked for is misspelt."""
+    known = [*written]
+    return next((hint for key in sorted(keys) if (hint := meant(key, known))), "")
 
 
 def _touched(body: Node) -> set[str]:

@@ -4,19 +4,20 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from weft.checker.functions import keys_of
+from weft.checker.gaps import paths_without
 from weft.checker.keys import Keys
-from weft.checker.near import close, few, meant
+from weft.checker.near import close, few, is_slip, meant
 from weft.checker.rules.declarations import everybody
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.rules.sight import acts
-from weft.checker.schemas import follow
+from weft.checker.schemas import follow, missing_field
 from weft.checker.sites import Read, Record, Site
 from weft.checker.world import Gone, World, Writer
 from weft.codes import report
 from weft.declare import Parallel, Sequence, Step
 from weft.declare.template import Variable
 from weft.declare.walk import walk_nodes
-from weft.diagnostics import Diagnostic, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.session.state import scope_of
 
 
@@ -27,10 +28,10 @@ def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
             if read.how in ("tool", "callback") or (read.how == "policy" and read.optional):
                 yield from _any_turn(record, site, read)
             else:
-                yield from _read(site, read)
+                yield from _read(record, site, read)
 
 
-def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
+def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     fact = world.facts.get(read.key)
     if fact is None:
@@ -41,10 +42,12 @@ def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
         if read.key in site.siblings:
             yield _beside(site, read)
         writers = _named(fact.writers)
+        lacking = paths_without(record.root, site.node, read.key)
         yield report(
             "WEFT106",
             read.origin,
-            f"{_what(read)} is written on some paths only, by {writers}",
+            f"{_what(read)} is written on some paths only, by {writers}"
+            + (f"; not {' or '.join(lacking)}" if lacking else ""),
             f"write it on every path, set it first, or write {{{read.key}?}}"
             if read.how == "template"
             else "write it on every path, or set it first",
@@ -56,8 +59,39 @@ def _read(site: Site, read: Read) -> Iterator[Diagnostic]:
                 "WEFT109",
                 read.origin,
                 f"{_what(read)} does not fit what {_named(fact.writers)} writes: {problem}",
-                "read a field that is there, or give the writer an output_schema that has it",
+                meant(*missing_field(fact.schema, read.path))
+                or "read a field that is there, or give the writer an output_schema that has it",
             )
+
+
+def misspelt_read(record: Record) -> Iterator[Diagnostic]:
+    """A key that one place reads where code may write any: it is near one that others use.
+
+    Behind such code nothing can be said of what is missing. A slip of the finger shows all the
+    same: nobody else knows the key, and it is one letter away from a key that is known.
+    """
+    if not any(site.world.opaque for site in record.sites):
+        return
+    places: dict[str, set[Origin]] = {}
+    for site in record.sites:
+        for read in site.reads:
+            places.setdefault(read.key, set()).add(read.origin)
+    known = {*record.everywhere, *(key for key, where in places.items() if len(where) > 1)}
+    for site in record.sites:
+        for read in site.reads:
+            unsure = read.how != "template" or read.optional or not site.world.opaque
+            if unsure or read.key in known or read.key in site.world.facts:
+                continue
+            near = sorted(key for key in known if is_slip(read.key, key))
+            if near:
+                yield report(
+                    "WEFT105",
+                    read.origin,
+                    f"{_reads(read)}, and nobody who can be seen writes that; it is near"
+                    f" `{near[0]}`, which is known",
+                    f"did you mean `{near[0]}`?",
+                    severity=Severity.WARNING,
+                )
 
 
 def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
@@ -89,12 +123,19 @@ def _gone(read: Read, gone: Gone) -> Diagnostic:
         bare = read.key.removeprefix("temp:")
         return report("WEFT107", read.origin, what, f"write and read `{bare}`, without temp:")
     how = f"renamed to `{gone.to}`" if gone.to else "dropped"
+    renamed = _what(read._replace(key=gone.to, typed=""))
     return report(
         "WEFT107",
         read.origin,
-        f"{_what(read)} was {how} by {gone.by.name} before",
-        f"read {{{gone.to}}}" if gone.to else "keep it, or write it again before this",
+        f"{_what(read)} was {how} by `{_typed(gone.by)}` before",
+        f"read {renamed}" if gone.to else "keep it, or write it again before this",
     )
+
+
+def _typed(writer: Writer) -> str:
+    """Who it is, as its author wrote it: with the quotes that the messages have."""
+    written = writer.written
+    return (written if '"' in written else written.replace("'", '"')) or writer.name
 
 
 def _severity(read: Read, world: World) -> Severity | None:
@@ -154,6 +195,9 @@ def _reads(read: Read) -> str:
 
 
 def _what(read: Read) -> str:
+    """What is read, as its author wrote it."""
+    if read.typed:
+        return f"`{read.typed}`"
     name = Variable(read.key, read.path, "", read.optional, 0, 0).name
     return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
 
@@ -189,8 +233,14 @@ def dead_key(record: Record) -> Iterator[Diagnostic]:
     """Keys that are written, and that nothing behind reads."""
     final = {site.node.name for site in record.sites if site.last}
     lost = _Lost(record)
+    asked = {  # who asks whether a key is there may find it on the next turn
+        read.key
+        for site in record.sites
+        for read in site.reads
+        if (read.optional or read.guarded) and scope_of(read.key) != "temp"
+    }
     for key, writer in record.written:
-        if (key, writer) in record.used or writer.kind == "input":
+        if (key, writer) in record.used or writer.kind == "input" or key in asked:
             continue
         if writer.name in final or writer.origin.agent in final:
             continue

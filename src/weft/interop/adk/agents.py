@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from weft.checker.contexts import uses_of
 from weft.declare import Agent, C, Loop, Node, Parallel, Route, Sequence, Step
+from weft.declare.functions import Foreign, name_of
 from weft.declare.rebuild import rebuilt
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, UsageError
-from weft.interop.adk.notes import Opaque, Place, opaque
+from weft.interop.adk.notes import Place, closed, opaque
 from weft.interop.adk.objects import (
     field,
     fields_of,
@@ -27,6 +29,7 @@ from weft.interop.adk.objects import (
     text,
 )
 from weft.interop.adk.providers import Provider
+from weft.interop.adk.running import CONTEXT, Code, Raw
 from weft.interop.adk.settings import options_of, schema_of
 from weft.interop.adk.templates import Spelled, literal, spelled
 from weft.interop.adk.tools import tools_of
@@ -131,6 +134,7 @@ class _Import:
         self._open: set[int] = set()
         self._made: dict[int, tuple[object, Node]] = {}
         self._exits: dict[int, bool] = {}
+        self._results: dict[str, Raw] = {}
 
     def node(self, agent: object, model: str = "") -> Node:
         """The agent as a node; `model` is what the nearest agent above it talks to."""
@@ -158,8 +162,8 @@ class _Import:
         if not foreign:
             return node
         self.endless.clear()
-        code = Opaque("plugins", f"the plugin {name}")
-        return rebuilt(node, lambda agent: replace(agent, before_agent=agent.before_agent or code))
+        code = closed(Place(name, "plugins"), f"the plugin `{name}`")
+        return rebuilt(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
 
     def _told(self, agent: Agent, plugin: object) -> Agent:
         given = self._instruction(plugin, agent.name, "global_instruction")
@@ -187,7 +191,9 @@ class _Import:
             self.bare.add(name)
         policy = C.none() if bare else C.default()
         below = [(self.node(child, model), child) for child in listed(agent, "sub_agents")]
-        given = tools_of(name, listed(agent, "tools"), lambda one: self._called(one, model))
+        given = tools_of(
+            agent, listed(agent, "tools"), lambda one: self._called(one, model), self._results
+        )
         known = {tool.name for tool in given.tools}  # google-adk lists them there itself
         called = [
             child
@@ -215,23 +221,45 @@ class _Import:
             disallow_transfer_to_parent=flag(agent, "disallow_transfer_to_parent"),
             disallow_transfer_to_peers=flag(agent, "disallow_transfer_to_peers"),
         )
-        callbacks = self._callbacks(agent, name)
-        if given.silent and "after_tool" not in callbacks:
-            callbacks["after_tool"] = Opaque("tools", f"a tool of {name}")
+        callbacks: dict[str, tuple[Foreign, ...]] = {
+            ours: (code,) for ours, code in self._callbacks(agent, name, runs=True).items()
+        }
+        first = [*given.closed, *options.closed]
         for kind in ("planner", "code_executor"):
             if field(agent, kind) is not None:
                 what = f"the {kind} {type(field(agent, kind)).__name__}"
                 self.notes.append(opaque(Place(name, kind), what, silent=False))
+                first.append(closed(Place(name, kind), what, opaque=False))
+        silent = [code for code in first if code.opaque]
+        if silent:  # what a tool writes is there behind the agent, not before it
+            callbacks["after_tool"] = (*callbacks.get("after_tool", ()), *silent)
+        plain = [code for code in first if not code.opaque]
+        if plain:
+            callbacks["before_agent"] = (*callbacks.get("before_agent", ()), *plain)
         return _with_callbacks(made, callbacks)
 
-    def _callbacks(self, agent: object, name: str) -> dict[str, Opaque]:
-        """The callbacks that are set, as what is not looked into."""
-        found: dict[str, Opaque] = {}
+    def _callbacks(self, agent: object, name: str, *, runs: bool) -> dict[str, Foreign]:
+        """The callbacks that are set, each moment's as one; `runs` where Weft can call them."""
+        found: dict[str, Foreign] = {}
+        code = Code(agent, self._results)
         for theirs, ours in CALLBACKS.items():
-            if listed(agent, theirs):
-                found[ours] = Opaque(theirs, f"{name}.{theirs}")
-                self._exits[id(agent)] = True
-                self.notes.append(opaque(Place(name, theirs), f"`{theirs}`", silent=True))
+            functions = [one for one in listed(agent, theirs) if callable(one)]
+            if not functions:
+                continue
+            made = Foreign(
+                f"{name}.{theirs}",
+                f"`{theirs}` of a {type(agent).__name__}",
+                functions=functions,
+                context=CONTEXT[ours],
+                call=code.at(ours, functions) if runs else None,
+            )
+            found[ours] = made
+            for one in functions:
+                uses = uses_of(one, CONTEXT[ours])
+                self._exits[id(agent)] = self._exits.get(id(agent), False) or uses.escalates
+                if not uses.known:
+                    what = f"what `{name_of(one)}` does with its context"
+                    self.notes.append(opaque(Place(name, theirs), what, silent=True))
         return found
 
     def _instruction(self, agent: object, name: str, kind: str) -> str | Callable[..., object]:
@@ -239,7 +267,7 @@ class _Import:
         given = field(agent, kind)
         before = literal(self._static(agent, name)) if kind == "instruction" else ""
         if callable(given):
-            return before if self.for_requests else Provider(given, before)
+            return before if self.for_requests else Provider(given, before, agent)
         if not isinstance(given, str):
             return before
         found = spelled(given)
@@ -291,7 +319,7 @@ class _Import:
     def _around(self, agent: object, node: Node) -> Node:
         """A workflow with the code that runs before and after it."""
         name = text(agent, "name")
-        found = self._callbacks(agent, name)
+        found = self._callbacks(agent, name, runs=False)
         if not found:
             return node
         before = [Step(code, name=f"{name}_{at}") for at, code in found.items() if at[0] == "b"]
@@ -304,7 +332,7 @@ class _Import:
         self.notes.append(
             opaque(Place(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
         )
-        code = Opaque(name, f"an agent of the class {kind}")
+        code = closed(Place(name, "name"), f"an agent of the class {kind}")
         step = Step(code, name=name, description=text(agent, "description"))
         below: list[Node] = []
         if is_a(agent, "LlmAgent"):
@@ -315,7 +343,8 @@ class _Import:
         self._exits[id(agent)] = True
         if not below:
             return step
-        way = Route(Opaque(f"{name}_chooses", f"an agent of the class {kind}"), name=f"{name}_next")
+        chooses = Foreign(f"{name}_chooses", f"an agent of the class {kind}", opaque=True)
+        way = Route(chooses, name=f"{name}_next")
         for index, child in enumerate(below):
             way = way.eq(index, child)
         self.unknown.add(f"{name}_runs")
@@ -359,7 +388,18 @@ def _behind(found: Spelled, length: int) -> Spelled:
     )
 
 
-def _with_callbacks(agent: Agent, code: dict[str, Opaque]) -> Agent:
+def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
+    """What runs before an agent, with one more."""
+    held = agent.before_agent
+    if held is None:
+        return (code,)
+    if isinstance(held, tuple):
+        several: tuple[Callable[..., object], ...] = held
+        return (*several, code)
+    return (held, code)
+
+
+def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent:
     if not code:
         return agent
     return replace(

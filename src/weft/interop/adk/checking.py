@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.checker import check
+from weft.checker.near import few
 from weft.checker.sites import Read, Record, Site
 from weft.checker.walk import Walk
 from weft.checker.world import World, Writer
@@ -71,11 +72,44 @@ def check_adk(
     found += _own(tree, _record(tree.node, keys or ()))
     late = {*_late(tree.node)}
     found = [_next_turn(one) if _named(one) in late else one for one in found]
-    kept: dict[str, Diagnostic] = {}
-    for one in (*(_placed(one, tree) for one in found), *_braces(tree), *tree.notes):
-        if one.code not in left_out:
-            kept.setdefault(str(one), one)
-    return sorted(kept.values(), key=lambda one: _ORDER[one.severity])
+    said = (*(_placed(one, tree) for one in found), *_braces(tree), *tree.notes)
+    kept = _by_cause(one for one in said if one.code not in left_out)
+    return sorted(kept, key=lambda one: _ORDER[one.severity])
+
+
+def _by_cause(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """One finding for one cause: a key that nobody writes, or one thing that is not looked into.
+
+    It stands at the first place, and names the others.
+    """
+    first: dict[tuple[str, str], Diagnostic] = {}
+    others: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        cause = one.code, _cause(one)
+        known = first.setdefault(cause, one)
+        at = str(one.origin)
+        if known.origin != one.origin and at not in others.setdefault(cause, []):
+            others[cause].append(at)
+        if _ORDER[one.severity] < _ORDER[known.severity]:
+            first[cause] = one
+    made: list[Diagnostic] = []
+    for cause, one in first.items():
+        more = [at for at in others.get(cause, ()) if at != str(one.origin)]
+        words = f"{one.message}; also at {few(more)}" if more else one.message
+        made.append(msgspec.structs.replace(one, message=words))
+    return made
+
+
+def _cause(one: Diagnostic) -> str:
+    """What a finding is about, so that the same at another place is no other finding."""
+    read = _READ.search(one.message)
+    if one.code == "WEFT105" and read is not None:
+        return read[1]
+    if one.code == "WEFT490":
+        return one.message
+    if one.code in ("WEFT106", "WEFT107", "WEFT111"):
+        return str(one.origin)
+    return str(one)
 
 
 def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:

@@ -3,31 +3,8 @@
 from typing import NamedTuple
 
 from weft.codes import report
+from weft.declare.functions import Foreign
 from weft.diagnostics import Diagnostic, Origin
-
-
-class Opaque:
-    """Code of google-adk's user that Weft looks at from outside: it is named, and never called.
-
-    Rules that would have to know what it does stay silent behind it.
-    """
-
-    def __init__(self, name: str, what: str) -> None:
-        self.__name__ = name
-        self.what = what
-
-    def __call__(self, *given: object) -> object:
-        """Refuse to run."""
-        from weft.errors import UsageError
-
-        raise UsageError(
-            f"{self.what} was imported to be looked at, not to be run",
-            where=self.__name__,
-            hint="run it with google-adk, and add weft.interop.adk.WeftPlugin() to the plugins",
-        )
-
-    def __repr__(self) -> str:
-        return f"<{self.what}>"
 
 
 class Place(NamedTuple):
@@ -51,3 +28,8 @@ def opaque(place: Place, what: str, *, silent: bool) -> Diagnostic:
         f"{what} is not looked into{behind}",
         "nothing to do; what it writes can be declared: --input KEY=TYPE" if silent else "",
     )
+
+
+def closed(place: Place, what: str, *, opaque: bool = True) -> Foreign:
+    """Code that is looked at from outside: named, and never called; `opaque` may do anything."""
+    return Foreign(str(place.origin), what, opaque=opaque)

@@ -9,14 +9,17 @@ from weft.declare import Raw
 class Provider:
     """An instruction that google-adk's user makes by a function: its text is no template."""
 
-    def __init__(self, function: Callable[..., object], before: str) -> None:
+    def __init__(self, function: Callable[..., object], before: str, agent: object) -> None:
         self.function = function
+        self.agent = agent
         self.before = before
         self.__name__ = str(getattr(function, "__name__", "instruction"))
 
     def __call__(self, context: object) -> object:
         """What the function says now."""
-        said = self.function(context)
+        from weft.interop.adk.running import instruction_context
+
+        said = self.function(instruction_context(context, self.agent))
         if hasattr(said, "__await__"):
             return _later(said, self.before)
         return Raw(_joined(self.before, str(said)))

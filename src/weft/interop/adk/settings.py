@@ -1,15 +1,17 @@
 """Generation options and schemas of google-adk as Weft's."""
 
+import enum
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from weft import schema
 from weft.declare.config import check_generate_config
+from weft.declare.functions import Foreign
 from weft.diagnostics import Diagnostic
-from weft.errors import DeclarationError
-from weft.interop.adk.notes import Place, opaque
+from weft.errors import DeclarationError, SessionError
+from weft.interop.adk.notes import Place, closed, opaque
 from weft.interop.adk.objects import field, listed
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, require_json
 
 SAME = (
     "temperature", "top_p", "top_k", "max_output_tokens", "stop_sequences", "seed",
@@ -27,6 +29,8 @@ class Options(NamedTuple):
 
     config: JsonObject = {}
     notes: tuple[Diagnostic, ...] = ()
+    closed: tuple[Foreign, ...] = ()
+    """What a run of Weft's cannot do."""
 
 
 def options_of(agent: object, name: str) -> Options:
@@ -46,8 +50,12 @@ def options_of(agent: object, name: str) -> Options:
         config["thinking"] = thinking
     place = Place(name, "generate_content_config")
     carried = {*SAME, "thinking_config"}
-    rest = sorted(key for key in _given(given) if key not in carried)
-    notes = [opaque(place, f"the option `{key}`", silent=False) for key in rest]
+    rest = {key: value for key, value in _given(given).items() if key not in carried}
+    extra, left = _extra(rest)
+    if extra:
+        config["extra"] = {"gemini": extra}
+    notes: list[Diagnostic] = []
+    cannot = [closed(place, f"the option `{key}`", opaque=False) for key in left]
     for option in [*config]:
         try:
             check_generate_config({option: config[option]}, where=name)
@@ -55,7 +63,42 @@ def options_of(agent: object, name: str) -> Options:
             del config[option]
             what = f"the option `{option}` ({error.message})"
             notes.append(opaque(place, what, silent=False))
-    return Options(config, tuple(notes))
+            cannot.append(closed(place, what, opaque=False))
+    return Options(config, tuple(notes), tuple(cannot))
+
+
+_BESIDE = ("safety_settings", "labels", "cached_content", "tool_config")
+_NOT_SENT = ("http_options", "automatic_function_calling", "should_return_http_response")
+
+
+def _extra(rest: Mapping[str, object]) -> tuple[JsonObject, list[str]]:
+    """What only Gemini knows, under its own names, and what is no option of a request."""
+    beside: JsonObject = {}
+    options: JsonObject = {}
+    left: list[str] = []
+    for key, value in sorted(rest.items()):
+        if key in _NOT_SENT:
+            left.append(key)
+            continue
+        try:
+            written = require_json(_plain(value), where=key)
+        except (SessionError, TypeError):
+            left.append(key)
+            continue
+        first, *others = key.split("_")
+        name = first + "".join(word.capitalize() for word in others)
+        (beside if key in _BESIDE else options)[name] = written
+    return ({**beside, "generationConfig": options} if options else beside), left
+
+
+def _plain(value: object) -> object:
+    """A value of google-genai as JSON."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in cast("list[object]", value)]
+    dump = field(value, "model_dump")
+    if callable(dump):
+        return dump(mode="json", by_alias=True, exclude_none=True)
+    return field(value, "value") if isinstance(value, enum.Enum) else value
 
 
 def schema_of(agent: object, name: str, kind: str) -> tuple[object, tuple[Diagnostic, ...]]:

@@ -6,15 +6,19 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from weft import schema
 from weft.checker.contexts import uses_of
 from weft.codes import report
 from weft.declare import Node, Tool
+from weft.declare.functions import Foreign
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.diagnostics import Diagnostic, Severity
 from weft.errors import DeclarationError
-from weft.interop.adk.notes import Place, opaque
+from weft.interop.adk.notes import Place, closed, opaque
 from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
+from weft.interop.adk.running import Raw, tool_call
 
 BUILT_IN = frozenset(
     (
@@ -34,24 +38,54 @@ class Given(NamedTuple):
 
     tools: tuple[Tool, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
-    silent: bool = False
-    """Whether something among them may write any key."""
     escalates: bool = False
     """Whether one of them may end a loop."""
+    closed: tuple[Foreign, ...] = ()
+    """What a run of Weft's cannot do, of what is no tool of Weft's."""
 
 
-def tools_of(agent: str, values: list[object], convert: Convert) -> Given:
+def tools_of(
+    agent: object, values: list[object], convert: Convert, results: dict[str, Raw]
+) -> Given:
     """Every tool that the agent lists; what cannot be known is noted."""
     given = Given()
+    place = Place(text(agent, "name"), "tools")
     for value in values:
-        found = _one(Place(agent, "tools"), value, convert)
+        found = _one(place, value, convert)
         given = Given(
             given.tools + found.tools,
             given.notes + found.notes,
-            given.silent or found.silent,
             given.escalates or found.escalates,
+            given.closed + found.closed,
         )
-    return _told_apart(given, Place(agent, "tools"))
+    runs = tuple(_running(agent, tool, values, results) for tool in given.tools)
+    return _told_apart(given._replace(tools=runs), place)
+
+
+def _running(agent: object, tool: Tool, values: list[object], results: dict[str, Raw]) -> Tool:
+    """The tool, whose function gets google-adk's context where it takes one."""
+    function = tool.function
+    if function is None or tool.context_parameter is None or isinstance(function, Foreign):
+        return tool
+    if _is_ours(function):
+        return tool
+    owner = next((one for one in values if _function_of(one) is function), function)
+    code = Foreign(
+        tool.name,
+        f"the tool `{tool.name}`",
+        functions=(function,),
+        context=tool.context_parameter,
+        call=tool_call(agent, owner, tool.context_parameter, results),
+    )
+    return msgspec.structs.replace(tool, function=code)
+
+
+def _function_of(value: object) -> object:
+    return field(value, "func") if is_a(value, "FunctionTool") else value
+
+
+def _is_ours(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("weft.")
 
 
 def _told_apart(given: Given, place: Place) -> Given:
@@ -77,17 +111,20 @@ def _one(place: Place, value: object, convert: Convert) -> Given:
     if is_a(value, "AgentTool"):
         return _agent(place, value, convert)
     if is_a(value, "BaseToolset"):
-        note = opaque(place, f"the toolset {type(value).__name__}", silent=True)
-        return Given(notes=(note,), silent=True, escalates=True)
+        what = f"the toolset {type(value).__name__}"
+        note = opaque(place, what, silent=True)
+        return Given(notes=(note,), escalates=True, closed=(closed(place, what),))
     if built_in := [kind for kind in kinds(value) if kind in BUILT_IN]:
-        note = opaque(place, f"the built-in tool {built_in[0]}", silent=False)
-        return Given(notes=(note,))
+        what = f"the built-in tool {built_in[0]}"
+        note = opaque(place, what, silent=False)
+        return Given(notes=(note,), closed=(closed(place, what, opaque=False),))
     function = field(value, "func") if is_a(value, "FunctionTool") else value
     if is_a(value, "BaseTool") and not is_a(value, "FunctionTool"):
         return _foreign(place, value)
     if not callable(function):
-        note = opaque(place, f"{value!r}, which is no tool,", silent=True)
-        return Given(notes=(note,), silent=True)
+        what = f"{value!r}, which is no tool,"
+        note = opaque(place, what, silent=True)
+        return Given(notes=(note,), closed=(closed(place, what),))
     return _function(place, value, function)
 
 
@@ -99,7 +136,7 @@ def _agent(place: Place, value: object, convert: Convert) -> Given:
         return Given(to_tools([node], where=f"{place.agent}.tools"))
     name = named(agent)
     note = opaque(place, f"`{name}`, which is called from within itself,", silent=True)
-    return Given((_closed(name, text(agent, "description")),), (note,), True)
+    return Given((_closed(name, text(agent, "description")),), (note,))
 
 
 def _function(place: Place, value: object, function: Callable[..., object]) -> Given:
@@ -110,7 +147,9 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> G
         return Given((exit_loop,), escalates=True)
     name = text(value, "name") or _name(function)
     if name in RESERVED:
-        return Given(notes=(opaque(place, f"`{name}`, which Weft has itself,", silent=False),))
+        what = f"`{name}`, which Weft has itself,"
+        note = opaque(place, what, silent=False)
+        return Given(notes=(note,), closed=(closed(place, what, opaque=False),))
     if not NAME.fullmatch(name):
         return _unreadable(place, name, function, "its name is none that models take")
     try:
@@ -135,7 +174,11 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> G
     notes: tuple[Diagnostic, ...] = ()
     if not known:
         notes = (opaque(place, f"what `{name}` does with its context", silent=True),)
-    return Given((tool,), notes, not known, uses is not None and uses.escalates)
+    cannot: tuple[Foreign, ...] = ()
+    if callable(field(value, "_require_confirmation")):
+        what = f"`require_confirmation` of `{name}`, which is a function"
+        cannot = (closed(place, what, opaque=False),)
+    return Given((tool,), notes, uses is not None and uses.escalates, cannot)
 
 
 def _foreign(place: Place, value: object) -> Given:
@@ -143,15 +186,16 @@ def _foreign(place: Place, value: object) -> Given:
     name = named(value)
     note = opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
     if not NAME.fullmatch(name) or name in RESERVED:
-        return Given(notes=(note,), silent=True, escalates=True)
-    return Given((_closed(name, text(value, "description")),), (note,), True, True)
+        what = f"the tool `{name}`"
+        return Given(notes=(note,), escalates=True, closed=(closed(place, what),))
+    return Given((_closed(name, text(value, "description")),), (note,), True)
 
 
 def _unreadable(place: Place, name: str, function: object, why: str) -> Given:
     note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
     if not NAME.fullmatch(name):
-        return Given(notes=(note,), silent=True, escalates=True)
-    return Given((_closed(name, inspect.getdoc(function) or ""),), (note,), True, True)
+        return Given(notes=(note,), escalates=True, closed=(closed(place, f"`{name}`"),))
+    return Given((_closed(name, inspect.getdoc(function) or ""),), (note,), True)
 
 
 def _closed(name: str, description: str) -> Tool:
@@ -159,6 +203,7 @@ def _closed(name: str, description: str) -> Tool:
         name=name,
         description=description,
         parameters={"type": "object", "properties": {}, "additionalProperties": True},
+        function=Foreign(f"tool {name}", f"the tool `{name}`", opaque=True),
         context_parameter="tool_context",
         documented=bool(description),
     )
