@@ -12,7 +12,7 @@ from weft.checker.rules.routes import (
 )
 from weft.checker.rules.sight import lost_message, lost_output, seen_twice
 from weft.checker.rules.state import dead_key, parallel_writers, read_of_nothing, torn_read
-from weft.checker.rules.texts import too_long, volatile_first
+from weft.checker.rules.texts import refused_by_provider, too_long, volatile_first
 from weft.checker.rules.transfers import endless_transfer, unreachable
 from weft.checker.rules.types import wrong_type
 
@@ -34,6 +34,7 @@ RULES = (
     endless_transfer,
     secret_reaches_model,
     too_long,
+    refused_by_provider,
     volatile_first,
     covered_default,
     secret_may_reach_tool,
