@@ -11,6 +11,7 @@ from weft.dialects.refuse.finding import (
     Findings,
     SeenIds,
     inner,
+    is_plain,
     objects,
 )
 from weft.dialects.refuse.media import mistaken, unread
@@ -40,6 +41,8 @@ class AnthropicTurns:
         self._seen = SeenIds()
         self._marks: list[tuple[str, bool]] = []
         self._last: tuple[str, JsonObject] | None = None
+        self._blank: tuple[Finding, ...] = ()
+        """What is wrong with a blank answer, unless it is the last turn: a beginning may be."""
         self._names_tools = False
 
     def fork(self) -> "AnthropicTurns":
@@ -47,13 +50,18 @@ class AnthropicTurns:
         copy = AnthropicTurns(self._model)
         copy._waiting, copy._seen = dict(self._waiting), self._seen.fork()
         copy._marks, copy._last = list(self._marks), self._last
-        copy._names_tools = self._names_tools
+        copy._blank, copy._names_tools = self._blank, self._names_tools
         return copy
 
     def read(self, turn: JsonObject, at: str) -> Findings:
         """One more message."""
-        yield from self._blank_last()
+        if self._blank:
+            yield from self._blank
+        self._blank = ()
         role = turn.get("role")
+        if role in ("user", "assistant") and not self._waiting and is_plain(turn.get("content")):
+            self._last = (at, turn)
+            return
         if role not in ("user", "assistant", "system"):
             yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
         elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
@@ -62,6 +70,8 @@ class AnthropicTurns:
         yield from _blocks(turn, at)
         yield from self._pairs(turn, at)
         self._last = (at, turn)
+        if role == "assistant":
+            self._blank = tuple(_blank(turn, at))
         for where, block in objects(turn.get("content"), f"{at}/content"):
             inside = objects(block.get("content"), f"{where}/content")
             if block.get("type") == "tool_result":
@@ -84,13 +94,6 @@ class AnthropicTurns:
         if listed and len(later) == len(listed) and not self._names_tools:
             message = "every tool is loaded later"
             yield Finding(REQUEST, "/tools", message, "load one of them at once")
-
-    def _blank_last(self) -> Findings:
-        """The turn before: a blank beginning of an answer is taken only at the end."""
-        if self._last is None or self._last[1].get("role") != "assistant":
-            return
-        at, turn = self._last
-        yield from _blank(turn, at)
 
     def _pairs(self, turn: JsonObject, at: str) -> Findings:
         """Every call is answered in the next turn of the user, which may come in pieces."""
@@ -118,7 +121,10 @@ class AnthropicTurns:
 
     def _bad_marks(self, wire: JsonObject) -> Findings:
         """At most four marks for the cache, those that last longer first."""
-        head = [*objects(wire.get("tools"), "/tools"), *objects(wire.get("system"), "/system")]
+        system = wire.get("system")
+        head = objects(wire.get("tools"), "/tools")
+        if not isinstance(system, str):
+            head += objects(system, "/system")
         marks = [*_marks_in(head), *self._marks, *_marks_in([("", wire)])]
         if len(marks) > _MOST_MARKS:
             message = f"there are {len(marks)} cache marks, and {_MOST_MARKS} may be"

@@ -70,6 +70,19 @@ def objects(value: Json, pointer: str) -> list[tuple[str, JsonObject]]:
     return [(f"{pointer}/{at}", one) for at, one in enumerate(listed) if isinstance(one, dict)]
 
 
+def is_plain(content: Json) -> bool:
+    """Whether a turn is one text with something in it, as nearly every turn is."""
+    if isinstance(content, list):
+        block = content[0] if len(content) == 1 else None
+        if not isinstance(block, dict) or block.keys() - _TEXT:
+            return False
+        content = block.get("text")
+    return isinstance(content, str) and bool(content) and not content.isspace()
+
+
+_TEXT = frozenset(("type", "text"))
+
+
 def inner(wire: Json, *path: str) -> JsonObject:
     """The object at a path, or an empty one."""
     for key in path:

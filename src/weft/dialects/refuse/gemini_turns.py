@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from weft.dialects.gemini import UNREAD
-from weft.dialects.refuse.finding import MEDIA, REQUEST, Finding, Findings, inner, objects
+from weft.dialects.refuse.finding import MEDIA, REQUEST, Finding, Findings, inner, is_plain, objects
 from weft.dialects.refuse.media import unread
 from weft.values import JsonObject
 
@@ -45,17 +45,20 @@ class GeminiTurns:
         role = turn.get("role", "user")
         if role not in ("user", "model", "function"):
             yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or model")
+        side = "model" if role == "model" else "user"
+        if self._open is not None and self._open.side != side:
+            yield from self._pair(self._before, self._open)
+            self._close()
+            self._open = None
+        if self._open is None:
+            self._open = _Side(at, side)
+        if is_plain(turn.get("parts")):
+            return
         parts = objects(turn.get("parts"), f"{at}/parts")
         if not parts:
             yield Finding(REQUEST, f"{at}/parts", "this turn is empty", "say something")
         for where, part in parts:
             yield from _part(part, where, self._model)
-        side = "model" if role == "model" else "user"
-        if self._open is None or self._open.side != side:
-            if self._open is not None:
-                yield from self._pair(self._before, self._open)
-                self._close()
-            self._open = _Side(at, side)
         self._open = _more(self._open, parts)
 
     def end(self, wire: JsonObject) -> Findings:

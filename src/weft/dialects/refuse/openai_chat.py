@@ -9,6 +9,7 @@ from weft.dialects.refuse.finding import (
     Finding,
     Findings,
     inner,
+    is_plain,
     objects,
     unsupported,
 )
@@ -59,6 +60,7 @@ class ChatTurns:
 
     def __init__(self, model: str) -> None:
         self._model = model
+        self._own = is_openai(model)
         self._waiting: dict[str, str] = {}
         self._any = False
 
@@ -71,7 +73,10 @@ class ChatTurns:
     def read(self, turn: JsonObject, at: str) -> Findings:
         """One more message."""
         self._any = True
-        if not is_openai(self._model):
+        if not self._own:
+            return
+        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
+        if spoken and not self._waiting and "tool_calls" not in turn:
             return
         yield from _message(turn, at, self._model)
         if turn.get("role") == "tool":
@@ -85,7 +90,7 @@ class ChatTurns:
         """What the end of the conversation leaves open."""
         if not self._any:
             yield Finding(REQUEST, "/messages", "there are no turns", "say something")
-        if not is_openai(self._model):
+        if not self._own:
             return
         yield from unanswered(dict(self._waiting), _PAIR)
         if inner(wire, "response_format").get("type") == "json_object":
