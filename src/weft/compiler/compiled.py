@@ -162,6 +162,11 @@ class Compiled:
         return self.scale.request(self.lowered())
 
     @cached_property
+    def uncounted(self) -> tuple[str, ...]:
+        """What the provider adds that nobody else can count; then `tokens` is the least."""
+        return self.scale.meter.uncounted(self.wire)
+
+    @cached_property
     def hash(self) -> str:
         """A content hash: equal inputs give an equal hash, in every process."""
         lowered = self.lowered()

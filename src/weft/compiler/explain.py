@@ -68,6 +68,7 @@ def explain(compiled: "Compiled") -> Report:
         options=tuple(_options(compiled)),
         diagnostics=compiled.diagnostics,
         inferred=tuple(_inferred(compiled)),
+        uncounted=compiled.uncounted,
     )
 
 
