@@ -34,12 +34,13 @@ def head(wire: JsonObject) -> Head:
     if any(_recurs(tool.schema) for tool in tools):
         uncounted["how often a schema that contains itself is written out"] = None
     calling = object_of(field(object_of(field(wire, "toolConfig")), "functionCallingConfig"))
+    mode = text_of(calling.get("mode")).upper()
     generation = object_of(field(wire, "generationConfig"))
     return Head(
         system=tuple(_system(field(wire, "systemInstruction"))),
         tools=tuple(tools),
         schema=field(generation, "responseJsonSchema") or field(generation, "responseSchema"),
-        forced=text_of(calling.get("mode")).upper() == "ANY",
+        forced=mode == "ANY",
         stateful=bool(field(wire, "cachedContent")),
         uncounted=tuple(uncounted),
     )
