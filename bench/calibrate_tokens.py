@@ -32,7 +32,7 @@ import msgspec
 
 from weft import _token_tables as tables
 from weft import tokens
-from weft.dialects.measure import Meter
+from weft.dialects.measure import Meter, meter_for
 from weft.dialects.measure.meter import reader_for
 from weft.dialects.measure.quantities import Head, Part, list_of
 from weft.tokens import Overheads
@@ -71,11 +71,11 @@ class Shape:
     @property
     def countable(self) -> bool:
         """Whether its bytes can tell its tokens: no server state or tools, no addresses."""
-        return bool(self.reported) and not (
-            self.head.stateful
-            or self.head.others
-            or any(p.kind == "other" or (p.kind == "media" and not p.text) for p in self.parts)
-        )
+        return bool(self.reported) and not self.uncounted
+
+    @cached_property
+    def uncounted(self) -> tuple[str, ...]:
+        return meter_for(self.dialect, self.model).uncounted(self.wire)
 
 
 def read(path: Path) -> Iterator[Shape]:

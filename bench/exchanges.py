@@ -195,7 +195,7 @@ def judge(exchange: JsonObject, tally: Tally, splits: int, chance: random.Random
     assert isinstance(request, dict)
     tally.count(exchange, "requests", request_is_kept(exchange))
     alarms = [str(one) for one in check_request(dialect, request, model_of(exchange))]
-    if exchange["status"] == 400:
+    if exchange["status"] in (400, 404):
         tally.count(exchange, "400s told", "" if alarms else "nothing was said")
     elif exchange["status"] == 200:
         tally.count(exchange, "false alarms", "; ".join(alarms))

@@ -20,7 +20,7 @@ MODELS = (
     "claude-sonnet-4-5",
     "openai-chat/gpt-4.1",
     "gpt-5.4",
-    "somebody/unknown",
+    "ollama/unknown",
 )
 """All four dialects, with tokenizers that are known and with counts that are estimated."""
 

@@ -32,7 +32,7 @@ MODELS = (
     "gpt-5",
     "gpt-4-turbo",
     "o4-mini",
-    "somebody/unknown",
+    "ollama/unknown",
 )
 BOT = Agent(
     "bot",

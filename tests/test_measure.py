@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,26 @@ import weft
 from tests.dialects import prompts
 from tests.strategies import json_values, logs
 from weft import Agent, Content, Event, Part, Session, TokenBudget, compile, count_tokens
-from weft.content import call_part, opaque_part, result_part, text_part, thought_part
+from weft.content import (
+    call_part,
+    media_part,
+    opaque_part,
+    result_part,
+    text_part,
+    thought_part,
+)
 from weft.dialects import DIALECTS, count_request
 from weft.dialects.measure import Meter
 from weft.dialects.measure.meter import READERS
 from weft.errors import BudgetExceeded, UsageError
-from weft.tokens import counter_for, overheads_for, thought_tokens
+from weft.tokens import audio_seconds, counter_for, overheads_for, thought_tokens
 from weft.values import Json, JsonObject
 
 ROOT = Path(__file__).parents[1]
 FAMILIES = {
     "gemini": ("gemini-2.0-flash", "gemini-2.5-pro", "gemini-3-flash", "gemini-flash-latest"),
     "anthropic": ("claude-3-haiku", "claude-sonnet-4-5", "claude-opus-5-5"),
-    "openai-chat": ("openai-chat/gpt-4.1", "openrouter/openai/gpt-5", "somebody/unknown"),
+    "openai-chat": ("openai-chat/gpt-4.1", "openrouter/openai/gpt-5", "ollama/unknown"),
     "openai-responses": ("openai-responses/gpt-4.1", "gpt-5.4"),
 }
 MODELS = [(dialect, model) for dialect, models in FAMILIES.items() for model in models]
@@ -478,3 +486,99 @@ def test_the_calibration_reads_what_the_package_reads(
     table = {row[0]: row[1:] for row in (line.split() for line in done.stdout.splitlines()) if row}
     for dialect in DIALECTS:
         assert table[dialect][:3] == ["2", "0.0%", "0.0%"]
+
+
+# --- what cannot be counted is said to be unknown
+
+
+def _pdf(pages: int, *, packed: bool = False) -> bytes:
+    listed = b"".join(b"<< /Type /Page /Parent 1 0 R >>\n" for _ in range(pages))
+    if not packed:
+        return b"%PDF-1.4\n<< /Type /Pages >>\n" + listed + b"%%EOF"
+    body = zlib.compress(listed)
+    return b"%PDF-1.5\n1 0 obj << /Type /ObjStm /Filter /FlateDecode >>\nstream\n" + body
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pdf_counts_its_pages_and_says_that_its_text_is_not_counted(packed: bool) -> None:
+    for model in ("claude-sonnet-4-5", "gemini-2.5-flash", "gpt-5"):
+        sizes: list[int] = []
+        for pages in (1, 12):
+            said = Content((media_part("application/pdf", _pdf(pages, packed=packed)),), "user")
+            compiled = weft.compile(Agent("bot", model=model), message=said)
+            assert compiled.uncounted == ("the text of the PDF",)
+            sizes.append(compiled.tokens)
+        assert sizes[1] - sizes[0] >= 11 * 200
+
+
+def test_the_report_says_at_least_and_what_is_unknown() -> None:
+    agent = Agent(
+        "bot",
+        model="claude-sonnet-4-5",
+        generate_config={"extra": {"anthropic": {"mcp_servers": [{"name": "a", "url": "b"}]}}},
+    )
+    compiled = weft.compile(agent, message="Hi")
+    report = compiled.explain()
+    assert report.uncounted == ("the tools of its MCP servers",)
+    assert f"at least {compiled.tokens:,}" in report.to_text()
+    assert "the tools of its MCP servers" in report.to_text()
+    assert "at least" in report.to_html()
+    plain = weft.compile(Agent("bot", model="claude-sonnet-4-5"), message="Hi")
+    assert plain.uncounted == ()
+    assert "at least" not in plain.explain().to_text()
+
+
+WEB = {"type": "web_search_20250305", "name": "web_search"}
+LATER = {"type": "function", "name": "look", "parameters": {}, "defer_loading": True}
+UNKNOWN: list[tuple[str, str, JsonObject, str]] = [
+    ("anthropic", "claude-sonnet-4-5", {"tools": [WEB], "messages": []}, "own tools"),
+    ("anthropic", "claude-sonnet-4-5", {"container": "c1", "messages": []}, "holds"),
+    ("openai-responses", "gpt-5", {"tools": [{"type": "mcp"}], "input": "Hi"}, "MCP"),
+    ("openai-responses", "gpt-5.4", {"tools": [LATER], "input": "Hi"}, "loaded later"),
+    ("openai-responses", "gpt-5", {"previous_response_id": "r1", "input": "Hi"}, "holds"),
+    ("openai-chat", "gpt-4o-search-preview", {"web_search_options": {}, "messages": []}, "own"),
+    ("gemini", "gemini-2.5-flash", {"tools": [{"googleSearch": {}}], "contents": []}, "own tools"),
+    ("gemini", "gemini-2.5-flash", {"cachedContent": "x", "contents": []}, "holds"),
+    ("gemini", "gemini-2.5-flash", {"contents": [{"role": "user", "parts": [
+        {"fileData": {"fileUri": "u", "mimeType": "video/mp4"}}]}]}, "film"),
+    ("openai-responses", "gpt-5", {"input": [{"role": "user", "content": [
+        {"type": "input_image", "image_url": "https://a.b/c.png"}]}]}, "image"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "model", "wire", "words"), UNKNOWN)
+def test_what_only_the_provider_can_count_is_named(
+    dialect: str, model: str, wire: JsonObject, words: str
+) -> None:
+    meter = Meter(dialect, model)
+    assert any(words in told for told in meter.uncounted(wire))
+    assert meter.request(wire) < 1_600
+
+
+def test_a_tool_that_others_run_has_its_size_and_is_not_unknown() -> None:
+    meter = Meter("anthropic", "claude-sonnet-4-5")
+    tools = [{"type": "memory_20250818", "name": "memory"}]
+    wire: JsonObject = {"tools": tools, "messages": [{"role": "user", "content": "hello"}]}
+    assert meter.uncounted(wire) == ()
+    assert 1_400 < meter.request(wire) < 1_700
+
+
+def test_a_recording_counts_its_seconds() -> None:
+    head = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0" + (8000).to_bytes(4, "little")
+    head += (16_000).to_bytes(4, "little") + b"\2\0\x10\0data\0\0\0\0"
+    ten = media_part("audio/wav", head + bytes(160_000))
+    compiled = weft.compile(Agent("bot", model="gemini-2.5-flash"), message=Content((ten,), "user"))
+    silent = weft.compile(Agent("bot", model="gemini-2.5-flash"), message=" ")
+    assert compiled.uncounted == ()
+    assert abs(compiled.tokens - silent.tokens - 320) < 8
+    odd = media_part("audio/ogg", b"OggS" + bytes(5_000))
+    compiled = weft.compile(Agent("bot", model="gemini-2.5-flash"), message=Content((odd,), "user"))
+    assert compiled.uncounted == ("the recording of type audio/ogg",)
+
+
+def test_an_mp3_of_changing_rate_counts_its_frames() -> None:
+    frame = b"\xff\xfb\x50\xc4" + bytes(32) + b"Xing\0\0\0\1" + (126).to_bytes(4) + bytes(4_000)
+    seconds = audio_seconds(b"ID3\4\0\0\0\0\0\5" + bytes(5) + frame)
+    assert seconds == pytest.approx(126 * 1152 / 44_100)
+    assert audio_seconds(b"ID3") is None
+    assert audio_seconds(b"") is None

@@ -255,6 +255,12 @@ TILE_COSTS: tuple[tuple[str, int, int], ...] = (
 )
 """The other OpenAI models: base tokens, and tokens of each 512-pixel tile."""
 
+PDF_LEAST = {"gemini": 258, "anthropic": 1_500, "openai-chat": 200, "openai-responses": 200}
+"""What a page of a PDF takes at least: its picture, without its text."""
+
+OWN_TOOLS = {"bash": 245, "text_editor": 700, "computer": 1_200, "memory": 1_550}
+"""What tools take that Anthropic defines and others run, by the name before their date."""
+
 PDF_PAGE = {"gemini": 258, "anthropic": 2_600, "openai-chat": 1_000, "openai-responses": 1_000}
 
 SCHEMA_ORDER = {"type": 0, "description": 1, "properties": 2, "items": 3, "required": 4}

@@ -13,8 +13,9 @@ import functools
 import importlib.util
 import json
 import re
+import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -169,6 +170,92 @@ def media_tokens(
         newer = _gemini_version(model) >= (3, 0)
         return max(1, round(size_bytes / 250_000 * (102 if newer else 290)))
     return 5 + size_bytes // 4
+
+
+class Media(NamedTuple):
+    """What a medium takes, and what of it cannot be counted; then the tokens are the least."""
+
+    tokens: int
+    uncounted: str = ""
+
+
+def measure_media(dialect: str, model: str, mime_type: str, data: bytes) -> Media:
+    """What media takes, read from its bytes; empty where the request has only its address.
+
+    Providers read the text of a document too, and no header tells how much of it there is.
+    """
+    kind = mime_type.partition("/")[0]
+    noun = "PDF" if mime_type == "application/pdf" else _NOUNS.get(kind, "file")
+    page = tables.PDF_LEAST.get(dialect, 200)
+    if dialect == "gemini" and _gemini_version(model) >= (3, 0):
+        page = 2 * page
+    if not data:
+        least = _LEAST if noun == "image" else _LEAST // 4
+        if noun == "PDF" and dialect in ("anthropic", "gemini"):
+            least = page
+        return Media(least, f"the {noun} that only an address is sent of")
+    if kind == "image":
+        width, height = image_size(data) or (0, 0)
+        tokens = media_tokens(dialect, model, mime_type, len(data), width, height)
+        return Media(tokens if width else _LEAST, "" if width else "an image of unknown size")
+    if noun == "PDF":
+        return Media(page * pdf_pages(data), "the text of the PDF")
+    seconds = audio_seconds(data) if kind == "audio" else None
+    if seconds is not None:
+        return Media(max(1, round(seconds * (32 if dialect == "gemini" else 10))))
+    return Media(_LEAST, f"the {noun} of type {mime_type}")
+
+
+_NOUNS = {"image": "image", "audio": "recording", "video": "film"}
+_LEAST = 80
+"""Tokens of media of which nothing is known: less is hardly ever counted."""
+
+
+def own_tool_tokens(kind: str) -> int:
+    """What a tool takes that the provider defines and others run, by its type; 0 if not known."""
+    name = kind.rpartition("_")[0]
+    return tables.OWN_TOOLS.get(name, 0)
+
+
+def pdf_pages(data: bytes) -> int:
+    """How many pages a PDF has, at least one; those in packed objects are unpacked to count."""
+    pages = len(re.findall(rb"/Type\s*/Page(?![A-Za-z])", data))
+    counts = [int(found) for found in re.findall(rb"/Count\s+(\d{1,6})\b", data)]
+    if pages or counts:
+        return max(1, pages, *counts)
+    unpacked = 0
+    for start in re.finditer(rb"/ObjStm.{0,200}?stream\r?\n", data, re.DOTALL):
+        try:
+            packed = zlib.decompressobj().decompress(data[start.end() :], 1 << 22)
+        except zlib.error:
+            continue
+        unpacked += len(re.findall(rb"/Type\s*/Page(?![A-Za-z])", packed))
+    return max(1, unpacked)
+
+
+def audio_seconds(data: bytes) -> float | None:
+    """How long a WAV or MP3 file plays, from its header; None where it does not tell."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE" and len(data) > 44:
+        rate = int.from_bytes(data[28:32], "little")
+        return (len(data) - 44) / rate if rate else None
+    start = 0
+    if data[:3] == b"ID3" and len(data) > 10:
+        size = functools.reduce(lambda total, byte: total << 7 | byte & 0x7F, data[6:10], 0)
+        start = 10 + size
+    at = data.find(b"\xff", start, start + 4096)
+    if at < 0 or at + 4 > len(data) or data[at + 1] & 0xE6 != 0xE2:  # no frame of layer three
+        return None
+    first = data[at + 1] >> 3 & 1  # MPEG 1; else 2, which is slower
+    rate = (44_100, 48_000, 32_000, 0)[data[at + 2] >> 2 & 3] >> (1 - first)
+    tag = max(data.find(mark, at, at + 64) for mark in (b"Xing", b"Info"))
+    if tag > 0 and rate and data[tag + 7] & 1:  # it counts its frames, which may vary in rate
+        return int.from_bytes(data[tag + 8 : tag + 12]) * (1152 if first else 576) / rate
+    kilobits = (_MP3_FAST if first else _MP3_SLOW)[data[at + 2] >> 4]
+    return (len(data) - at) * 8 / (kilobits * 1000) if kilobits else None
+
+
+_MP3_FAST = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0)
+_MP3_SLOW = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0)
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:

@@ -307,7 +307,6 @@ def test_how_an_answer_ended(reason: str, finish: str, code: str | None) -> None
     ("answer", "code"),
     [
         (body(status="failed", error={"code": "server_error", "message": "x"}), "overloaded"),
-        (body(status="queued"), "bad_response"),
         ({"error": {"code": "rate_limit_exceeded", "message": "x"}}, "rate_limited"),
         ({"object": "response"}, "bad_response"),
         ({"output": [{"type": "message", "role": "user", "content": []}]}, "bad_response"),
@@ -317,3 +316,16 @@ def test_what_is_no_answer_says_so(answer: JsonObject, code: str) -> None:
     with pytest.raises(ModelError) as raised:
         lift(NAME, answer)
     assert raised.value.code == code
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+def test_work_that_has_only_begun_is_no_answer_and_can_be_fetched(status: str) -> None:
+    response = lift(NAME, body(status=status, id="resp_1", output=[], background=True))
+    assert (response.error_code, response.content) == ("unfinished", None)
+    assert f"resp_1 is not there yet: its status is '{status}'" in (response.error_message or "")
+    assert response.custom_metadata is not None
+    weft = response.custom_metadata["weft"]
+    assert isinstance(weft, dict)
+    rest = weft["rest"]
+    assert isinstance(rest, dict)
+    assert (rest["id"], rest["status"]) == ("resp_1", status)

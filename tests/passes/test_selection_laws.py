@@ -14,6 +14,7 @@ from weft.declare import Policy
 from weft.ir import CallBlock, Item, ResultBlock
 from weft.meaning import is_installed
 from weft.session import Event, Session
+from weft.testing import make_session
 
 SCRAPS = (
     "the tax form is blue", "my sister sells old pianos in Bergen", "東京都に住んでいます",
@@ -152,3 +153,56 @@ def test_what_is_left_out_is_noted() -> None:
         kept = {item.event for item in items_of(made)}
         left = {note.before.event for note in made.prompt.notes if note.after is None}
         assert whole - kept <= left
+
+
+ODD = (
+    "plain words about the harbour",
+    "\u6f22\u5b57\u3068\u304b\u306a\u4ea4\u3058\u308a\u306e\u6587\u7ae0\u3067\u3059\u3002",
+    "\U0001f642\U0001f643\U0001fae0\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466" * 3,
+    "\ufdfa\ufdfd" * 4,
+    "\uff41\uff42\uff43\u3000\uff44\uff45\uff46",
+    "e\u0301" * 20,
+    "\u202eright to left\u202c",
+    "x" * 90,
+    "  \n\t ",
+    "0123456789" * 5,
+    "{}[]()<>;:,." * 4,
+    "\ud800 lone",
+    "\uff34\uff48\uff45\u3000\uff48\uff41\uff52\uff42\uff4f\uff55\uff52",
+    "\u043a\u0438\u0440\u0438\u043b\u043b\u0438\u0446\u0430",
+    "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e",
+)
+FAMILIES = (
+    "gpt-4o", "gpt-5", "openai-chat/gpt-5", "claude-sonnet-4-5", "claude-opus-5",
+    "gemini-2.5-flash", "gemini-3-flash-preview", "ollama/anything",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_a_request_never_exceeds_what_it_is_to_fit_by_the_count_it_reports(model: str) -> None:
+    for seed in range(4):
+        chance = random.Random(seed)
+        lines: list[tuple[str, str]] = []
+        for _ in range(chance.randrange(4, 60)):
+            said = " ".join(chance.choices(ODD, k=chance.randrange(1, 6)))
+            lines.append((chance.choice(["user", "bot", "friend"]), said))
+        session = make_session(*lines)
+        asked = " ".join(chance.choices(ODD, k=chance.randrange(1, 9)))
+        for tokens in (600, 2048):
+            for policy in policies(tokens)[:4]:
+                agent = Agent("bot", model=model, context=policy)
+                made = weft.compile(agent, session=session, message=asked)
+                assert made.tokens <= tokens, (seed, tokens, str(policy))
+                counted = weft.count_tokens(made.wire, model=model, dialect=made.dialect)
+                assert counted == made.tokens
+
+
+def test_a_long_question_leaves_less_room_and_stays_whole() -> None:
+    session = make_session(*[(who, f"about the harbour {n}") for n in range(80)
+                             for who in ("user", "bot")])  # fmt: skip
+    agent = Agent("bot", model="gpt-4o", context=C.relevant().fit(500))
+    asked = "the harbour " * 150
+    made = weft.compile(agent, session=session, message=asked)
+    assert made.tokens <= 500
+    huge = weft.compile(agent, session=session, message="the harbour " * 400)
+    assert [item.author for item in huge.prompt.items] == ["user"]

@@ -68,7 +68,7 @@ def print_report(report: Report, *, everything: bool = False) -> None:
 def request_lines(compiled: Compiled) -> Iterator[Line]:
     """The readable form of a request, line by line."""
     prompt, counter = compiled.prompt, compiled.scale.counter
-    counted = "" if counter.exact else "about "
+    counted = "at least " if compiled.uncounted else "" if counter.exact else "about "
     yield Line(
         f"{prompt.agent} -> {safe(prompt.model)} ({compiled.dialect}),"
         f" {counted}{compiled.tokens:,} tokens",

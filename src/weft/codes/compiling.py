@@ -328,13 +328,15 @@ Use instead:  nothing to do.
     ),
     Code(
         "WEFT706",
-        _I,
+        _W,
         "unknown model",
-        """The model's name is in no table, so safe defaults are used.
+        """The vendor lists no model of that name.
 
-Why it matters: its dialect, window and abilities are guesses.
+Why it matters: the call costs a round trip and brings no answer.
 
-Use instead:  write `provider/model`, or pass the dialect: weft compile --dialect.
+Flagged:      Agent("bot", model="gpt-5.2-proo")
+Use instead:  a name of the vendor's list, such as the hint's; one that is newer than this list
+              is taken as it is with allow="WEFT706".
 """,
     ),
     Code(

@@ -107,8 +107,19 @@ class Compiled:
             held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
             self.require_protected(self.prompt, held.wire)
             self.require_cleared(held.wire)
+            if self._strict and name == self.dialect:
+                from weft.compiler.refused import require_accepted
+
+                require_accepted(held, self.prompt.model, self.plan.agent.allow)
             self._lowered[name] = held
         return held
+
+    @cached_property
+    def refused(self) -> tuple[Diagnostic, ...]:
+        """What the model's provider would answer with an error, as far as that can be told."""
+        from weft.compiler.refused import refused
+
+        return refused(self.lowered(), self.prompt.model)
 
     def require_protected(self, prompt: Prompt, wire: JsonObject) -> None:
         """Refuse a request that still holds something that its policy redacts."""
@@ -128,14 +139,11 @@ class Compiled:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What the compiler has to say, without what the agent allows."""
         from weft.compiler.breaks import announced
-        from weft.compiler.refused import refused
 
-        lowered = self.lowered()
-        predicted = refused(lowered, self.prompt.model)
         found = (
             *self.prompt.diagnostics,
-            *lowered.diagnostics,
-            *predicted,
+            *self.lowered().diagnostics,
+            *self.refused,
             *announced(self),
         )
         unique = dict.fromkeys(str(d) for d in found)
@@ -152,6 +160,11 @@ class Compiled:
     def tokens(self) -> int:
         """Tokens of the whole request, as `count_tokens` finds them in `wire`."""
         return self.scale.request(self.lowered())
+
+    @cached_property
+    def uncounted(self) -> tuple[str, ...]:
+        """What the provider adds that nobody else can count; then `tokens` is the least."""
+        return self.scale.meter.uncounted(self.wire)
 
     @cached_property
     def hash(self) -> str:

@@ -70,6 +70,7 @@ def explain(compiled: "Compiled") -> Report:
         options=tuple(_options(compiled)),
         diagnostics=compiled.diagnostics,
         inferred=tuple(_inferred(compiled)),
+        uncounted=compiled.uncounted,
     )
 
 

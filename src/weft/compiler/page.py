@@ -9,6 +9,7 @@ from html import escape
 
 from weft.compiler.report import Report, SentRow, Source
 from weft.compiler.text import (
+    at_least,
     cached_line,
     cost_lines,
     counter_words,
@@ -16,6 +17,7 @@ from weft.compiler.text import (
     prefix_lines,
     preview,
     safe,
+    uncounted_words,
 )
 from weft.diagnostics import Origin
 from weft.values import compact
@@ -77,9 +79,11 @@ def page(report: Report) -> str:
 def _body(report: Report) -> Iterator[str]:
     yield f"<h1>{_shown(report.agent)} → {_shown(report.model)}</h1>"
     yield (
-        f'<p class="dim">{_shown(report.dialect)} · {report.tokens:,} tokens,'
+        f'<p class="dim">{_shown(report.dialect)} · {at_least(report)}{report.tokens:,} tokens,'
         f" {_shown(counter_words(report))} · <code>{_shown(report.hash)}</code></p>"
     )
+    if report.uncounted:
+        yield f'<p class="dim">{_shown(uncounted_words(report))}</p>'
     prefix = "<br>".join(
         _shown(line.strip())
         for line in (

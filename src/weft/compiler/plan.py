@@ -23,6 +23,7 @@ from weft.declare.policy.transforms import Label
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
+from weft.dialects.names import require_model_name
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
@@ -145,7 +146,7 @@ def _measure(agent: Agent, target: Target) -> str:
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
     chosen = _written(path, RunConfig())
-    target = _target(chosen if chosen is not None else _default())
+    target = _target(chosen if chosen is not None else _default(), path[-1])
     return _output(path, target, recalls=policy_of(path[-1]).makes_handles and target.facts.tools)
 
 
@@ -167,7 +168,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     policy = guarded(policy_of(agent, config), declared, agent.cleared)
     written = _written(path, config)
     chosen = written if written is not None else _default()
-    target = _target(chosen)
+    target = _target(chosen, agent)
     recalls = policy.makes_handles and target.facts.tools
     output = _output(path, target, recalls=recalls)
     generate, origins = _config(agent, config)
@@ -244,9 +245,10 @@ def _require_public(name: str) -> None:
         )
 
 
-def _target(model: str | ModelLike) -> Target:
+def _target(model: str | ModelLike, agent: Agent) -> Target:
     if isinstance(model, str):
         _require_public(model)
+        require_model_name(model, where=f"{agent.name}.model")
         facts = facts_for(model)
         return Target(model, facts.dialect, facts)
     facts = facts_for(model.name)
@@ -383,13 +385,4 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         for name in (extra if isinstance(extra, dict) else ())
         if name not in DIALECTS
     ]
-    if not target.facts.known:
-        found.append(
-            report(
-                "WEFT706",
-                Origin("field", "model", agent.name),
-                f"the model `{target.model}` is unknown; it is spoken to in {target.facts.dialect}",
-                "write provider/model, such as openrouter/NAME",
-            )
-        )
     return found

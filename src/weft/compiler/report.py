@@ -163,6 +163,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[OptionRow, ...]
     diagnostics: tuple[Diagnostic, ...]
     inferred: tuple[str, ...]
+    uncounted: tuple[str, ...] = ()
+    """What the provider adds that nobody else can count; then `tokens` is the least."""
 
     @property
     def by_source(self) -> dict[Source, int]:

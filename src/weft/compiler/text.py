@@ -54,13 +54,26 @@ def header_lines(report: Report) -> list[str]:
     sources = " · ".join(f"{name} {tokens:,}" for name, tokens in report.by_source.items())
     lead = " " * 11
     return [
-        f"  tokens   {report.tokens:,}, {counter_words(report)}",
+        f"  tokens   {at_least(report)}{report.tokens:,}, {counter_words(report)}",
+        *textwrap.wrap(uncounted_words(report), WIDTH, initial_indent=lead, subsequent_indent=lead),
         *textwrap.wrap(sources, WIDTH, initial_indent=lead, subsequent_indent=lead),
         f"  hash     {report.hash}",
         *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
         f"  {cached_line(report)}",
         *(f"  {line}" for line in cost_lines(report)),
     ]
+
+
+def at_least(report: Report) -> str:
+    """The words before a count that the provider adds to."""
+    return "at least " if report.uncounted else ""
+
+
+def uncounted_words(report: Report) -> str:
+    """What the provider adds to the count; empty where it is all there is."""
+    return f"unknown, what the provider adds for: {'; '.join(report.uncounted)}" * bool(
+        report.uncounted
+    )
 
 
 def counter_words(report: Report) -> str:

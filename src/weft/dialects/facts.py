@@ -190,6 +190,8 @@ _PROVIDERS: dict[str, str] = {
     ),
 }  # fmt: skip
 
+PROVIDERS = tuple(_PROVIDERS)
+"""Who may stand before the slash of a model's name."""
 
 _SELLERS = {
     **dict.fromkeys(("gemini", "google", "vertex", "vertex_ai"), "google"),
@@ -256,6 +258,13 @@ def seller_of(model: str) -> str:
     provider, slash, _ = model.partition("/")
     first = provider if slash else facts_for(model).dialect
     return _SELLERS.get(first, first)
+
+
+def is_own(model: str) -> bool:
+    """Whether the model is asked at the vendor's own service, as far as its name tells."""
+    provider = model.partition("/")[0]
+    passed_on = provider in _PROVIDERS and provider not in _OWN
+    return not passed_on and not model.startswith(("http://", "https://"))
 
 
 def same_model(one: str, other: str) -> bool:

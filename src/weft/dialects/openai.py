@@ -1,5 +1,6 @@
 """What both of OpenAI's request formats share: schemas, efforts, ids of models."""
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ GAP = "\n\n"
 _BLANK = Origin("dialect", "blank line")
 
 
+@functools.lru_cache(maxsize=1024)
 def is_openai(model: str) -> bool:
     """Whether the name is one of OpenAI's own, and not a server's that speaks its format."""
     pattern = r"(gpt-(?!oss)|chatgpt-|o\d|codex-|ft:(gpt-|o\d))"

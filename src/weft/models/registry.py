@@ -11,16 +11,14 @@ Nothing is opened or imported before a model is asked for. The models of a proce
 that their connections and circuits are.
 """
 
-import difflib
 from typing import Literal
 
 from weft.dialects import facts_for
+from weft.dialects.names import require_model_name
 from weft.errors import UsageError
 from weft.models.address import address_of
 from weft.models.base import Model
 from weft.models.services import SERVICES, Service
-
-FORMS = "gemini-*, claude-*, gpt-*, provider/model, http://host/v1#model, local"
 
 AT_ADDRESS = Service("http", "", ("WEFT_API_KEY",), open=True)
 """A server that is named by its address; no vendor's key is sent to it."""
@@ -32,15 +30,6 @@ _ALIASES = {
 }
 
 _VERTEX = ("vertex", "vertex_ai")
-
-_SPELLED_WITH_COLON = {
-    "google-gla": "gemini",
-    "google_genai": "gemini",
-    "openai-chat": "openai",
-    "mistralai": "mistral",
-    "grok": "xai",
-}
-"""Providers by the names that others write before a colon."""
 
 _models: dict[str, Model] = {}
 
@@ -60,33 +49,22 @@ def _made(name: str, where: str) -> Model:
         return LocalModel(name)
     if name.startswith(("http://", "https://")):
         return _at_address(name, where)
+    require_model_name(name, where=where)
     provider, slash, bare = name.partition("/")
     if not slash:
-        return _vendors_own(name, where)
+        return _vendors_own(name)
     if provider in _VERTEX:
         raise UsageError(
             f"`{name}` needs a Vertex project and a login",
             where=where,
             hint=f'pass weft.models.Gemini("{bare}", client=google.genai.Client(vertexai=True))',
         )
-    service = SERVICES.get(_ALIASES.get(provider, provider))
-    if service is None:
-        raise _unknown(name, where)
-    if not bare:
-        raise UsageError(
-            f"`{name}` does not say which model it is",
-            where=where,
-            hint=f"write {provider}/MODEL",
-        )
-    return _served(name, service)
+    return _served(name, SERVICES[_ALIASES.get(provider, provider)])
 
 
-def _vendors_own(name: str, where: str) -> Model:
-    facts = facts_for(name)
-    if not facts.known:
-        raise _unknown(name, where)
+def _vendors_own(name: str) -> Model:
     services = {"gemini": "gemini", "anthropic": "anthropic"}
-    return _served(name, SERVICES[services.get(facts.dialect, "openai")])
+    return _served(name, SERVICES[services.get(facts_for(name).dialect, "openai")])
 
 
 def _served(name: str, service: Service) -> Model:
@@ -127,34 +105,3 @@ def _at_address(name: str, where: str) -> Model:
     from weft.models.openai import OpenAI
 
     return OpenAI(name, api="chat", service=AT_ADDRESS, base_url=held.base)
-
-
-def _unknown(name: str, where: str) -> UsageError:
-    provider, slash, _ = name.partition("/")
-    known = f"the forms are: {FORMS}"
-    service, colon, bare = name.partition(":")
-    if colon and bare and not slash:
-        service = _ALIASES.get(service, _SPELLED_WITH_COLON.get(service, service))
-        if service in SERVICES:
-            return UsageError(
-                f"there is no client for the model `{name}`",
-                where=where,
-                hint=f"write {service}/{bare}",
-            )
-    if slash:
-        near = difflib.get_close_matches(provider, (*SERVICES, *_ALIASES), n=1, cutoff=0.6)
-        also = f"did you mean `{near[0]}/...`? " if near else ""
-        return UsageError(
-            f"there is no client for the model `{name}`: nobody knows the provider `{provider}`",
-            where=where,
-            hint=f"{also}known: {', '.join(SERVICES)}; {known}",
-        )
-    from weft.models.near import near_names
-
-    names = list(dict.fromkeys(near_names(("openai", "anthropic", "gemini"), name.lower())))
-    also = f"did you mean {' or '.join(f'`{each}`' for each in names)}? " if names else ""
-    return UsageError(
-        f"there is no client for the model `{name}`",
-        where=where,
-        hint=f"{also}{known}; or pass a model object",
-    )

@@ -14,13 +14,13 @@ import msgspec
 
 from weft.content import encode
 from weft.dialects import wire_name
+from weft.dialects.names import near_names
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt
 from weft.models.address import Address, address_of
 from weft.models.breaker import Breaker, Circuit, breaker_of, circuit_of
 from weft.models.clients import carrier_for
 from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
-from weft.models.near import near_names
 from weft.models.reading import Reading, require_answer
 from weft.models.retry import Retry, Trail, retry_of
 from weft.models.services import Service

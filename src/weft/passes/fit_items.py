@@ -4,20 +4,30 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+import msgspec
+
 from weft.declare.policy.transforms import Fit
 from weft.ir import Item, Note, Prompt
 from weft.passes.env import Env
 from weft.passes.item_sizes import item_sizes
 from weft.passes.knapsack import stride_for
+from weft.passes.open_turn import opening_item
+from weft.values import Strand
+
+_OPENING = 16
+"""What an opening turn takes at most."""
 
 
 def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     """Keep the best items that fit so many tokens, and where nothing says which, the newest.
 
-    The current turn is not counted: it stays whatever it takes, and what was selected for it does
-    not change while it grows. Scored items go in one by one, the best first; what does not fit is
-    passed over for what does. Where there are no scores the oldest turns go, in strides of an
-    eighth of the tokens or more, so that requests between two cuts extend each other.
+    The message that is answered counts with them, and so does an opening turn that may be needed,
+    and of the instruction and the tools what is less than an eighth: a request with a short head
+    stays within the tokens as a whole. What follows in the current turn is not counted, so that
+    what was selected for it does not change while it grows. Scored items go in one by one, the
+    best first; what does not fit is passed over for what does. Where there are no scores the
+    oldest turns go, in strides of an eighth of the tokens or more, so that requests between two
+    cuts extend each other.
 
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"    (room for two)
     After:   user "two" | model "2" | user "three"
@@ -30,16 +40,32 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     ]
     every = item_sizes(prompt, env)
     sizes = {number: every[number] for number in past}
-    if sum(sizes.values()) <= options.tokens:
+    taken = sum(sizes.values())
+    asked = (n for n, item in enumerate(items) if n not in sizes and item.author == "user")
+    beside = sum(every[number] for number in asked)
+    if not past or taken + beside <= options.tokens // 2 - _OPENING:
+        return prompt  # there is room for all that is counted beside them
+    beside += _head(prompt, env, options.tokens // 8)
+    if taken + beside <= options.tokens:
         return prompt
     if any(items[number].score for number in past):
-        gone = _worst(items, sizes, options.tokens)
+        gone = _worst(items, sizes, options.tokens - beside)
     else:
-        gone = _oldest(items, sizes, options.tokens)
+        gone = _oldest(items, sizes, options.tokens, beside)
     reason = f"what is better fills the {options.tokens} tokens that there are"
     notes = [Note("fit_items", reason, items[number]) for number in sorted(gone)]
     kept = [item for number, item in enumerate(items) if number not in gone]
     return prompt.with_items(kept, notes)
+
+
+def _head(prompt: Prompt, env: Env, most: int) -> int:
+    """What an opening turn takes, and of the head what is less than `most`."""
+    if env.measure is None:
+        return 0
+    fixed, (opening,) = env.measure(
+        msgspec.structs.replace(prompt, items=Strand([opening_item(prompt.items[0])]))
+    ).split()
+    return min(fixed, most) + (opening if env.opening else 0)
 
 
 def _worst(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[int]:
@@ -54,13 +80,16 @@ def _worst(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[
     return gone
 
 
-def _oldest(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[int]:
-    """The strides of the oldest that are too much, up to where a turn begins."""
+def _oldest(items: Sequence[Item], sizes: Mapping[int, int], tokens: int, beside: int) -> set[int]:
+    """The strides of the oldest that are too much, up to where a turn begins.
+
+    What is asked now is a part of the past in the next turn, so what goes once never comes back.
+    """
     stride, limit = stride_for(tokens)
     numbers = list(sizes)
     total = list(accumulate(sizes.values()))
-    wanted = -(-(total[-1] - limit) // stride) * stride
-    cut = bisect_left(total, min(wanted, total[-1])) + 1
+    wanted = -(-(total[-1] + beside - limit) // stride) * stride
+    cut = min(bisect_left(total, wanted) + 1, len(numbers))
     while cut < len(numbers) and items[numbers[cut]].blocks[0].role != "user":
         cut += 1
     return set(numbers[:cut])

@@ -20,8 +20,15 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     first = prompt.items[0]
     if not first.blocks or first.blocks[0].role != "model":
         return prompt
+    opening = opening_item(first)
+    note = Note("open_turn", "the first turn must be the user's", first, opening)
+    return prompt.with_items([opening, *prompt.items], [note])
+
+
+def opening_item(first: Item) -> Item:
+    """The user turn that is put before an item."""
     origin = Origin("pass", "open_turn")
-    opening = Item(
+    return Item(
         kind="user",
         blocks=(TextBlock(role="user", origin=origin, text=OPENING),),
         author="",
@@ -30,5 +37,3 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
         last=first.position,
         event="",
     )
-    note = Note("open_turn", "the first turn must be the user's", first, opening)
-    return prompt.with_items([opening, *prompt.items], [note])

@@ -14,7 +14,8 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     A small model that may choose among tools calls the wrong one, or any. The tools stay as they
     are, so that what was read of them is not read again; only the choice is narrowed: to the one
     whose name, description and parameters have most in common with what the user said, to none
-    where nothing has, and to none once a call of this turn was answered.
+    where the model does better to answer by itself, and to none once a call of this turn was
+    answered.
 
     Before:  tools get_weather, pay | user "Will it rain in Oslo?"
     After:   tools get_weather, pay | user "Will it rain in Oslo?" | choice get_weather
@@ -32,7 +33,7 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
         from weft.passes.tool_rank import rank
 
         best, *others = rank(text, prompt.tools)
-        reason = "no tool has anything in common with what was said"
+        reason = "no tool is surely meant, so the model answers without one"
         if best.score > 0:
             choice = {"name": best.tool.name}
             left = ", ".join(other.tool.name for other in others)

@@ -9,10 +9,11 @@ import msgspec
 
 from weft.compiler import Compiled, compile
 from weft.compiler.caching import Miss, Reader, known_by, watch
+from weft.compiler.refused import refused, require_accepted
 from weft.content import Content
 from weft.declare import CallbackContext, RunConfig
 from weft.diagnostics import Severity
-from weft.dialects import dialect_named
+from weft.dialects import Lowered, dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
@@ -36,6 +37,7 @@ class Asking:
 
     __slots__ = (
         "_asked",
+        "_changed",
         "_compiled",
         "_context",
         "_prompt",
@@ -56,6 +58,7 @@ class Asking:
         self._compiled: Compiled
         self._prompt: Prompt
         self._wire: JsonObject | None = None
+        self._changed: Lowered | None = None
         self._context: CallbackContext | None = None
         self._asked = False
         self._spoke = False
@@ -96,9 +99,12 @@ class Asking:
                 self._withheld = frozenset(
                     tool.name for tool in prompt.tools if tool.name not in offered
                 )
-                self._wire = dialect_named(compiled.dialect).lower(answer, strict=False).wire
+                self._changed = dialect_named(compiled.dialect).lower(answer, strict=False)
+                self._wire = self._changed.wire
                 compiled.require_protected(answer, self._wire)
                 compiled.require_cleared(self._wire)
+                if run.invocation.config.strict:
+                    require_accepted(self._changed, answer.model, run.agent.allow)
             elif isinstance(answer, ModelResponse):
                 self.response = answer
         return self.response is None
@@ -113,8 +119,11 @@ class Asking:
     def _tell(self) -> None:
         """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
         compiled, findings = self._compiled, self._run.invocation.findings
-        lowered = compiled.lowered().diagnostics if self._wire is None else ()
-        for found in (*compiled.prompt.diagnostics, *lowered):
+        if self._changed is None:
+            later = (*compiled.lowered().diagnostics, *compiled.refused)
+        else:
+            later = refused(self._changed, self._prompt.model)
+        for found in (*compiled.prompt.diagnostics, *later):
             known = str(found) in findings or found.code in self._run.agent.allow
             if found.severity is not Severity.INFO and not known:
                 findings[str(found)] = found

@@ -26,7 +26,7 @@ from weft.checker.rules.state import (
     read_of_nothing,
     torn_read,
 )
-from weft.checker.rules.texts import too_long, volatile_first
+from weft.checker.rules.texts import refused_by_provider, too_long, volatile_first
 from weft.checker.rules.transfers import endless_transfer, unreachable
 from weft.checker.rules.types import vain_comparison, wrong_type
 
@@ -58,6 +58,7 @@ RULES = (
     label_on_nothing,
     clearance_for_nothing,
     too_long,
+    refused_by_provider,
     volatile_first,
     covered_default,
     secret_may_reach_tool,

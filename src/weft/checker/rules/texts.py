@@ -1,4 +1,4 @@
-"""Rules on texts: too long for the budget or the model, or ordered against the cache."""
+"""Rules on what is sent: too long, ordered against the cache, or refused by the provider."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ from weft.checker.rules.declarations import roots_of
 from weft.checker.sites import Record
 from weft.codes import report
 from weft.declare import Agent, RunConfig, agents_of, template
-from weft.diagnostics import Diagnostic, Origin
-from weft.errors import BudgetExceeded, WeftError
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.errors import BudgetExceeded, UsageError, WeftError
 
 LONG = 1024
 """Tokens that a provider reuses at least: less is never kept."""
@@ -64,6 +64,23 @@ def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic
             f" window of {agent.model} is {window}",
             "shorten this, or take a wider model",
         )
+
+
+def refused_by_provider(record: Record) -> Iterator[Diagnostic]:
+    """Options, tools, schemas and names of models that a provider answers with an error."""
+    from weft.compiler.refused import refused_declaration
+
+    for agent in _agents(record):
+        if agent.model is None:  # the model is another's, or chosen for the run
+            continue
+        try:
+            found = refused_declaration(agent)
+            yield from (one for one in found if one.code not in agent.allow)
+        except UsageError as error:
+            place = Origin("field", "model", agent.name)
+            yield report("WEFT706", place, error.message, error.hint, severity=Severity.ERROR)
+        except WeftError:  # what cannot be compiled is told by compiling
+            continue
 
 
 def volatile_first(record: Record) -> Iterator[Diagnostic]:

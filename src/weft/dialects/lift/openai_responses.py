@@ -37,7 +37,7 @@ def lift(body: JsonObject) -> ModelResponse:
     if not isinstance(output, list):
         raise unreadable(NAME, "the answer has no list of output items")
     if status in ("queued", "in_progress"):
-        raise unreadable(NAME, f"the answer is not finished: its status is {status!r}")
+        return _unfinished(body, str(status))
     items = objects_in(output)
     parts = [part for item in items for part in item_parts(item)]
     finish = "STOP"
@@ -57,6 +57,17 @@ def lift(body: JsonObject) -> ModelResponse:
         usage=counted.usage if counted is not None else None,
         model_version=text_in(body.get("model")) or None,
         custom_metadata=about(counted, without(body, *_READ, *_ECHOED)),
+    )
+
+
+def _unfinished(body: JsonObject, status: str) -> ModelResponse:
+    """Work that the provider has only begun: no answer, with the id to fetch it by."""
+    return ModelResponse(
+        error_code="unfinished",
+        error_message=f"the answer {text_in(body.get('id'))} is not there yet: its status is"
+        f" {status!r}; leave out `background` to wait for it, or fetch it by its id",
+        model_version=text_in(body.get("model")) or None,
+        custom_metadata=about(None, without(body, *_READ, *_ECHOED)),
     )
 
 

@@ -1,6 +1,9 @@
 """Reading Anthropic requests: content blocks, or plain strings, in alternating messages."""
 
 from weft.dialects.measure.quantities import (
+    LATER,
+    OWN_TOOLS,
+    SERVED,
     Declared,
     Head,
     Part,
@@ -8,9 +11,11 @@ from weft.dialects.measure.quantities import (
     Turn,
     list_of,
     object_of,
+    readable,
     said,
     text_of,
 )
+from weft.tokens import own_tool_tokens
 from weft.values import Json, JsonObject
 
 _HELD = ("container", "context_management", "thread")
@@ -20,12 +25,23 @@ def head(wire: JsonObject) -> Head:
     """System text, tools, schema, choice and thinking."""
     tools: list[Declared] = []
     others: list[str] = []
+    uncounted: dict[str, None] = {}
+    own = 0
     for tool in map(object_of, list_of(wire.get("tools"))):
-        if tool.get("type", "custom") != "custom":
-            others.append(said(tool))
-        elif not tool.get("defer_loading"):
+        kind = text_of(tool.get("type")) or "custom"
+        if kind != "custom":
+            size = own_tool_tokens(kind)
+            own += size
+            if not size:
+                others.append(said(tool))
+                uncounted[OWN_TOOLS] = None
+        elif tool.get("defer_loading"):
+            uncounted[LATER] = None
+        else:
             named = text_of(tool.get("name")), text_of(tool.get("description"))
             tools.append(Declared(*named, object_of(tool.get("input_schema"))))
+    if wire.get("mcp_servers"):
+        uncounted["the tools of its MCP servers"] = None
     form = object_of(object_of(wire.get("output_config")).get("format"))
     return Head(
         system=tuple(_words(block) for block in list_of(wire.get("system"))),
@@ -35,6 +51,8 @@ def head(wire: JsonObject) -> Head:
         forced=object_of(wire.get("tool_choice")).get("type") in ("any", "tool"),
         thinking=object_of(wire.get("thinking")).get("type") in ("enabled", "adaptive"),
         stateful=any(wire.get(key) for key in _HELD),
+        own=own,
+        uncounted=tuple(uncounted),
     )
 
 
@@ -79,8 +97,14 @@ def _block(pointer: str, block: Json) -> list[Part]:
             return [_media(pointer, object_of(block.get("source")), "image/png")]
         case "document":
             return [_media(pointer, object_of(block.get("source")), "application/pdf")]
+        case "tool_reference" | "tool_addition" | "tool_removal":
+            return [Part(pointer, "other", said(block), uncounted=LATER)]
+        case "search_result":
+            text = "".join(_words(one) for one in list_of(block.get("content")))
+            told = text_of(block.get("title")) + text_of(block.get("source"))
+            return [Part(pointer, "document", told + text)]
         case _:
-            return [Part(pointer, "other", said(block))]
+            return [Part(pointer, "other", said(readable(block)), uncounted=SERVED)]
 
 
 def _media(pointer: str, source: JsonObject, fallback: str) -> Part:

@@ -1,6 +1,10 @@
 """Reading Gemini requests: parts in contents, in camelCase or snake_case."""
 
+import re
+
 from weft.dialects.measure.quantities import (
+    OWN_TOOLS,
+    SERVED,
     Declared,
     Head,
     Part,
@@ -14,6 +18,7 @@ from weft.dialects.measure.quantities import (
 )
 from weft.values import Json, JsonObject
 
+_REFERENCE = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
 _SCHEMAS = ("parametersJsonSchema", "parameters")
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
@@ -21,20 +26,23 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 def head(wire: JsonObject) -> Head:
     """System text, tools, schema and choice."""
     tools: list[Declared] = []
-    others: list[str] = []
+    uncounted: dict[str, None] = {}
     for tool in map(object_of, list_of(wire.get("tools"))):
         tools += map(_declared, map(object_of, list_of(field(tool, _DECLARATIONS[0]))))
-        rest = {key: value for key, value in tool.items() if key not in _DECLARATIONS}
-        others += [said(rest)] if rest else []
+        if any(key not in _DECLARATIONS for key in tool):
+            uncounted[OWN_TOOLS] = None
+    if any(_recurs(tool.schema) for tool in tools):
+        uncounted["how often a schema that contains itself is written out"] = None
     calling = object_of(field(object_of(field(wire, "toolConfig")), "functionCallingConfig"))
+    mode = text_of(calling.get("mode")).upper()
     generation = object_of(field(wire, "generationConfig"))
     return Head(
         system=tuple(_system(field(wire, "systemInstruction"))),
         tools=tuple(tools),
-        others=tuple(others),
         schema=field(generation, "responseJsonSchema") or field(generation, "responseSchema"),
-        forced=text_of(calling.get("mode")).upper() == "ANY",
+        forced=mode == "ANY",
         stateful=bool(field(wire, "cachedContent")),
+        uncounted=tuple(uncounted),
     )
 
 
@@ -56,6 +64,8 @@ def _part(pointer: str, part: Json) -> list[Part]:
     if not isinstance(part, dict):
         return [Part(pointer, "text", text_of(part))]
     found: list[Part] = []
+    if field(part, "toolCall") or field(part, "toolResponse"):  # not counted as input
+        return [Part(pointer, "other", "", uncounted=SERVED)]
     signature = field(part, "thoughtSignature")
     if isinstance(signature, str):
         found.append(Part(pointer, "thought", "", sealed=len(signature)))
@@ -83,6 +93,17 @@ def _media(pointer: str, part: JsonObject) -> Part:
             data = text_of(held.get("data")) if key == "inlineData" else ""
             return Part(pointer, "media", data, text_of(field(held, "mimeType")))
     return Part(pointer, "other", said(part))
+
+
+def _recurs(schema: JsonObject | None) -> bool:
+    """Whether a definition of the schema names itself, directly or through others."""
+    definitions = object_of((schema or {}).get("$defs"))
+    names = {name: set(_REFERENCE.findall(said(held))) for name, held in definitions.items()}
+    reached = dict(names)
+    for _ in names:
+        for name, held in reached.items():
+            reached[name] = held.union(*(names.get(each, set()) for each in held))
+    return any(name in held for name, held in reached.items())
 
 
 def _system(value: Json) -> list[str]:

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from weft.dialects.measure import anthropic, gemini, openai
-from weft.dialects.measure.quantities import Declared, Head, Part, Reader, list_of, said
+from weft.dialects.measure.quantities import HELD, Declared, Head, Part, Reader, list_of, said
 from weft.errors import UsageError
 from weft.tokens import (
+    Media,
     Overheads,
     counter_for,
-    image_size,
-    media_tokens,
+    measure_media,
     overheads_for,
     thought_tokens,
     tool_text,
@@ -30,9 +30,6 @@ READERS: dict[str, Reader] = {
     "openai-chat": openai.CHAT,
     "openai-responses": openai.RESPONSES,
 }
-
-ELSEWHERE = 200_000
-"""How many bytes media is taken to have of which the request holds only the address."""
 
 _HEADER = 512 * 1024
 """How much of an image's base64 is decoded to find its size in."""
@@ -108,7 +105,7 @@ class Meter:
             over.request,
             once if head.tools else 0,
             tuple(self.tool(tool) for tool in head.tools),
-            sum(map(count, head.others)),
+            sum(map(count, head.others)) + head.own,
             schema,
             over.thinking if head.thinking else 0,
             system,
@@ -159,15 +156,34 @@ class Meter:
                 return over.call + round(over.args_json * (count(part.name) + count(part.text)))
             case "result":
                 return over.result + round(over.result_json * count(part.text))
+            case "tool":
+                return self.tool(Declared(*json.loads(part.text)))
             case "media":
-                return self._media(part.name.partition(";")[0].strip().lower(), part.text)
+                return self._media(part).tokens
 
-    def _media(self, kind: str, data: str) -> int:
+    def uncounted(self, wire: JsonObject) -> tuple[str, ...]:
+        """What the provider adds to a request that nobody else can count, each thing once.
+
+        With any of these, `request` is the least that the provider counts.
+        """
+        head = self.reader.head(wire)
+        found = dict.fromkeys(head.uncounted)
+        if head.stateful:
+            found[HELD] = None
+        for turn in list_of(wire.get(self.reader.turns)):
+            for part in self.reader.turn(turn).parts:
+                told = self._media(part).uncounted if part.kind == "media" else part.uncounted
+                if told:
+                    found[told] = None
+        return tuple(found)
+
+    def _media(self, part: Part) -> Media:
+        kind, data = part.name.partition(";")[0].strip().lower(), part.text
         if kind.startswith("text/") and data:
-            return self.counter.count(_decoded(data).decode("utf-8", "replace"))
-        size = len(data.rstrip("=")) * 3 // 4 or ELSEWHERE
-        width, height = image_size(_decoded(data[:_HEADER])) or (0, 0)
-        return media_tokens(self.dialect, self.model, kind, size, width, height)
+            return Media(self.counter.count(_decoded(data).decode("utf-8", "replace")))
+        if kind.startswith("image/"):
+            data = data[:_HEADER]
+        return measure_media(self.dialect, self.model, kind, _decoded(data))
 
 
 @functools.lru_cache(maxsize=256)

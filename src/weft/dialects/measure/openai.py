@@ -1,6 +1,10 @@
 """Reading OpenAI requests, both formats: every message and every item is a turn."""
 
 from weft.dialects.measure.quantities import (
+    HELD,
+    LATER,
+    OWN_TOOLS,
+    SERVED,
     Declared,
     Head,
     Part,
@@ -10,12 +14,15 @@ from weft.dialects.measure.quantities import (
     data_url,
     list_of,
     object_of,
+    readable,
     said,
     text_of,
 )
 from weft.values import Json, JsonObject
 
 _TEXTS = ("text", "input_text", "output_text")
+_ASKED_BACK = ("custom", "local_shell", "namespace")
+"""Tools that whoever asks runs: what is declared is all there is of them."""
 _HELD = ("previous_response_id", "conversation", "prompt")
 
 
@@ -28,14 +35,14 @@ def chat_head(wire: JsonObject) -> Head:
             functions.append(function)
         else:
             others.append(said(tool))
-    if search := wire.get("web_search_options"):
-        others.append(said(search))
+    searches = wire.get("web_search_options") is not None
     form = object_of(object_of(wire.get("response_format")).get("json_schema"))
     return Head(
         tools=tuple(map(_declared, functions)),
         others=tuple(others),
         schema=form.get("schema"),
         forced=_forced(wire),
+        uncounted=(OWN_TOOLS,) if searches else (),
     )
 
 
@@ -60,11 +67,19 @@ def responses_head(wire: JsonObject) -> Head:
     """Instructions, tools, schema and choice."""
     tools: list[Declared] = []
     others: list[str] = []
+    uncounted: dict[str, None] = {}
     for tool in map(object_of, list_of(wire.get("tools"))):
-        if tool.get("type") != "function":
-            others.append(said(tool))
-        elif not tool.get("defer_loading"):
+        kind = text_of(tool.get("type"))
+        if tool.get("defer_loading") or (kind == "namespace" and "defer_loading" in said(tool)):
+            uncounted[LATER] = None
+        elif kind == "function":
             tools.append(_declared(tool))
+        else:
+            others.append(said(tool))
+            if kind == "mcp":
+                uncounted["the tools of its MCP servers"] = None
+            elif kind not in _ASKED_BACK and tool.get("execution") != "client":
+                uncounted[OWN_TOOLS] = None
     return Head(
         system=tuple(text_of(one) for one in list_of(wire.get("instructions")) if one),
         tools=tuple(tools),
@@ -72,6 +87,7 @@ def responses_head(wire: JsonObject) -> Head:
         schema=object_of(object_of(wire.get("text")).get("format")).get("schema"),
         forced=_forced(wire),
         stateful=any(wire.get(key) for key in _HELD),
+        uncounted=tuple(uncounted),
     )
 
 
@@ -91,8 +107,18 @@ def responses_turn(item: Json) -> Turn:
         case "reasoning":
             sealed = len(text_of(item.get("encrypted_content")))
             return Turn("", [Part("", "thought", "", sealed=sealed)], counts=False)
+        case "additional_tools" | "tool_search_output":
+            listed = [object_of(tool) for tool in list_of(item.get("tools"))]
+            parts = [Part("", "tool", said(_declared(tool)), uncounted=LATER) for tool in listed]
+            return Turn("", parts)
+        case "tool_search_call" | "custom_tool_call" | "custom_tool_call_output":
+            return Turn("", [Part("", "other", said(readable(item)))])
+        case "item_reference":
+            return Turn("", [Part("", "other", "", uncounted=HELD)])
+        case "compaction" | "compaction_summary":
+            return Turn("", [Part("", "other", "", uncounted="what was compacted")])
         case _:
-            return Turn("", [Part("", "other", said(item))])
+            return Turn("", [Part("", "other", said(readable(item)), uncounted=SERVED)])
 
 
 def _content(content: Json) -> list[Part]:

@@ -12,16 +12,17 @@ from typing import Literal, NamedTuple
 
 from weft.values import Json, JsonObject, compact
 
-Kind = Literal["text", "document", "thought", "call", "result", "media", "other"]
+Kind = Literal["text", "document", "thought", "call", "result", "media", "tool", "other"]
 
 
 class Part(NamedTuple):
     """One thing with a size of its own, and where in its turn it stands.
 
     `text` is what to count; of media it is the base64 data, empty where only an address is
-    sent. `name` is a call's name or a media type, `sealed` the length of a signature or of
-    encrypted content. Several parts may stand at one place: a call and its signature, a result
-    and its media.
+    sent; of a tool that is declared in mid-conversation it is the declaration as JSON. `name` is
+    a call's name or a media type, `sealed` the length of a signature or of encrypted content.
+    `uncounted` names what the provider adds here that nobody else can count. Several parts may
+    stand at one place: a call and its signature, a result and its media.
     """
 
     pointer: str
@@ -29,6 +30,7 @@ class Part(NamedTuple):
     text: str
     name: str = ""
     sealed: int = 0
+    uncounted: str = ""
 
 
 class Turn(NamedTuple):
@@ -55,8 +57,10 @@ class Declared(NamedTuple):
 class Head(NamedTuple):
     """Everything but the turns.
 
-    `others` are the provider's own tools, as JSON; `stateful` says that the request continues
-    something only the provider holds, so that its bytes do not tell its size.
+    `others` are the provider's own tools, as JSON, `own` the tokens of those whose size is known.
+    `stateful` says that the request continues something only the provider holds, so that its
+    bytes do not tell its size; `uncounted` names what else the provider adds that they do not
+    tell.
     """
 
     system: tuple[str, ...] = ()
@@ -66,6 +70,8 @@ class Head(NamedTuple):
     forced: bool = False
     thinking: bool = False
     stateful: bool = False
+    own: int = 0
+    uncounted: tuple[str, ...] = ()
 
 
 class Reader(NamedTuple):
@@ -79,6 +85,25 @@ class Reader(NamedTuple):
     turn: Callable[[Json], Turn]
     merges: bool = False
     system_counts: bool = False
+
+
+SEALED = frozenset(
+    ("encrypted_content", "encrypted_index", "encrypted_stdout", "signature", "data",
+     "thoughtSignature", "thought_signature")
+)  # fmt: skip
+"""Fields that only the provider can read: their letters are not what is counted."""
+
+OWN_TOOLS = "what the provider's own tools add"
+LATER = "tools that are loaded later"
+SERVED = "what the provider's tools gave"
+HELD = "what the provider holds of the conversation"
+
+
+def readable(value: Json) -> Json:
+    """A value without what only the provider can read."""
+    if isinstance(value, dict):
+        return {key: readable(held) for key, held in value.items() if key not in SEALED}
+    return [readable(each) for each in value] if isinstance(value, list) else value
 
 
 def said(value: object) -> str:

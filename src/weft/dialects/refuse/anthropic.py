@@ -3,7 +3,6 @@
 import re
 
 from weft.dialects.facts import facts_for
-from weft.dialects.refuse.anthropic_turns import bad_turns
 from weft.dialects.refuse.finding import (
     OPTION,
     REQUEST,
@@ -32,8 +31,8 @@ _RESTS_AT_HIGH = r"claude-opus-5($|-20)"
 """Models that do not try harder than `high` unless they think."""
 
 
-def refused(wire: JsonObject, model: str) -> Findings:
-    """Everything in a request that the provider would answer with a 400."""
+def refused_head(wire: JsonObject, model: str) -> Findings:
+    """Everything but the turns that the provider would answer with a 400."""
     yield from out_of_range(wire, "", _RANGES)
     yield from _sampling(wire, model)
     yield from _thinking(wire, model)
@@ -41,7 +40,6 @@ def refused(wire: JsonObject, model: str) -> Findings:
     yield from _limit(wire, model)
     yield from _tools(wire, model)
     yield from _format(wire, model)
-    yield from bad_turns(wire, model)
 
 
 def _sampling(wire: JsonObject, model: str) -> Findings:
@@ -121,7 +119,11 @@ def _tools(wire: JsonObject, model: str) -> Findings:
         if tool.get("type", "custom") == "custom"
     ]
     yield from bad_tools(functions, _NAME)
-    strict = [(at, tool) for at, tool in listed if tool.get("strict") is True]
+    strict = [
+        (at, tool)
+        for at, tool in listed
+        if tool.get("strict") is True and not tool.get("defer_loading")
+    ]
     if len(strict) > _MOST_STRICT:
         message = f"{len(strict)} tools are strict, and {_MOST_STRICT} may be"
         yield Finding(REQUEST, "/tools", message, "let some be without strict")
@@ -133,8 +135,6 @@ def _tools(wire: JsonObject, model: str) -> Findings:
         if tool.get("defer_loading") is True and tool.get("cache_control") is not None:
             message = "a tool that is loaded later cannot be marked for the cache"
             yield Finding(REQUEST, f"{at}/cache_control", message, "mark another one")
-    if listed and all(tool.get("defer_loading") is True for _, tool in listed):
-        yield Finding(REQUEST, "/tools", "every tool is loaded later", "load one of them at once")
     choice = inner(wire, "tool_choice")
     if choice and not listed:
         message = "a tool must be chosen, and there are none"

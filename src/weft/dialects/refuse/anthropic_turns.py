@@ -1,10 +1,19 @@
 """What Anthropic refuses in the turns of a request, and in its marks for the cache."""
 
 import re
-from collections.abc import Iterator
 
 from weft.dialects.media import IMAGES, PDF
-from weft.dialects.refuse.finding import MEDIA, OPTION, REQUEST, Finding, Findings, inner, objects
+from weft.dialects.refuse.finding import (
+    MEDIA,
+    OPTION,
+    REQUEST,
+    Finding,
+    Findings,
+    SeenIds,
+    inner,
+    is_plain,
+    objects,
+)
 from weft.dialects.refuse.media import mistaken, unread
 from weft.dialects.refuse.tools import answered, unanswered
 from weft.values import JsonObject
@@ -18,41 +27,147 @@ _MOST_MARKS = 4
 _UNFILLED = r"claude-((opus|sonnet|haiku)-4-[6-9]|[a-z]+-[5-9])"
 _NO_LATE_SYSTEM = r"claude-(instant|2|3|(opus|sonnet|haiku)-4(-[0-7])?(-2025\d+)?$)"
 _ANSWERED = frozenset(("text", "thinking", "redacted_thinking"))
+_NAMES_TOOLS = frozenset(("tool_addition", "tool_reference", "tool_search_tool_result"))
+"""Blocks that load a tool which was declared to be loaded later."""
 _PAIR = "answer every call in the very next turn, and nothing else"
 
 
-def bad_turns(wire: JsonObject, model: str) -> Findings:
+class AnthropicTurns:
     """Empty turns, broken pairs, media it cannot read, a last word that is put in its mouth."""
-    messages = objects(wire.get("messages"), "/messages")
-    if not messages:
-        yield Finding(REQUEST, "/messages", "there are no turns", "say something")
-    for at, message in messages:
-        role = message.get("role")
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._waiting: dict[str, str] = {}
+        self._seen = SeenIds()
+        self._marks: list[tuple[str, bool]] = []
+        self._last: tuple[str, JsonObject] | None = None
+        self._blank: tuple[Finding, ...] = ()
+        """What is wrong with a blank answer, unless it is the last turn: a beginning may be."""
+        self._names_tools = False
+
+    def fork(self) -> "AnthropicTurns":
+        """A copy to read on with."""
+        copy = AnthropicTurns(self._model)
+        copy._waiting, copy._seen = dict(self._waiting), self._seen.fork()
+        copy._marks, copy._last = list(self._marks), self._last
+        copy._blank, copy._names_tools = self._blank, self._names_tools
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more message."""
+        if self._blank:
+            yield from self._blank
+        self._blank = ()
+        role = turn.get("role")
+        if role in ("user", "assistant") and not self._waiting and is_plain(turn.get("content")):
+            self._last = (at, turn)
+            return
         if role not in ("user", "assistant", "system"):
             yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
-        elif role == "system" and re.match(_NO_LATE_SYSTEM, model):
-            text = f"{model} takes no system text in mid-conversation"
+        elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
+            text = f"{self._model} takes no system text in mid-conversation"
             yield Finding(REQUEST, f"{at}/role", text, "put it before the conversation")
-        yield from _blocks(message, at, last=message is messages[-1][1])
-    yield from _pairs(messages)
-    yield from _last_word(wire, messages, model)
-    yield from _marks(wire)
+        yield from _blocks(turn, at)
+        yield from self._pairs(turn, at)
+        self._last = (at, turn)
+        if role == "assistant":
+            self._blank = tuple(_blank(turn, at))
+        for where, block in objects(turn.get("content"), f"{at}/content"):
+            inside = objects(block.get("content"), f"{where}/content")
+            if block.get("type") == "tool_result":
+                self._marks += _marks_in(inside)
+            self._marks += _marks_in([(where, block)])
+            kinds = {str(part.get("type")) for _, part in (*inside, (where, block))}
+            self._names_tools = self._names_tools or bool(kinds & _NAMES_TOOLS)
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if self._last is None:
+            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+        else:
+            if self._waiting and self._last[1].get("role") != "assistant":
+                yield from unanswered(dict(self._waiting), _PAIR)
+            yield from _last_word(wire, *self._last, self._model)
+        yield from self._bad_marks(wire)
+        listed = objects(wire.get("tools"), "/tools")
+        later = [tool for _, tool in listed if tool.get("defer_loading") is True]
+        if listed and len(later) == len(listed) and not self._names_tools:
+            message = "every tool is loaded later"
+            yield Finding(REQUEST, "/tools", message, "load one of them at once")
+
+    def _pairs(self, turn: JsonObject, at: str) -> Findings:
+        """Every call is answered in the next turn of the user, which may come in pieces."""
+        role, waiting = turn.get("role"), self._waiting
+        blocks = objects(turn.get("content"), f"{at}/content")
+        if role == "system":
+            return
+        if role == "assistant":
+            if waiting:
+                yield from unanswered(waiting, _PAIR)
+            for where, block in blocks:
+                if block.get("type") == "tool_use":
+                    call = str(block.get("id"))
+                    if call in self._seen:
+                        message = f"two calls have the id {call}"
+                        yield Finding(REQUEST, f"{where}/id", message, _PAIR)
+                    self._seen.add(call)
+                    waiting[call] = where
+            return
+        results = [(where, one) for where, one in blocks if one.get("type") == "tool_result"]
+        for where, block in results:
+            yield from answered(waiting, str(block.get("tool_use_id")), where, _PAIR)
+        if waiting and not results:
+            yield from unanswered(waiting, _PAIR)
+
+    def _bad_marks(self, wire: JsonObject) -> Findings:
+        """At most four marks for the cache, those that last longer first."""
+        system = wire.get("system")
+        head = objects(wire.get("tools"), "/tools")
+        if not isinstance(system, str):
+            head += objects(system, "/system")
+        marks = [*_marks_in(head), *self._marks, *_marks_in([("", wire)])]
+        if len(marks) > _MOST_MARKS:
+            message = f"there are {len(marks)} cache marks, and {_MOST_MARKS} may be"
+            yield Finding(REQUEST, marks[_MOST_MARKS][0], message, "leave some out")
+        short = False
+        for where, long in marks:
+            if long and short:
+                message = "a cache mark for an hour stands behind one for five minutes"
+                yield Finding(REQUEST, where, message, "put those that last longer first")
+            short = short or not long
 
 
-def _blocks(message: JsonObject, at: str, *, last: bool) -> Findings:
+def _marks_in(places: list[tuple[str, JsonObject]]) -> list[tuple[str, bool]]:
+    """The marks for the cache at these places, each with whether it is for an hour."""
+    return [
+        (f"{where}/cache_control", mark.get("ttl") == "1h")
+        for where, block in places
+        if isinstance(mark := block.get("cache_control"), dict)
+    ]
+
+
+def _blank(message: JsonObject, at: str) -> Findings:
+    """A turn that says nothing."""
     content = message.get("content")
     if isinstance(content, str):
-        if not content.strip() and not (last and message.get("role") == "assistant"):
+        if not content.strip():
             yield Finding(REQUEST, f"{at}/content", "this turn is blank", "say something")
-        return
-    blocks = objects(content, f"{at}/content")
-    if not blocks and not (last and message.get("role") == "assistant"):
+    elif not objects(content, ""):
         yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
+
+
+def _blocks(message: JsonObject, at: str) -> Findings:
+    if message.get("role") != "assistant":
+        yield from _blank(message, at)
+    blocks = objects(message.get("content"), f"{at}/content")
     for where, block in blocks:
         kind = block.get("type")
         text = str(block.get("text") or "")
         if kind == "text" and (not text or (len(blocks) == 1 and not text.strip())):
             yield Finding(REQUEST, f"{where}/text", "this text is blank", "leave it out")
+        elif kind == "thinking" and not block.get("signature"):
+            message_ = "this thinking has no signature, so it was not the model's own"
+            yield Finding(REQUEST, f"{where}/signature", message_, "send it as it came, or as text")
         elif kind == "tool_use" and not _LEGAL_ID.fullmatch(str(block.get("id"))):
             message_ = f"{block.get('id')!r} is no id for a call"
             yield Finding(REQUEST, f"{where}/id", message_, "use letters, digits, _ and -")
@@ -84,43 +199,10 @@ def _media(block: JsonObject, where: str) -> Findings:
         yield Finding(MEDIA, f"{where}/source/url", "this is no address on the web", hint)
 
 
-def _pairs(messages: list[tuple[str, JsonObject]]) -> Findings:
-    """Every call is answered in the next turn of the user, which may come in several pieces."""
-    waiting: dict[str, str] = {}
-    seen: set[str] = set()
-    for at, message in messages:
-        role = message.get("role")
-        blocks = objects(message.get("content"), f"{at}/content")
-        if role == "system":
-            continue
-        if role == "assistant":
-            if waiting:
-                yield from unanswered(waiting, _PAIR)
-            for where, block in blocks:
-                if block.get("type") == "tool_use":
-                    call = str(block.get("id"))
-                    if call in seen:
-                        yield Finding(
-                            REQUEST, f"{where}/id", f"two calls have the id {call}", _PAIR
-                        )
-                    seen.add(call)
-                    waiting[call] = where
-            continue
-        for where, block in blocks:
-            if block.get("type") == "tool_result":
-                call = str(block.get("tool_use_id"))
-                yield from answered(waiting, call, where, _PAIR)
-        if waiting and not any(block.get("type") == "tool_result" for _, block in blocks):
-            yield from unanswered(waiting, _PAIR)
-    if waiting and messages[-1][1].get("role") != "assistant":
-        yield from unanswered(waiting, _PAIR)
-
-
-def _last_word(wire: JsonObject, messages: list[tuple[str, JsonObject]], model: str) -> Findings:
+def _last_word(wire: JsonObject, at: str, message: JsonObject, model: str) -> Findings:
     """A beginning of the answer that is written for the model."""
-    if not messages or messages[-1][1].get("role") != "assistant":
+    if message.get("role") != "assistant":
         return
-    at, message = messages[-1]
     content = message.get("content")
     blocks = objects(content, f"{at}/content")
     begun = isinstance(content, str) or (bool(blocks) and blocks[-1][1].get("type") == "text")
@@ -137,33 +219,3 @@ def _last_word(wire: JsonObject, messages: list[tuple[str, JsonObject]], model: 
     if text != text.rstrip():
         message_ = "the beginning of the answer ends in white space"
         yield Finding(REQUEST, f"{at}/content", message_, "strip it")
-
-
-def _marks(wire: JsonObject) -> Findings:
-    """At most four marks for the cache, those that last longer first."""
-    marks = list(_marked(wire))
-    if len(marks) > _MOST_MARKS:
-        message = f"there are {len(marks)} cache marks, and {_MOST_MARKS} may be"
-        yield Finding(REQUEST, marks[_MOST_MARKS][0], message, "leave some out")
-    short = False
-    for where, mark in marks:
-        long = mark.get("ttl") == "1h"
-        if long and short:
-            message = "a cache mark for an hour stands behind one for five minutes"
-            yield Finding(REQUEST, where, message, "put those that last longer first")
-        short = short or not long
-
-
-def _marked(wire: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    turns = objects(wire.get("messages"), "/messages")
-    places = [*objects(wire.get("tools"), "/tools"), *objects(wire.get("system"), "/system")]
-    for at, message in turns:
-        for where, block in objects(message.get("content"), f"{at}/content"):
-            if block.get("type") == "tool_result":
-                places += objects(block.get("content"), f"{where}/content")
-            places.append((where, block))
-    places.append(("", wire))
-    for where, held in places:
-        mark = held.get("cache_control")
-        if isinstance(mark, dict):
-            yield f"{where}/cache_control", mark

@@ -1,12 +1,13 @@
 """What a rule finds: a place of a request that its provider would refuse, and what to do."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from weft.dialects.facts import facts_for
 from weft.values import Json, JsonObject
 
 OPTION, MEDIA, SCHEMA, REQUEST = "WEFT702", "WEFT703", "WEFT701", "WEFT707"
+MODEL = "WEFT706"
 """Under which code a finding is told: by what it is about."""
 
 
@@ -22,12 +23,64 @@ class Finding(NamedTuple):
 Findings: TypeAlias = Iterator[Finding]
 
 
+class Turns(Protocol):
+    """What is wrong with the turns of a request, read one after the other.
+
+    A session only grows, so the turns that stay are read once: the next request begins with a
+    fork of what is known after them, and reads what is new.
+    """
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """What one more turn, at that place, brings with it."""
+        ...
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What is wrong if the request ends here; `wire` is the whole of it."""
+        ...
+
+    def fork(self) -> "Turns":
+        """A copy to read on with, which leaves this one as it is."""
+        ...
+
+
+class SeenIds:
+    """Ids that occurred, in layers: a fork looks them up below and adds to its own layer."""
+
+    def __init__(self, below: "SeenIds | None" = None) -> None:
+        self._below = below
+        self._own: set[str] = set()
+
+    def __contains__(self, value: str) -> bool:
+        return value in self._own or (self._below is not None and value in self._below)
+
+    def add(self, value: str) -> None:
+        """Note one more."""
+        self._own.add(value)
+
+    def fork(self) -> "SeenIds":
+        """A layer on top; what is below must not grow while it is in use."""
+        return SeenIds(self)
+
+
 def objects(value: Json, pointer: str) -> list[tuple[str, JsonObject]]:
     """The objects of a list, each with its place; a single one counts as a list of one."""
     if isinstance(value, dict):
         return [(pointer, value)]
     listed = value if isinstance(value, list) else []
     return [(f"{pointer}/{at}", one) for at, one in enumerate(listed) if isinstance(one, dict)]
+
+
+def is_plain(content: Json) -> bool:
+    """Whether a turn is one text with something in it, as nearly every turn is."""
+    if isinstance(content, list):
+        block = content[0] if len(content) == 1 else None
+        if not isinstance(block, dict) or block.keys() - _TEXT:
+            return False
+        content = block.get("text")
+    return isinstance(content, str) and bool(content) and not content.isspace()
+
+
+_TEXT = frozenset(("type", "text"))
 
 
 def inner(wire: Json, *path: str) -> JsonObject:

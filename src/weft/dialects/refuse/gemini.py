@@ -17,7 +17,6 @@ from weft.dialects.refuse.finding import (
     objects,
     out_of_range,
 )
-from weft.dialects.refuse.gemini_turns import bad_turns
 from weft.dialects.refuse.tools import Declared, bad_tools, undeclared
 from weft.values import JsonObject
 
@@ -47,17 +46,22 @@ _BUDGETS = (
 )
 
 
-def refused(wire: JsonObject, model: str) -> Findings:
-    """Everything in a request that the provider would answer with a 400."""
+def refused_head(wire: JsonObject, model: str) -> Findings:
+    """Everything but the turns that the provider would answer with a 400."""
     config = inner(wire, "generationConfig")
     yield from out_of_range(config, "/generationConfig", _RANGES)
     yield from _limits(config, model)
-    yield from _thinking(inner(config, "thinkingConfig"), model)
     yield from _tools(wire, model)
-    yield from _combined(wire, config, model)
+    if not _paints(model):  # what these take beside a picture is their own, and documented nowhere
+        yield from _thinking(inner(config, "thinkingConfig"), model)
+        yield from _combined(wire, config, model)
     yield from _schema(config)
     yield from _abilities(wire, config, model)
-    yield from bad_turns(wire, model)
+
+
+def _paints(model: str) -> bool:
+    """Whether the model is one that answers with images."""
+    return "image" in model
 
 
 def _limits(config: JsonObject, model: str) -> Findings:

@@ -1,9 +1,10 @@
 """What Gemini refuses in the turns of a request."""
 
 import re
+from typing import NamedTuple
 
 from weft.dialects.gemini import UNREAD
-from weft.dialects.refuse.finding import MEDIA, REQUEST, Finding, Findings, inner, objects
+from weft.dialects.refuse.finding import MEDIA, REQUEST, Finding, Findings, inner, is_plain, objects
 from weft.dialects.refuse.media import unread
 from weft.values import JsonObject
 
@@ -11,33 +12,102 @@ _SHOWN = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
 """What a function may show beside its result."""
 _PAIR = "answer every call in the very next turn"
 
-Turn = tuple[str, str, list[tuple[str, JsonObject]]]
-"""Its place, its role, and its parts with theirs; neighbours of one role are one turn."""
+
+class _Side(NamedTuple):
+    """Neighbouring contents of one role, which are one turn: what stands in it so far."""
+
+    at: str
+    side: str
+    calls: int = 0
+    results: int = 0
+    unsigned: str = ""
+    """Where its first call stands, if no signature stands at it or before it."""
+    signed: bool = False
 
 
-def bad_turns(wire: JsonObject, model: str) -> Findings:
+class GeminiTurns:
     """Unknown roles, empty turns, media it cannot read, calls without results or signatures."""
-    contents = objects(wire.get("contents"), "/contents")
-    if not contents:
-        yield Finding(REQUEST, "/contents", "there are no turns", "say something")
-    turns: list[Turn] = []
-    for at, content in contents:
-        role = content.get("role", "user")
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._before: _Side | None = None
+        self._open: _Side | None = None
+        self._unsigned: tuple[str, ...] = ()
+
+    def fork(self) -> "GeminiTurns":
+        """A copy to read on with."""
+        copy = GeminiTurns(self._model)
+        copy._before, copy._open, copy._unsigned = self._before, self._open, self._unsigned
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more content."""
+        role = turn.get("role", "user")
         if role not in ("user", "model", "function"):
             yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or model")
-        parts = objects(content.get("parts"), f"{at}/parts")
+        side = "model" if role == "model" else "user"
+        if self._open is not None and self._open.side != side:
+            yield from self._pair(self._before, self._open)
+            self._close()
+            self._open = None
+        if self._open is None:
+            self._open = _Side(at, side)
+        if is_plain(turn.get("parts")):
+            return
+        parts = objects(turn.get("parts"), f"{at}/parts")
         if not parts:
             yield Finding(REQUEST, f"{at}/parts", "this turn is empty", "say something")
-        side = "model" if role == "model" else "user"
-        if turns and turns[-1][1] == side:
-            turns[-1][2].extend(parts)
-        else:
-            turns.append((at, side, list(parts)))
         for where, part in parts:
-            yield from _part(part, where, model)
-    yield from _pairs(turns)
-    if re.match(r"gemini-[3-9]", model):
-        yield from _unsigned(turns)
+            yield from _part(part, where, self._model)
+        self._open = _more(self._open, parts)
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if self._open is None:
+            yield Finding(REQUEST, "/contents", "there are no turns", "say something")
+            return
+        last = self.fork()
+        yield from self._pair(last._before, self._open)
+        last._close()
+        if re.match(r"gemini-[3-9]", self._model):
+            for at in last._unsigned:
+                message = "this call has no signature, and the turn is not over"
+                hint = "send it as it came, or with `skip_thought_signature_validator`"
+                yield Finding(REQUEST, at, message, hint)
+
+    def _close(self) -> None:
+        """The open turn is over: the user's own words begin a new turn of signatures."""
+        turn = self._open
+        assert turn is not None
+        if turn.side == "user" and not turn.results:
+            self._unsigned = ()
+        elif turn.side == "model" and turn.unsigned:
+            self._unsigned = (*self._unsigned, turn.unsigned)
+        self._before = turn
+
+    def _pair(self, before: _Side | None, turn: _Side) -> Findings:
+        """As many results as calls, in the turn that follows them."""
+        if before is not None and before.calls and before.calls != turn.results:
+            message = f"{before.calls} calls stand here, and {turn.results} results follow"
+            yield Finding(REQUEST, before.at, message, _PAIR)
+        if turn.calls and before is None:
+            message = "a call stands at the beginning, and nobody asked for it"
+            yield Finding(REQUEST, turn.at, message, "begin with a turn of the user")
+        if turn.results and turn.side == "user" and (before is None or not before.calls):
+            yield Finding(REQUEST, turn.at, "results stand here that answer no call", _PAIR)
+
+
+def _more(turn: _Side, parts: list[tuple[str, JsonObject]]) -> _Side:
+    """The turn with more parts; one signature holds for all that follows it in the answer."""
+    calls, results, unsigned, signed = turn.calls, turn.results, turn.unsigned, turn.signed
+    for where, part in parts:
+        signed = signed or bool(part.get("thoughtSignature"))
+        if "functionCall" in part and turn.side == "model":
+            if not calls and not signed:
+                unsigned = where
+            calls += 1
+        results += "functionResponse" in part
+    return _Side(turn.at, turn.side, calls, results, unsigned, signed)
 
 
 def _part(part: JsonObject, where: str, model: str) -> Findings:
@@ -58,37 +128,3 @@ def _part(part: JsonObject, where: str, model: str) -> Findings:
         kind = str(held.get("mimeType", "")).lower()
         if kind and not _SHOWN.match(kind):
             yield unread(kind, at, "a function's result")
-
-
-def _pairs(turns: list[Turn]) -> Findings:
-    """As many results as calls, in the turn that follows them."""
-    for index, (at, side, parts) in enumerate(turns):
-        calls = [part for _, part in parts if "functionCall" in part]
-        results = [part for _, part in parts if "functionResponse" in part]
-        if side == "model" and calls:
-            following = turns[index + 1][2] if index + 1 < len(turns) else []
-            given = sum("functionResponse" in part for _, part in following)
-            if given != len(calls) and (following or given):
-                message = f"{len(calls)} calls stand here, and {given} results follow"
-                yield Finding(REQUEST, at, message, _PAIR)
-            if index == 0:
-                message = "a call stands at the beginning, and nobody asked for it"
-                yield Finding(REQUEST, at, message, "begin with a turn of the user")
-        if side == "user" and results:
-            before = turns[index - 1][2] if index else []
-            if not any("functionCall" in part for _, part in before):
-                yield Finding(REQUEST, at, "results stand here that answer no call", _PAIR)
-
-
-def _unsigned(turns: list[Turn]) -> Findings:
-    """The first call of each step since the user last spoke needs its signature."""
-    start = 0
-    for index, (_, side, parts) in enumerate(turns):
-        if side == "user" and not any("functionResponse" in part for _, part in parts):
-            start = index
-    for _, side, parts in turns[start:]:
-        calls = [(at, part) for at, part in parts if "functionCall" in part]
-        if side == "model" and calls and not calls[0][1].get("thoughtSignature"):
-            message = "this call has no signature, and the turn is not over"
-            hint = "send it as it came, or with `skip_thought_signature_validator`"
-            yield Finding(REQUEST, calls[0][0], message, hint)

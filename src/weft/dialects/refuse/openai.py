@@ -31,7 +31,8 @@ _RANGES = {
 }
 _SAMPLING: dict[str, Json] = {**SAMPLING, "top_logprobs": 0, "logit_bias": {}}
 _NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
-_LATER = r"gpt-(5\.([4-9]|\d\d)|[6-9]|\d\d)"
+_AT_ONCE = r"gpt-(3|4|5($|-)|5\.[12])|chatgpt-|o\d|ft:"
+"""Models that are known to have no search for tools; of others that is not known."""
 _HEARD = re.compile(r"(audio|video|font)/")
 
 
@@ -98,7 +99,7 @@ def unheard(pointer: str, model: str) -> Findings:
 
 def loads_later(model: str) -> bool:
     """Whether the model can look for tools that are not loaded yet, and keeps its reasoning."""
-    return not is_openai(model) or re.match(_LATER, model) is not None
+    return not is_openai(model) or re.match(_AT_ONCE, model) is None
 
 
 def wants_json(wire: Json, pointer: str) -> Findings:

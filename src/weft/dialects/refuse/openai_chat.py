@@ -9,6 +9,7 @@ from weft.dialects.refuse.finding import (
     Finding,
     Findings,
     inner,
+    is_plain,
     objects,
     unsupported,
 )
@@ -40,26 +41,60 @@ _THINKS_UNASKED = r"gpt-5\.6"
 """Models that think unless they are told not to, and call no functions here while they do."""
 
 
-def refused(wire: JsonObject, model: str) -> Findings:
-    """Everything in a request that the provider would answer with a 400.
+def refused_head(wire: JsonObject, model: str) -> Findings:
+    """Everything but the turns that the provider would answer with a 400.
 
     Many servers speak the format, and each has its own idea of what it takes: what is said here
     is about OpenAI's own models.
     """
-    messages = objects(wire.get("messages"), "/messages")
-    if not messages:
-        yield Finding(REQUEST, "/messages", "there are no turns", "say something")
     if not is_openai(model):
         return
     yield from _options(wire, model)
     yield from _tools(wire, model)
-    form = inner(wire, "response_format")
-    yield from bad_format(inner(form, "json_schema"), "/response_format/json_schema", model)
-    if form.get("type") == "json_object":
-        yield from wants_json(wire.get("messages"), "/response_format")
-    for at, message in messages:
-        yield from _message(message, at, model)
-    yield from _pairs(messages)
+    form = inner(wire, "response_format", "json_schema")
+    yield from bad_format(form, "/response_format/json_schema", model)
+
+
+class ChatTurns:
+    """Unknown roles, empty turns, media a role does not take, calls without results."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._own = is_openai(model)
+        self._waiting: dict[str, str] = {}
+        self._any = False
+
+    def fork(self) -> "ChatTurns":
+        """A copy to read on with."""
+        copy = ChatTurns(self._model)
+        copy._waiting, copy._any = dict(self._waiting), self._any
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more message."""
+        self._any = True
+        if not self._own:
+            return
+        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
+        if spoken and not self._waiting and "tool_calls" not in turn:
+            return
+        yield from _message(turn, at, self._model)
+        if turn.get("role") == "tool":
+            yield from answered(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
+            return
+        yield from unanswered(self._waiting, _PAIR)
+        for where, call in objects(turn.get("tool_calls"), f"{at}/tool_calls"):
+            self._waiting[str(call.get("id"))] = where
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if not self._any:
+            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+        if not self._own:
+            return
+        yield from unanswered(dict(self._waiting), _PAIR)
+        if inner(wire, "response_format").get("type") == "json_object":
+            yield from wants_json(wire.get("messages"), "/response_format")
 
 
 def _options(wire: JsonObject, model: str) -> Findings:
@@ -135,15 +170,3 @@ def _message(message: JsonObject, at: str, model: str) -> Findings:
             yield from bad_image(url, f"{where}/image_url/url")
         elif kind == "file":
             yield from bad_file(inner(part, "file"), f"{where}/file")
-
-
-def _pairs(messages: list[tuple[str, JsonObject]]) -> Findings:
-    waiting: dict[str, str] = {}
-    for at, message in messages:
-        if message.get("role") == "tool":
-            yield from answered(waiting, str(message.get("tool_call_id")), at, _PAIR)
-            continue
-        yield from unanswered(waiting, _PAIR)
-        for where, call_ in objects(message.get("tool_calls"), f"{at}/tool_calls"):
-            waiting[str(call_.get("id"))] = where
-    yield from unanswered(waiting, _PAIR)

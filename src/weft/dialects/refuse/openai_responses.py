@@ -6,6 +6,7 @@ from weft.dialects.refuse.finding import (
     REQUEST,
     Finding,
     Findings,
+    SeenIds,
     inner,
     objects,
 )
@@ -29,19 +30,118 @@ _SAID = {"input_text", "input_image", "input_file", "input_audio", "refusal", "o
 _LEAST_TOKENS = 16
 _NOT_MINIMAL = {"web_search", "web_search_preview", "image_generation", "code_interpreter"}
 _SEALED = "reasoning.encrypted_content"
+_ANSWERED_HERE = ("function_call", "custom_tool_call")
+"""Calls that whoever asks must answer; the provider answers the others."""
 _PAIR = "answer every call, and send a call with its result"
 
 
-def refused(wire: JsonObject, model: str) -> Findings:
-    """Everything in a request that the provider would answer with a 400."""
+def refused_head(wire: JsonObject, model: str) -> Findings:
+    """Everything but the items that the provider would answer with a 400."""
     yield from _options(wire, model)
     yield from _tools(wire, model)
     form = inner(wire, "text", "format")
     if form.get("type") == "json_schema":
         yield from bad_format(form, "/text/format", model)
-    elif form.get("type") == "json_object" and not _goes_on(wire):
-        yield from wants_json(wire.get("input"), "/text/format")
-    yield from _items(wire, model)
+
+
+class ResponsesTurns:
+    """Items that are empty, sent twice, without their other half, or without what they led to."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._own = is_openai(model)
+        self._ids = SeenIds()
+        self._calls = SeenIds()
+        self._waiting: dict[str, str] = {}
+        self._early: dict[str, str] = {}
+        """Results that no call stands before."""
+        self._reasoning = ""
+        """Where reasoning stands that the next item must have led to."""
+        self._any = self._adds_tools = False
+
+    def fork(self) -> "ResponsesTurns":
+        """A copy to read on with."""
+        copy = ResponsesTurns(self._model)
+        copy._ids, copy._calls = self._ids.fork(), self._calls.fork()
+        copy._waiting, copy._early = dict(self._waiting), dict(self._early)
+        copy._reasoning = self._reasoning
+        copy._any, copy._adds_tools = self._any, self._adds_tools
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more item."""
+        self._any = True
+        kind = str(turn.get("type") or "message")
+        self._adds_tools = self._adds_tools or kind == "additional_tools"
+        if kind == "message":
+            yield from _message(turn, at, self._model)
+        elif kind == "function_call_output":
+            for where, part in objects(turn.get("output"), f"{at}/output"):
+                yield from _part(part, where, self._model)
+        yield from self._follows(turn, kind)
+        if kind == "reasoning" and turn.get("id") and self._own:
+            self._reasoning = at
+        item = turn.get("id")
+        if isinstance(item, str) and kind != "item_reference":
+            named = f"{kind} {item}"
+            if named in self._ids:
+                message = f"two items have the id {item}"
+                yield Finding(REQUEST, f"{at}/id", message, "send each item once")
+            self._ids.add(named)
+        self._pair(turn, kind, at)
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        goes_on = _goes_on(wire)
+        if not self._any and not wire.get("input") and not goes_on:
+            yield Finding(REQUEST, "/input", "there is nothing to answer", "say something")
+        if self._reasoning:
+            yield _led_nowhere(self._reasoning)
+        for call, at in self._waiting.items():
+            yield Finding(REQUEST, at, f"the call {call} has no result", _PAIR)
+        for call, at in () if goes_on else self._early.items():
+            yield Finding(REQUEST, at, f"the result of {call} answers no call", _PAIR)
+        yield from self._choice(wire)
+        if inner(wire, "text", "format").get("type") == "json_object" and not goes_on:
+            yield from wants_json(wire.get("input"), "/text/format")
+
+    def _follows(self, turn: JsonObject, kind: str) -> Findings:
+        """Reasoning goes back with the very item it led to, which has an id as it has one."""
+        at, self._reasoning = self._reasoning, ""
+        own = kind == "reasoning" or (turn.get("id") and turn.get("role") in (None, "assistant"))
+        if at and not own:
+            yield _led_nowhere(at)
+
+    def _pair(self, turn: JsonObject, kind: str, at: str) -> None:
+        """Calls and results belong together; the other half may be held by the provider."""
+        call = str(turn.get("call_id"))
+        if kind.endswith("_call"):
+            self._calls.add(call)
+            if self._early.pop(call, None) is None and kind in _ANSWERED_HERE:
+                self._waiting[call] = at
+        elif kind.endswith("_output"):
+            known = self._waiting.pop(call, None) is not None or call in self._calls
+            if not known and kind.removesuffix("_output") in _ANSWERED_HERE:
+                self._early[call] = at
+
+    def _choice(self, wire: JsonObject) -> Findings:
+        """A tool that must be called, and is not there."""
+        if self._adds_tools:
+            return
+        listed = objects(wire.get("tools"), "/tools")
+        choice = inner(wire, "tool_choice")
+        if wire.get("tool_choice") == "required" and not listed:
+            message = "a tool must be called, and there are none"
+            yield Finding(OPTION, "/tool_choice", message, "leave out tool_choice")
+        grouped = any(tool.get("type") in ("namespace", "tool_search") for _, tool in listed)
+        if choice.get("type") == "function" and not grouped:
+            known = {str(tool.get("name")) for _, tool in listed}
+            yield from undeclared([choice.get("name")], known, "/tool_choice/name")
+
+
+def _led_nowhere(at: str) -> Finding:
+    message = "reasoning stands here without what it led to"
+    return Finding(REQUEST, at, message, "send the item that followed it as it came, or neither")
 
 
 def _options(wire: JsonObject, model: str) -> Findings:
@@ -92,48 +192,11 @@ def _tools(wire: JsonObject, model: str) -> Findings:
             message = "using a computer needs truncation"
             hint = 'set extra={"openai-responses": {"truncation": "auto"}}'
             yield Finding(OPTION, "/truncation", message, hint)
-    choice = inner(wire, "tool_choice")
-    known = {str(tool.get("name")) for _, tool in listed}
-    grouped = any(tool.get("type") in ("namespace", "tool_search") for _, tool in listed)
-    if choice.get("type") == "function" and not grouped and not _adds_tools(wire):
-        yield from undeclared([choice.get("name")], known, "/tool_choice/name")
-    if wire.get("tool_choice") == "required" and not listed and not _adds_tools(wire):
-        message = "a tool must be called, and there are none"
-        yield Finding(OPTION, "/tool_choice", message, "leave out tool_choice")
-
-
-def _adds_tools(wire: JsonObject) -> bool:
-    items = objects(wire.get("input"), "")
-    return any(item.get("type") == "additional_tools" for _, item in items)
 
 
 def _goes_on(wire: JsonObject) -> bool:
     """Whether the provider holds a part of what is said."""
     return any(wire.get(key) for key in ("previous_response_id", "conversation", "prompt"))
-
-
-def _items(wire: JsonObject, model: str) -> Findings:
-    said = wire.get("input")
-    goes_on = _goes_on(wire)
-    if not said and not goes_on:
-        yield Finding(REQUEST, "/input", "there is nothing to answer", "say something")
-    items = objects(said, "/input")
-    ids: set[str] = set()
-    for at, item in items:
-        if item.get("type", "message") == "message":
-            yield from _message(item, at, model)
-        elif item.get("type") == "function_call_output":
-            for where, part in objects(item.get("output"), f"{at}/output"):
-                yield from _part(part, where, model)
-        held = item.get("id")
-        if isinstance(held, str):
-            if held in ids and item.get("type") != "item_reference":
-                hint = "send each item once"
-                yield Finding(REQUEST, f"{at}/id", f"two items have the id {held}", hint)
-            ids.add(held)
-    yield from _pairs(items, goes_on=goes_on)
-    if is_openai(model):
-        yield from _followers(items)
 
 
 def _message(item: JsonObject, at: str, model: str) -> Findings:
@@ -161,30 +224,3 @@ def _part(part: JsonObject, where: str, model: str) -> Findings:
             yield from unheard(where, model)
         case _:
             return
-
-
-def _pairs(items: list[tuple[str, JsonObject]], *, goes_on: bool) -> Findings:
-    """Calls and results belong together; the other half may be held by the provider."""
-    calls = _ids(items, "_call")
-    results = _ids(items, "_call_output")
-    for call, at in calls.items():
-        if call not in results:
-            yield Finding(REQUEST, at, f"the call {call} has no result", _PAIR)
-    for call, at in results.items():
-        if call not in calls and not goes_on:
-            yield Finding(REQUEST, at, f"the result of {call} answers no call", _PAIR)
-
-
-def _ids(items: list[tuple[str, JsonObject]], ending: str) -> dict[str, str]:
-    kinds = tuple(f"{name}{ending}" for name in ("function", "custom_tool"))
-    return {str(item.get("call_id")): at for at, item in items if item.get("type") in kinds}
-
-
-def _followers(items: list[tuple[str, JsonObject]]) -> Findings:
-    """Reasoning stands before what it led to."""
-    for index, (at, item) in enumerate(items):
-        follower = items[index + 1][1] if index + 1 < len(items) else {}
-        users = follower.get("role") == "user" or str(follower.get("type")).endswith("_output")
-        if item.get("type") == "reasoning" and item.get("id") and (not follower or users):
-            message = "reasoning stands here without what it led to"
-            yield Finding(REQUEST, at, message, "send the item that followed it, or neither")

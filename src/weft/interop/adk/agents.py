@@ -393,10 +393,7 @@ def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
     held = agent.before_agent
     if held is None:
         return (code,)
-    if isinstance(held, tuple):
-        several: tuple[Callable[..., object], ...] = held
-        return (*several, code)
-    return (held, code)
+    return (held, code) if callable(held) else (*held, code)
 
 
 def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent:
