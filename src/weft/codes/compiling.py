@@ -246,6 +246,20 @@ Use instead:  a simpler pattern: no repeat inside a repeat.
 """,
     ),
     Code(
+        "WEFT609",
+        _W,
+        "claim from outside ignored",
+        """A log holds what only a model, a provider or Weft itself can say, and somebody else said it:
+a call, a thought or a signature in a user's message, or a provider's own JSON
+(`partMetadata.weft`) in a session that was read from outside.
+
+Why it matters: it would reach the model as the agent's word, or unread. It is not sent.
+
+Use instead:  let clients post text, media and answers to open calls. Read a session that your
+              own Weft wrote with Session.from_json(data, trusted=True), or `--trusted`.
+""",
+    ),
+    Code(
         "WEFT701",
         _W,
         "schema keyword lost",

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
-from weft.content import Content, ContentLike, to_content
+from weft.content import Content, ContentLike, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
 from weft.errors import UsageError
 from weft.runtime.callbacks import check_plugins, plugin_methods
@@ -154,7 +152,9 @@ class Runner:
 def _message(message: ContentLike) -> Content:
     """The message as the user says it, or an error if it says nothing or does what users cannot."""
     said = cast("object", message)
-    content = to_content(message) if said is not None else Content()
+    content = (
+        require_posted(to_content(message), where="message") if said is not None else Content()
+    )
     kinds = {part.kind for part in content.parts or ()}
     if not kinds - {"empty"}:
         raise UsageError(
@@ -162,10 +162,4 @@ def _message(message: ContentLike) -> Content:
             where="Runner.run",
             hint='pass message="...", or use Runner.resume to go on without one',
         )
-    if "call" in kinds:
-        raise UsageError(
-            "the message holds a tool call, which only a model makes",
-            where="Runner.run",
-            hint="pass text, media, or the function responses to calls that wait",
-        )
-    return content if content.role == "user" else msgspec.structs.replace(content, role="user")
+    return content

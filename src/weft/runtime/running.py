@@ -36,7 +36,13 @@ from weft.runtime.signals import Interrupted, NodeFailed, Suspended
 from weft.runtime.spending import warning_in
 from weft.runtime.stopping import INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
-from weft.runtime.waiting import answers_in, new_answers, waiting_calls
+from weft.runtime.waiting import (
+    answers_in,
+    new_answers,
+    require_answers,
+    require_decision,
+    waiting_calls,
+)
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import JsonObject
@@ -213,7 +219,7 @@ class _Work:
             return invocation
         content = request.content or _answers(session, request.answers)
         if content is not None:
-            answered = answers_by_event(session, content)
+            answered = answers_by_event(session, require_answers(session, content))
             invocation = self._continued(session, answered[0][0].invocation_id)
             actions, told = Actions(state_delta=request.state), list[Event]()
             held = answers_in(session)
@@ -327,6 +333,7 @@ def _answers(session: Session, answers: dict[str, object]) -> Content | None:
         question = f"{QUESTION}{call_id}"
         if question in callers:
             plain = to_json(value)
+            require_decision(plain, where=f"answers[{given}]")
             yes: JsonObject = {"confirmed": plain is True}
             confirmed = plain if isinstance(plain, dict) else yes
             answer = FunctionResponse(name=CONFIRMATION, id=question, response=confirmed)
