@@ -249,8 +249,8 @@ Use instead:  a simpler pattern: no repeat inside a repeat.
         "WEFT609",
         _W,
         "claim from outside ignored",
-        """A log holds what only a model, a provider or Weft itself can say, and somebody else said it:
-a call, a thought or a signature in a user's message, or a provider's own JSON
+        """Somebody else said what only a model, a provider or Weft itself can say: a log holds a
+call, a thought or a signature in a user's message, or a provider's own JSON
 (`partMetadata.weft`) in a session that was read from outside.
 
 Why it matters: it would reach the model as the agent's word, or unread. It is not sent.
