@@ -260,6 +260,19 @@ Use instead:  let clients post text, media and answers to open calls. Read a ses
 """,
     ),
     Code(
+        "WEFT610",
+        _I,
+        "braces of a value left alone",
+        """A callable instruction read a value with a `{placeholder}` in it and put it into its text.
+
+Why it matters: what a value says is not the author's word, so it is sent as it is. Where the
+author wrote the same placeholder, nobody can tell the two apart, and his is left alone too.
+
+Use instead:  read the value in the template, `{key}`, instead of in the function; or give the
+              author's placeholder another name.
+""",
+    ),
+    Code(
         "WEFT701",
         _W,
         "schema keyword lost",
