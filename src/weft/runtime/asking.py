@@ -26,6 +26,9 @@ from weft.runtime.providers import provided_texts
 from weft.session import Event
 from weft.values import JsonObject
 
+_USUAL_ID = 40
+"""How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+
 _log = logging.getLogger("weft")
 
 
@@ -282,7 +285,9 @@ def _reply(
         for part in content.parts:
             sealed = part.thought_signature is not None or part.part_metadata is not None
             signed = signed or sealed
-            calls = calls or part.function_call is not None
+            if part.function_call is not None:
+                calls = True
+                signed = signed or len(part.function_call.id or "") > _USUAL_ID
         if calls:
             log, taken = run.invocation.session.events, run.invocation.call_ids
             content = Content(
