@@ -253,13 +253,14 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
 
 def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:
     """The error for what is no message, or no part of one; it says what to type instead."""
+    name = type(value).__name__
     hint = "pass text or weft.Part values" if part else _MESSAGE_HINT
     if isinstance(value, bytes | bytearray | memoryview):
         hint = _MEDIA_HINT
     elif isinstance(value, dict):
         hint = "read JSON first: msgspec.convert(value, weft.Content), or weft.Part for a part"
     kind = "part of a message" if part else "a message"
-    return SessionError(f"a {type(value).__name__} is not {kind}", where=where, hint=hint)
+    return SessionError(f"a {name} is not {kind}", where=where, hint=hint)
 
 
 def _require_types(part: Part, where: str) -> None:
