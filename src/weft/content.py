@@ -160,6 +160,24 @@ class Part(Value, frozen=True):
         kept = held.get("kept") if isinstance(held, dict) else None
         return kept if isinstance(kept, dict) else None
 
+    @staticmethod
+    def from_bytes(data: bytes, mime_type: str, *, name: str | None = None) -> "Part":
+        """Media in the message: `Part.from_bytes(png, "image/png")`."""
+        if not isinstance(cast("object", data), bytes | bytearray | memoryview):
+            raise SessionError(
+                f"a {type(data).__name__} is not the bytes of a file",
+                where="Part.from_bytes",
+                hint='pass bytes: Part.from_bytes(Path("a.png").read_bytes(), "image/png")',
+            )
+        if not isinstance(cast("object", mime_type), str) or "/" not in mime_type:
+            raise SessionError(
+                f"{mime_type!r} is no type of media",
+                where="Part.from_bytes",
+                hint='pass it as the second argument: "image/png", "application/pdf", ...',
+            )
+        encoded = base64.b64encode(data).decode("ascii")
+        return Part(inline_data=Blob(mime_type=mime_type, data=encoded, display_name=name))
+
 
 @declared("Content(parts=(...))", change=_COPY)
 class Content(Value, frozen=True):
@@ -213,6 +231,12 @@ def opaque_part(provider: str, payload: JsonObject) -> Part:
 
 ContentLike = str | Content | Part | Iterable[str | Part]
 
+_MEDIA_HINT = (
+    'pass weft.Part.from_bytes(data, "image/png") for media in the message, or'
+    ' weft.Part(file_data=weft.content.FileData(file_uri="https://...", mime_type="image/png"))'
+)
+_MESSAGE_HINT = "pass text, a weft.Part, a list of both, or a weft.Content"
+
 
 def to_content(value: ContentLike, *, role: str = "user", where: str = "message") -> Content:
     """A content from what people pass as a message: text, a part, several, or a content."""
@@ -221,41 +245,98 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
     if isinstance(value, (str, Part)):
         value = (value,)
     if not isinstance(value, (list, tuple)):
-        raise SessionError(
-            f"a {type(value).__name__} is not a message",
-            where=where,
-            hint="pass text, a Part, a list of both, or a Content",
-        )
+        raise _no_message(value, where)
     parts: list[Part] = []
-    for piece in cast("Iterable[object]", value):
+    for index, piece in enumerate(cast("Iterable[object]", value)):
         if isinstance(piece, str):
             parts.append(Part(text=piece))
         elif isinstance(piece, Part):
             parts.append(piece)
         else:
-            raise SessionError(
-                f"a {type(piece).__name__} is not part of a message",
-                where=where,
-                hint="pass text or weft.Part values",
-            )
+            raise _no_message(piece, f"{where}[{index}]", part=True)
     return require_content(Content(parts=tuple(parts), role=role), where=where)
+
+
+def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:
+    """The error for what is no message, or no part of one; it says what to type instead."""
+    name = type(value).__name__
+    hint = "pass text or weft.Part values" if part else _MESSAGE_HINT
+    if isinstance(value, bytes | bytearray | memoryview):
+        hint = _MEDIA_HINT
+    elif isinstance(value, dict):
+        hint = "read JSON first: msgspec.convert(value, weft.Content), or weft.Part for a part"
+    kind = "part of a message" if part else "a message"
+    return SessionError(f"a {name} is not {kind}", where=where, hint=hint)
+
+
+def _require_types(part: Part, where: str) -> None:
+    """Refuse fields that hold something else than they say; a constructor looks at none of them."""
+    call, result, blob, file = (
+        part.function_call, part.function_response, part.inline_data, part.file_data
+    )  # fmt: skip
+    _require_texts(where, _MEDIA_HINT, text=part.text)
+    _require_texts(where, "pass a string", thought_signature=part.thought_signature)
+    if blob is not None:
+        _require_kind(blob, Blob, f"{where}.inline_data", _MEDIA_HINT)
+        place = f"{where}.inline_data"
+        _require_texts(place, _MEDIA_HINT, data=blob.data, mime_type=blob.mime_type)
+        _require_texts(place, "pass a string", display_name=blob.display_name)
+    if file is not None:
+        _require_kind(file, FileData, f"{where}.file_data", _MEDIA_HINT)
+        place = f"{where}.file_data"
+        _require_texts(place, _MEDIA_HINT, file_uri=file.file_uri, mime_type=file.mime_type)
+        _require_texts(place, "pass a string", display_name=file.display_name)
+    for name, held, kind in (
+        ("function_call", call, FunctionCall),
+        ("function_response", result, FunctionResponse),
+    ):
+        if held is not None:
+            _require_kind(held, kind, f"{where}.{name}", f"pass a weft.content.{kind.__name__}")
+            _require_texts(f"{where}.{name}", "pass a string", name=held.name, id=held.id)
+    code, ran = part.executable_code, part.code_execution_result
+    if code is not None:
+        _require_kind(code, ExecutableCode, f"{where}.executable_code", "pass an ExecutableCode")
+        _require_texts(f"{where}.executable_code", "pass a string", code=code.code)
+    if ran is not None:
+        place = f"{where}.code_execution_result"
+        _require_kind(ran, CodeExecutionResult, place, "pass a CodeExecutionResult")
+        _require_texts(place, "pass a string", outcome=ran.outcome, output=ran.output)
+
+
+def _require_kind(value: object, kind: type[Value], where: str, hint: str) -> None:
+    if not isinstance(value, kind):
+        raise SessionError(
+            f"a {type(value).__name__} is not a {kind.__name__}", where=where, hint=hint
+        )
+
+
+def _require_texts(where: str, hint: str, /, **fields: object) -> None:
+    for name, value in fields.items():
+        if not isinstance(value, str | None):
+            raise SessionError(
+                f"a {type(value).__name__} is not text", where=f"{where}.{name}", hint=hint
+            )
 
 
 def require_content(content: Content, *, where: str) -> Content:
     """The content, once what it carries is known to be JSON through and through."""
+    if not isinstance(cast("object", content.role), str | None):
+        raise SessionError(
+            f"a {type(content.role).__name__} is not a role", where=f"{where}.role", hint='"user"'
+        )
+    if not isinstance(cast("object", content.parts), tuple | list | None):
+        raise SessionError(
+            f"a {type(content.parts).__name__} is no list of parts",
+            where=f"{where}.parts",
+            hint="pass a tuple of weft.Part values: Content(parts=(Part(text=...),))",
+        )
     for index, part in enumerate(content.parts or ()):
         if not isinstance(cast("object", part), Part):
+            error = _no_message(part, f"{where}.parts[{index}]", part=True)
             raise SessionError(
-                f"a {type(part).__name__} is not a part",
-                where=f"{where}.parts[{index}]",
-                hint="pass weft.Part values",
+                f"a {type(part).__name__} is not a part", where=error.where, hint=error.hint
             )
-        if not isinstance(cast("object", part.text), str | None):
-            raise SessionError(
-                f"a {type(part.text).__name__} is not text",
-                where=f"{where}.parts[{index}].text",
-                hint="pass a string",
-            )
+        _require_types(part, f"{where}.parts[{index}]")
         call, result = part.function_call, part.function_response
         if part.text and (call is not None or result is not None) and not part.thought:
             other = "functionCall" if call is not None else "functionResponse"
@@ -275,6 +356,99 @@ def require_content(content: Content, *, where: str) -> Content:
             if held is not None:
                 require_json(held, where=f"{where}.parts[{index}]")
     return content
+
+
+_POSTED = frozenset(
+    ("text", "inline_data", "file_data", "function_response", "video_metadata",
+     "media_resolution", "media_processing")
+)  # fmt: skip
+_ABOUT_MEDIA = ("video_metadata", "media_resolution", "media_processing")
+_ANSWERED = frozenset(("name", "response", "id", "parts"))
+_POSTED_HINT = "post text, media, and the function responses to calls that wait; nothing else"
+
+
+def require_posted(content: Content, *, where: str) -> Content:
+    """What a client posted, once it is data alone: text, media, and answers to calls.
+
+    Whoever speaks to an agent must not speak for it: roles, calls, thoughts, signatures and what
+    a provider or Weft itself would interpret are the runtime's to write. They are refused and not
+    dropped, since a client that sends them means something else than it would get.
+    """
+    if content.role not in (None, "user"):
+        raise SessionError(
+            f"a message is the user's, and this one has the role {content.role!r}",
+            where=f"{where}.role",
+            hint='leave `role` out, or write role="user"',
+        )
+    for index, part in enumerate(content.parts or ()):
+        _require_posted_part(part, f"{where}.parts[{index}]", _POSTED)
+        answer = part.function_response
+        if answer is None:
+            continue
+        place = f"{where}.parts[{index}].function_response"
+        _refuse_others(answer, _ANSWERED, place)
+        for at, raw in enumerate(answer.parts or ()):
+            shown = msgspec.convert(raw, Part)
+            _require_posted_part(shown, f"{place}.parts[{at}]", _POSTED - {"function_response"})
+    if content.role is None:
+        return msgspec.structs.replace(content, role="user")
+    return content
+
+
+def _require_posted_part(part: Part, where: str, allowed: frozenset[str]) -> None:
+    _refuse_others(part, allowed, where)
+    fields = msgspec.structs.asdict(part)
+    told = [name for name in ("text", "inline_data", "file_data", "function_response")
+            if fields[name] not in (None, "")]  # fmt: skip
+    if len(told) > 1:  # a part is read as one of them, and the other would be lost
+        raise SessionError(
+            f"one part holds both {told[0]} and {told[1]}",
+            where=where,
+            hint="give each its own part",
+        )
+    about = [name for name in _ABOUT_MEDIA if fields[name] is not None]
+    if about and not part.inline_data and not part.file_data:
+        raise SessionError(f"{about[0]} stands where no media is", where=where, hint=_POSTED_HINT)
+
+
+def _refuse_others(value: Value, allowed: frozenset[str], where: str) -> None:
+    fields = cast("dict[str, object]", msgspec.structs.asdict(value))
+    for name, held in fields.items():
+        if held is not None and name not in allowed:
+            words = f"`{name}` is not a client's to post"
+            if name == "function_call":
+                words = "the message holds a tool call, which only a model makes"
+            raise SessionError(words, where=where, hint=_POSTED_HINT)
+
+
+def untrusted(content: Content) -> Content:
+    """The content as it counts where nobody knows that Weft wrote it.
+
+    What stands under `partMetadata.weft` steers what is sent: a provider's own JSON goes to it
+    unread. In a log from outside it is set aside, where nothing looks for it, and not lost.
+    """
+    parts = content.parts or ()
+    if not any(part.part_metadata and "weft" in part.part_metadata for part in parts):
+        return content
+    return msgspec.structs.replace(content, parts=tuple(map(_untrusted_part, parts)))
+
+
+def _untrusted_part(part: Part) -> Part:
+    metadata = part.part_metadata or {}
+    if "weft" not in metadata:
+        return part
+    held = metadata["weft"]
+    told: JsonObject = {}
+    rest: Json = held
+    if isinstance(held, dict):
+        harmless = ("provider", "malformed", "untrusted")  # whose a signature is, it proves itself
+        told = {name: value for name, value in held.items() if name in harmless}
+        rest = {name: value for name, value in held.items() if name not in harmless}
+    if rest:
+        before = told.get("untrusted")
+        both = isinstance(before, dict) and isinstance(rest, dict)
+        told["untrusted"] = {**before, **rest} if both else rest  # type: ignore[dict-item]
+    return msgspec.structs.replace(part, part_metadata={**metadata, "weft": told})
 
 
 def _require_part(raw: JsonObject, *, where: str) -> None:

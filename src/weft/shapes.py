@@ -9,9 +9,11 @@ import datetime
 import enum
 import functools
 import importlib.util
+import math
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -218,13 +220,51 @@ def convert(tp: object, value: Json) -> object:
     """The value as the type; exact first, then "5" for 5 where nothing else could be meant."""
     try:
         if _uses_pydantic(tp):
-            return _adapter(tp).validate_json(compact(value))
-        try:
-            return msgspec.convert(value, tp, dec_hook=_dec_hook)
-        except msgspec.ValidationError:
-            return msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
+            made: object = _adapter(tp).validate_json(compact(value))
+        else:
+            try:
+                made = msgspec.convert(value, tp, dec_hook=_dec_hook)
+            except msgspec.ValidationError:
+                made = msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
     except (ValueError, RecursionError) as error:
         raise SchemaError(str(error)) from error
+    if _spells_no_number(value) and _holds_no_number(tp, made):
+        raise SchemaError("a number must be finite, and `nan` or `inf` is not")
+    return made
+
+
+def _spells_no_number(value: object) -> bool:
+    """Whether some text in a JSON value reads as a number that is none: JSON has no other way."""
+    if isinstance(value, str):
+        try:
+            return len(value) < 400 and not math.isfinite(float(value))
+        except ValueError:
+            return False
+    if isinstance(value, dict):
+        return any(_spells_no_number(held) for held in cast("dict[str, object]", value).values())
+    return isinstance(value, list) and any(map(_spells_no_number, cast("list[object]", value)))
+
+
+def _holds_no_number(tp: object, made: object) -> bool:
+    """Whether such a text became a number."""
+    try:
+        if _uses_pydantic(tp):
+            plain: object = _adapter(tp).dump_python(made)
+        else:
+            plain = msgspec.to_builtins(made, builtin_types=(Decimal,), enc_hook=repr)
+    except (TypeError, ValueError):  # a type of somebody's own, which reads texts its own way
+        plain = made
+    return _has_no_number(plain)
+
+
+def _has_no_number(value: object) -> bool:
+    if isinstance(value, float | Decimal):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_no_number, cast("dict[object, object]", value).values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_no_number, cast("list[object]", value)))
+    return False
 
 
 def _dec_hook(tp: type, value: object) -> object:

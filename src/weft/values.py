@@ -148,6 +148,26 @@ def has_lone_surrogate(text: str) -> bool:
     return False
 
 
+def is_encodable(value: object) -> bool:
+    """Whether every text in a JSON value, keys included, can be encoded as UTF-8."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return False
+    except (OverflowError, TypeError):  # very large integers; the slow way knows them
+        return not has_lone_surrogate(_unescaped.encode(value))
+    return True
+
+
+def scrubbed(value: Json) -> Json:
+    """The value with every lone surrogate in it replaced by U+FFFD."""
+    if isinstance(value, str):
+        return scrub(value) if has_lone_surrogate(value) else value
+    if isinstance(value, dict):
+        return {str(scrubbed(key)): scrubbed(held) for key, held in value.items()}
+    return [scrubbed(held) for held in value] if isinstance(value, list) else value
+
+
 class Strand(Sequence[Item], Generic[Item]):
     """An immutable sequence that grows at its tip in constant time.
 

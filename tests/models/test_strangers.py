@@ -1,12 +1,15 @@
 """What strangers do to a model: odd addresses, keys, answers and servers; nothing is lost by it."""
 
 import asyncio
+import base64
 import gzip
 import json
 import logging
 import socket
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -17,8 +20,9 @@ from tests.models.server import Server, Turn, page, says, streams
 from tests.models.test_http import ONCE, bot, failed, model_of
 from tests.models.test_switching import Checked, lookup, served
 from weft import Agent, RunConfig, Runner
-from weft.errors import CompileError, DeclarationError, UsageError
+from weft.errors import CompileError, DeclarationError, ModelError, UsageError
 from weft.models import Breaker, Gemini, OpenAI, Retry, Timeouts
+from weft.models.address import spellings
 from weft.models.registry import model_for
 
 SECRET = "sk-never-show-this"
@@ -227,6 +231,77 @@ async def test_a_token_that_was_lent_is_not_shown() -> None:
     with Server(says(stale, 401)) as server:
         model = Gemini("x", base_url=server.url, project="p", token=lambda: SECRET, retries=ONCE)
         assert SECRET not in failed(await weft.run(bot(model), "hi"))[1]
+
+
+KEY = "sk-live/4+2=abc"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"x{KEY}y",
+        f"Incorrect API key provided: {KEY}z.",
+        f"https://host/v1?key={quote(KEY, safe='')}&x=1",
+        f"Authorization: Bearer_{KEY}",
+        base64.b64encode(KEY.encode()).decode(),
+        base64.b64encode(f"ann:{KEY}".encode()).decode(),
+    ],
+)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_key_inside_other_text_is_not_shown(
+    dialect: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for status in (401, 500):
+        with Server(says({"error": {"message": told}}, status)) as server:
+            login = f"://ann:{quote(KEY, safe='')}@"
+            address = f"{server.url.replace('://', login)}/v1?key={quote(KEY, safe='')}"
+            model = model_of(dialect, server, api_key=KEY, base_url=address)
+            result = await weft.run(bot(model), "hi")
+        shown = f"{result}{caplog.text}{result.session.to_json()!r}{model!r}"
+        for spelled in spellings(KEY):
+            assert spelled not in shown
+        assert "[key]" in failed(result)[1]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_key_in_the_address_is_in_no_log_of_the_transport(
+    dialect: str, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Server(says(whole(dialect))) as server:
+        address = f"{server.url.replace('://', f'://ann:{SECRET}@')}/v1?key={SECRET}&sig={KEY}"
+        model = model_of(dialect, server, base_url=address)
+        await weft.run(bot(model), "hi", config=RunConfig(stream=streamed))
+        assert SECRET in server.received[0].path
+    assert "HTTP Request" in caplog.text
+    assert SECRET not in caplog.text
+    assert KEY not in caplog.text
+
+
+async def test_an_answer_that_repeats_the_key_is_kept_without_it() -> None:
+    body = json.loads(json.dumps(whole("openai-chat")).replace("Hello", f"Hello {SECRET}{KEY}"))
+    body["debug"] = {"authorization": f"Bearer {KEY}"}
+    with Server(says(body)) as server:
+        model = model_of("openai-chat", server, api_key=KEY)
+        result = await weft.run(bot(model), "hi")
+    assert KEY not in f"{result}{result.session.to_json()!r}"
+    assert result.text.startswith(f"Hello {SECRET}[key]")
+
+
+async def test_what_led_to_an_error_shows_no_key() -> None:
+    def token() -> str:
+        raise ValueError(f"x{KEY}y")
+
+    model = Gemini("x", base_url="http://127.0.0.1:9", project="p", token=token, retries=ONCE,
+                   headers={"x-my-key": KEY})  # fmt: skip
+    prompt = weft.compile(bot(model), message="hi").prompt
+    with pytest.raises(ModelError) as caught:
+        async for _ in model.generate(prompt, {}, stream=False):
+            pass
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None or KEY not in str(caught.value.__context__)
 
 
 @pytest.mark.parametrize("key", ["a", "any"])

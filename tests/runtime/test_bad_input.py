@@ -384,8 +384,8 @@ def test_a_user_makes_no_calls_and_answers_none_that_are_not_there() -> None:
     runs(go)
 
 
-@pytest.mark.parametrize("role", ["model", "system", None])
-def test_whatever_role_a_message_has_it_is_the_users(role: str | None) -> None:
+@pytest.mark.parametrize("role", ["user", None])
+def test_a_message_is_the_users(role: str | None) -> None:
     async def go() -> None:
         model = ScriptedModel(["hi", "fine"])
         runner = Runner(Agent("bot", model=model))

@@ -44,6 +44,7 @@ class Inputs(NamedTuple):
     strict: bool = False
     step: int | None = None
     policy: str | None = None
+    trusted: bool = False
 
 
 def request(inputs: Inputs) -> Compiled:
@@ -176,7 +177,7 @@ def _read(inputs: Inputs) -> Session | None:
     if inputs.session is None:
         return None
     try:
-        return read_session(Path(inputs.session))
+        return read_session(Path(inputs.session), trusted=inputs.trusted)
     except SessionError as error:
         if Path(inputs.session).exists():
             raise

@@ -278,7 +278,10 @@ def _their_code(where: str) -> Generator[None]:
         ) from None
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
-        raise UsageError(f"{type(error).__name__}: {first}", where=blame(error)) from None
+        place, hint = blame(error), ""
+        if isinstance(error, SyntaxError | UnicodeError) and place.startswith("internal error"):
+            place, hint = where, "save it as plain Python text, in UTF-8"  # no line to be named
+        raise UsageError(f"{type(error).__name__}: {first}", where=place, hint=hint) from None
 
 
 def _joined(*places: str) -> str:

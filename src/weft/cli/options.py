@@ -28,6 +28,10 @@ SESSION_OR_FILE = Annotated[
         metavar="FILE|ID",
     ),
 ]
+TRUSTED = Annotated[
+    bool,
+    typer.Option("--trusted", help="The session file is Weft's own: believe what it kept."),
+]
 SESSION = Annotated[str | None, typer.Option("--session", help="The session's id.", metavar="ID")]
 SESSION_ID = Annotated[str, typer.Argument(help="The session's id.", show_default=False)]
 STORE = Annotated[

@@ -272,6 +272,46 @@ Use instead:  a simpler pattern: no repeat inside a repeat.
 """,
     ),
     Code(
+        "WEFT609",
+        _W,
+        "claim from outside ignored",
+        """Somebody else said what only a model, a provider or Weft itself can say: a log holds a
+call, a thought or a signature in a user's message, or a provider's own JSON
+(`partMetadata.weft`) in a session that was read from outside.
+
+Why it matters: it would reach the model as the agent's word, or unread. It is not sent.
+
+Use instead:  let clients post text, media and answers to open calls. Read a session that your
+              own Weft wrote with Session.from_json(data, trusted=True), or `--trusted`.
+""",
+    ),
+    Code(
+        "WEFT610",
+        _I,
+        "braces of a value left alone",
+        """A callable instruction put a value with a `{placeholder}` in it into its text.
+
+Why it matters: what a value says is not the author's word, so it is sent as it is. Where the
+author wrote the same placeholder, nobody can tell the two apart, and his is left alone too.
+
+Use instead:  read the value in the template, `{key}`, instead of in the function; or give the
+              author's placeholder another name.
+""",
+    ),
+    Code(
+        "WEFT611",
+        _I,
+        "tool name respelled",
+        """A log has calls of a tool whose name the provider would refuse.
+
+Why it matters: the request could not be sent. The calls and their results carry a name made of
+the one in the log; the log stays as it is.
+
+Use instead:  nothing to do for logs of another program; call a tool of your own by letters,
+              digits and _.
+""",
+    ),
+    Code(
         "WEFT701",
         _W,
         "schema keyword lost",

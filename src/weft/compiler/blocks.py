@@ -32,12 +32,68 @@ def blocks_of(
     """The blocks of an event's parts, in their order."""
     assert event.content is not None
     blocks: list[Block] = []
-    for index, part in enumerate(_sendable(event.content, event, diagnostics).parts or ()):
+    content = _sendable(event.content, event, diagnostics)
+    posted = event.author == "user" or (not event.author and content.role == "user")
+    for index, part in enumerate(content.parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
+        if part.part_metadata is not None and _is_untrusted(part.part_metadata):
+            diagnostics.append(
+                report(
+                    "WEFT609",
+                    origin,
+                    "what a provider is said to have kept with this part is not sent",
+                    "read the session with trusted=True if a Weft of yours wrote it",
+                )
+            )
+        if posted and _speaks_for_others(part):
+            part = _as_posted(part, origin, diagnostics)
         block = _block(part, origin, role, event, position)
         if block is not None:
             blocks.append(block)
     return tuple(blocks)
+
+
+def _is_untrusted(metadata: JsonObject) -> bool:
+    """Whether something was set aside when the log was read from outside."""
+    held = metadata.get("weft")
+    return isinstance(held, dict) and "untrusted" in held
+
+
+def _speaks_for_others(part: Part) -> bool:
+    """Whether a part of the user's says more than a user can."""
+    return bool(
+        part.part_metadata
+        or part.thought
+        or part.thought_signature
+        or part.function_call
+        or part.tool_call
+        or part.tool_response
+    )
+
+
+def _as_posted(part: Part, origin: Origin, diagnostics: list[Diagnostic]) -> Part:
+    """What of a user's part is data; the rest is a model's, or a provider's, to say.
+
+    A log may hold such parts: another program let its clients write what they liked.
+    """
+    own = (part.part_metadata or {}).get("weft")
+    if not part.part_metadata or own or part.thought or part.function_call is not None:
+        diagnostics.append(
+            report(
+                "WEFT609",
+                origin,
+                "a part of the user's message says what only a model or a provider can",
+                "let clients post text, media and answers to open calls, nothing else",
+            )
+        )
+    return Part(
+        text=part.text,
+        function_response=part.function_response,
+        inline_data=part.inline_data,
+        file_data=part.file_data,
+        executable_code=part.executable_code,
+        code_execution_result=part.code_execution_result,
+    )
 
 
 def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
@@ -92,7 +148,8 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
     if (held := part.opaque) is not None:
         return OpaqueBlock(role=role, origin=origin, provider=held[0], model=model, payload=held[1])
     if part.tool_call is not None or part.tool_response is not None:
-        raw: JsonObject = msgspec.json.decode(msgspec.json.encode(part))
+        bare = msgspec.structs.replace(part, part_metadata=None)  # it is the log's, no provider's
+        raw: JsonObject = msgspec.json.decode(msgspec.json.encode(bare))
         return OpaqueBlock(role=role, origin=origin, provider="", model=model, payload=raw)
     if part.kind == "thought":
         text = part.text or ""

@@ -27,7 +27,7 @@ from weft.compiler.shown import shown_item
 from weft.compiler.thread import WHOLE, Basis, Slot, facts_of, weave
 from weft.compiler.turn import start_of, user_content
 from weft.compiler.validated import require_valid
-from weft.content import ContentLike, to_content
+from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
 from weft.declare.elsewhere import RUN_WORDS
 from weft.declare.inputs import lacking
@@ -401,7 +401,7 @@ def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[
         return events
     said = Event(
         author="user",
-        content=to_content(message),
+        content=require_posted(to_content(message), where="message"),
         invocation_id=f"message@{len(events)}",
         id="message",
         timestamp=0.0,

@@ -14,13 +14,24 @@ from weft.compiler.context import ReadonlyContext
 from weft.compiler.providers import provide
 from weft.compiler.transfer import transfer_targets, transfer_text
 from weft.declare import Agent, Raw
-from weft.declare.template import Rendered, Variable, lookup, parse, render, to_text
+from weft.declare.template import (
+    Rendered,
+    Variable,
+    lookup,
+    parse,
+    render,
+    to_text,
+    without_values,
+)
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
 from weft.misuse import meant
 from weft.session import scope_of
 from weft.values import Json, compact, has_lone_surrogate, scrub
+
+VALUES = ".values"
+"""How the name ends under which is recorded where a provider's text has braces of values."""
 
 PartName = Literal["global", "identity", "instruction", "schema", "transfer"]
 
@@ -238,14 +249,29 @@ def _templated(
     if given.problem is not None:
         diagnostics.append(given.problem)
     dynamic = dynamic or given.dynamic
+    values = given.values
+    if told := scope.recorded.get(f"{field}{VALUES}"):
+        values = tuple(int(at) for at in told.split() if at.isdecimal())
     if dynamic:
         provided[f"{field}.raw" if given.raw else field] = given.text
+        if values:
+            provided[f"{field}{VALUES}"] = " ".join(map(str, values))
     if not given.text:
         return None
     if given.raw:
         text = _sendable(given.text, whole, diagnostics)
         return _system_block(text, whole, (Span(len(text), whole),), Stability.TURN)
     template = parse(given.text)
+    if values:
+        template = without_values(template, values)
+        diagnostics.append(
+            report(
+                "WEFT610",
+                whole,
+                f"{len(values)} in braces came from values that the provider read, and stay text",
+                "read a value in the template itself, `{key}`, or return Raw(text)",
+            )
+        )
     pieces = render(
         template, scope.state, scope.artifacts, drop_missing=scope.on_missing == "empty"
     )

@@ -8,18 +8,23 @@ from typing import NamedTuple, cast
 from weft.codes import report
 from weft.compiler.context import ReadonlyContext
 from weft.declare import Raw
+from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
 
 _log = logging.getLogger("weft")
 
 
 class Provided(NamedTuple):
-    """What a provider gave: text, whether it is to be templated, and what went wrong."""
+    """What a provider gave: text, whether it is to be templated, and what went wrong.
+
+    `values` are the positions of braces in it that came from what the provider read.
+    """
 
     text: str
     raw: bool
     dynamic: bool
     problem: Diagnostic | None = None
+    values: tuple[int, ...] = ()
 
 
 def provide(
@@ -30,8 +35,9 @@ def provide(
         return Provided("", False, False)
     if isinstance(provider, str):
         return Provided(provider, False, False)
+    handed = context.apart() if context is not None else None
     try:
-        value = _call(provider, context)
+        value = _call(provider, handed)
     except Exception as error:
         if on_error == "raise":
             raise
@@ -45,14 +51,20 @@ def provide(
         return Provided("", False, True, problem)
     if isinstance(value, Raw):
         return Provided(str(value.text), True, True)
-    return Provided("" if value is None else str(value), False, True)
+    text = "" if value is None else str(value)
+    return Provided(text, False, True, values=values_in(text, handed))
+
+
+def values_in(text: str, context: ReadonlyContext | None) -> tuple[int, ...]:
+    """Where a provider's text has braces that came from what it was handed."""
+    return value_positions(text, context.texts()) if context is not None and "{" in text else ()
 
 
 def _call(provider: object, context: ReadonlyContext | None) -> object:
     if isinstance(provider, Raw):
         return provider
     function, extra = target_of(provider)
-    value = function(context.apart() if context is not None else None, *extra)
+    value = function(context, *extra)
     return _awaited(cast("Awaitable[object]", value)) if inspect.isawaitable(value) else value
 
 

@@ -152,7 +152,7 @@ class _Reader:
         """The block of a part, made as the parts of a session's events are."""
         maker: JsonObject = {"provider": self.name, "model": self.model}
         said = Event(
-            author=role,
+            author=_AGENT,
             id=event,
             content=Content(parts=(given.part,), role=role),
             custom_metadata={"weft": maker} if role == "model" else None,

@@ -6,7 +6,7 @@ untouched. Doubled braces tight around a placeholder are its escape.
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast
 
 from weft.values import Json, compact, require_json
@@ -69,6 +69,62 @@ class Rendered(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def parse(source: str) -> Template:
     """The text's pieces; cached, since a declaration is compiled many times."""
+    return _parsed(source)
+
+
+def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
+    """Where in a text stand braces that came from a value, and so are no placeholder.
+
+    A placeholder is a value's if a value names it too, however it was changed on its way, or if
+    one of its braces lies in a value. Where its author wrote the same one, nobody can tell the
+    two apart: it is left as it is, for what a value says must never be expanded.
+    """
+    spots = [piece for piece in _parsed(source).pieces if _is_spot(piece, source)]
+    if not spots:
+        return ()
+    named: set[str] = set()
+    taken: set[int] = set()
+    for value in values:
+        if "{" not in value and "}" not in value:
+            continue
+        named.update(_name(p, value) for p in _parsed(value).pieces if _is_spot(p, value))
+        for form in {value, value.strip()}:
+            at = source.find(form) if form else -1
+            while at >= 0:
+                taken.update(range(at, at + len(form)))
+                at = source.find(form, at + len(form))
+    return tuple(
+        spot.start
+        for spot in spots
+        if _name(spot, source) in named or not taken.isdisjoint((spot.start, spot.end - 1))
+    )
+
+
+def without_values(template: Template, positions: Iterable[int]) -> Template:
+    """The template with the placeholders and escapes at these positions as the text they are."""
+    held = frozenset(positions)
+    source = template.source
+    pieces = tuple(
+        Literal(source[piece.start : piece.end], piece.start, piece.end)
+        if piece.start in held
+        else piece
+        for piece in template.pieces
+    )
+    return Template(source, pieces, tuple(p for p in pieces if isinstance(p, Variable)))
+
+
+def _is_spot(piece: Literal | Variable, source: str) -> bool:
+    """Whether rendering would change the piece: a placeholder, or the escape of one."""
+    return isinstance(piece, Variable) or piece.text != source[piece.start : piece.end]
+
+
+def _name(spot: Literal | Variable, source: str) -> str:
+    """What a placeholder or an escape names, however it is spaced and cased."""
+    inner = spot.name if isinstance(spot, Variable) else source[spot.start : spot.end]
+    return inner.strip("{}? \t").casefold()
+
+
+def _parsed(source: str) -> Template:
     if "{" not in source:
         pieces = (Literal(source, 0, len(source)),) if source else ()
         return Template(source, pieces, ())

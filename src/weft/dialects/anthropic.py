@@ -1,12 +1,11 @@
 """Anthropic Messages: content blocks in alternating turns, results first in the user's."""
 
 import math
-import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.dialects.abilities import is_forced
-from weft.dialects.base import Dialect, Traits, result_text
+from weft.dialects.base import ANYTHING_BUT, Dialect, Spelling, Traits, result_text
 from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.fitted import fitted
@@ -25,7 +24,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json, JsonObject, compact, digest
+from weft.values import Json, JsonObject, compact
 
 MAX_TOKENS = 8192
 """How long an answer may be where nobody said; the provider wants a number."""
@@ -35,7 +34,6 @@ BLANK = "[blank]"
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _SAMPLING = ("temperature", "top_p", "top_k")
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def _thinking(wire: Wire, value: Json) -> list[str]:
@@ -104,6 +102,7 @@ class Anthropic(Dialect):
         model_role="assistant",
         schemas="anthropic",
         sealed=frozenset(("redacted_thinking",)),
+        names=Spelling(ANYTHING_BUT, 128),
     )
     options: ClassVar = {
         "temperature": "temperature",
@@ -233,12 +232,12 @@ class Anthropic(Dialect):
     def call(self, block: CallBlock, sink: Sink) -> Wire:
         """A tool_use block."""
         self.drop_signature(block, sink)
-        call_id = legal_id(block.id)
-        return {"type": "tool_use", "id": call_id, "name": block.name, "input": block.args}
+        call: Wire = {"type": "tool_use", "id": self.id_of(block.id, sink)}
+        return {**call, "name": self.name_of(block, sink), "input": block.args}
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A tool_result block: text, or text and media."""
-        wire: Wire = {"type": "tool_result", "tool_use_id": legal_id(block.call_id)}
+        wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, sink)}
         text = result_text(block)
         if block.media:
             said: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
@@ -292,10 +291,3 @@ def _settle(wire: Wire, most: float | None) -> None:
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     if isinstance(budget, int) and most is not None:
         wire["max_tokens"] = min(MAX_TOKENS + budget, most)
-
-
-def legal_id(call_id: str) -> str:
-    """The id itself where the provider takes it, else one made of it that nobody else has."""
-    if _LEGAL_ID.fullmatch(call_id):
-        return call_id
-    return f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)}_{digest(call_id.encode())[:8]}"

@@ -5,9 +5,12 @@ block. The base class owns the loop, so that a new kind of block is a type error
 nowhere else.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, NamedTuple, assert_never
+from typing import ClassVar, NamedTuple, assert_never, cast
+
+import msgspec
 
 from weft.diagnostics import Origin, Severity
 from weft.dialects.abilities import fit_option
@@ -32,10 +35,45 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json, JsonObject, compact
+from weft.values import (
+    Json,
+    JsonObject,
+    compact,
+    digest,
+    has_lone_surrogate,
+    is_encodable,
+    scrubbed,
+)
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
+
+
+class Spelling(NamedTuple):
+    """What a provider takes as the name of a tool, or as the id of a call."""
+
+    illegal: re.Pattern[str]
+    longest: int
+    first: re.Pattern[str] | None = None
+    """What it must begin with, where not every letter will do."""
+
+    def legal(self, text: str) -> str:
+        """The text itself where it is legal, else one made of it that nobody else has.
+
+        A log may come from another provider, or another program. It depends on the text alone,
+        so that a call and its result, and one request and the next, agree.
+        """
+        begins = self.first is None or self.first.match(text)
+        if text and begins and len(text) <= self.longest and not self.illegal.search(text):
+            return text
+        mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
+        known = self.illegal.sub("_", text)[: self.longest - len(mark) - 2]
+        spelled = f"{known}_{mark}"
+        return spelled if self.first is None or self.first.match(spelled) else f"_{spelled}"
+
+
+ANYTHING_BUT = re.compile(r"[^a-zA-Z0-9_-]")
+"""What most providers refuse in a name."""
 
 
 class Traits(NamedTuple):
@@ -50,6 +88,9 @@ class Traits(NamedTuple):
     """Whose way of writing schemas it takes: the key of `fitted`."""
     sealed: frozenset[str] = frozenset()
     """Types of opaque parts that only the very model can read that made them."""
+    names: Spelling = Spelling(ANYTHING_BUT, 64)
+    ids: Spelling | None = Spelling(ANYTHING_BUT, 64)
+    """How calls are named; None where any text will do."""
 
 
 class Dialect:
@@ -72,7 +113,10 @@ class Dialect:
         head = track.head
         if head is None or not head.fits(prompt):
             made, placed = self.head(prompt, sink)
-            head = Head(prompt, made, placed, tuple(self.lead(prompt)), sink.taken())
+            lead = tuple(self._encodable(entry, sink) for entry in self.lead(prompt))
+            if not is_encodable(made):
+                made = cast("Wire", scrubbed(made))
+            head = Head(prompt, made, placed, lead, sink.taken())
             track.head = head
         settled = items.settled
         if track.items < settled:
@@ -164,8 +208,10 @@ class Dialect:
                 and not block.text.isspace()
             ):
                 entries: Sequence[Entry] = (self.spoken(block),)
+                if not block.text.isascii() and has_lone_surrogate(block.text):
+                    entries = (self._encodable(entries[0], sink),)
             else:
-                entries = self._item(blocks, sink)
+                entries = [self._encodable(entry, sink) for entry in self._item(blocks, sink)]
             for entry in entries:
                 if last is None:
                     last = entry
@@ -176,9 +222,25 @@ class Dialect:
                     last = entry
         return ready, last
 
+    def _encodable(self, entry: Entry, sink: Sink) -> Entry:
+        """The element as UTF-8 can carry it: this is the last place before it is sent.
+
+        What comes from texts was mended where it was read; a name, an id or what a provider kept
+        may hold half a character too.
+        """
+        if is_encodable(entry.wire):
+            return entry
+        if entry.blocks:
+            words = "a lone surrogate was replaced by U+FFFD"
+            sink.said("WEFT204", entry.blocks[0][1].origin, words, "mend it where it is made")
+        return msgspec.structs.replace(entry, wire=cast("Wire", scrubbed(entry.wire)))
+
     def _item(self, blocks: tuple[Block, ...], sink: Sink) -> list[Entry]:
         """The elements for an item: one turn for each stretch of one role."""
         drop_kept(blocks, sink)
+        sink.own_ids = frozenset(
+            block.id for block in blocks if isinstance(block, CallBlock) and self.own(block, sink)
+        )
         entries: list[Entry] = []
         start = 0
         for index in range(1, len(blocks) + 1):
@@ -224,6 +286,19 @@ class Dialect:
                 return self.opaque(block, sink)
             case _:
                 assert_never(block)
+
+    def name_of(self, block: CallBlock | ResultBlock, sink: Sink) -> str:
+        """The tool's name as the provider takes it; in a log it may be anything."""
+        name = self.traits.names.legal(block.name)
+        if name != block.name:
+            words = f"{sink.dialect} takes no tool called {block.name[:80]!r}, and reads `{name}`"
+            sink.said("WEFT611", block.origin, words)
+        return name
+
+    def id_of(self, call_id: str, sink: Sink) -> str:
+        """The id of a call as the provider takes it; one that it gave itself goes back as it is."""
+        ids = self.traits.ids
+        return call_id if ids is None or call_id in sink.own_ids else ids.legal(call_id)
 
     def text(self, block: TextBlock, sink: Sink) -> Wire:
         """Text."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.diagnostics import Origin, Severity
-from weft.dialects.base import Dialect, Traits, system_placed
+from weft.dialects.base import Dialect, Spelling, Traits, system_placed
 from weft.dialects.facts import same_model
 from weft.dialects.fitted import fitted
 from weft.dialects.media import mime, missing
@@ -82,6 +82,8 @@ class Gemini(Dialect):
         model_role="model",
         parts="parts",
         schemas="gemini",
+        names=Spelling(re.compile(r"[^a-zA-Z0-9_.:-]"), 128, re.compile(r"[a-zA-Z_]")),
+        ids=None,
     )
     options: ClassVar = {
         "temperature": "generationConfig.temperature",
@@ -205,7 +207,7 @@ class Gemini(Dialect):
 
     def call(self, block: CallBlock, sink: Sink) -> Wire:
         """A functionCall part, with its signature where it has one."""
-        call: Wire = {"name": block.name, "args": block.args}
+        call: Wire = {"name": self.name_of(block, sink), "args": block.args}
         if block.given:
             call["id"] = block.id
         part: Wire = {"functionCall": call}
@@ -216,7 +218,7 @@ class Gemini(Dialect):
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A functionResponse part; its response is an object already."""
-        response: Wire = {"name": block.name, "response": block.response}
+        response: Wire = {"name": self.name_of(block, sink), "response": block.response}
         if block.given:
             response["id"] = block.call_id
         if block.media:

@@ -27,6 +27,9 @@ SAMPLING: dict[str, Json] = {
 }
 """Options that thinking shuts out, with the one value that is taken nevertheless."""
 
+NO_TEXT = re.compile(r"[^\x21-\x7e]")
+"""What stands in no id of a call: blanks, controls and letters beyond ASCII."""
+
 _SILENT_AT_FIRST = r"gpt-5\.[1-4]($|-)"
 """Models that think and, unless they are told how hard, do not."""
 _UNSTOPPED = r"o3($|-(?!mini))|o4|gpt-[5-9]"

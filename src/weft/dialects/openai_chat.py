@@ -8,12 +8,13 @@ import msgspec
 
 from weft.diagnostics import Severity
 from weft.dialects.abilities import EFFORTS
-from weft.dialects.base import Dialect, Traits, system_placed
+from weft.dialects.base import Dialect, Spelling, Traits, system_placed
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, takes, text_of
 from weft.dialects.openai import (
     GAP,
+    NO_TEXT,
     arguments,
     choice,
     is_openai,
@@ -80,6 +81,7 @@ class OpenAIChat(Dialect):
         merges_turns=False,
         model_role="assistant",
         schemas="openai",
+        ids=Spelling(NO_TEXT, 40),
     )
     options: ClassVar = {
         "temperature": "temperature",
@@ -286,15 +288,16 @@ class OpenAIChat(Dialect):
         """An element of tool_calls; its arguments are text."""
         self.drop_signature(block, sink)
         if self.has_kept(block) and (block.kept or {}).get("type") == "custom":
-            custom: Wire = {"name": block.name, "input": block.args.get("input")}
-            return {"id": block.id, "type": "custom", "custom": custom}
+            custom: Wire = {"name": self.name_of(block, sink), "input": block.args.get("input")}
+            return {"id": self.id_of(block.id, sink), "type": "custom", "custom": custom}
         text = arguments(block, self.traits.name)
-        function: Wire = {"name": block.name, "arguments": text}
-        return {"id": block.id, "type": "function", "function": function}
+        function: Wire = {"name": self.name_of(block, sink), "arguments": text}
+        return {"id": self.id_of(block.id, sink), "type": "function", "function": function}
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A turn of role tool."""
-        return {"role": "tool", "tool_call_id": block.call_id, "content": output_text(block)}
+        call_id = self.id_of(block.call_id, sink)
+        return {"role": "tool", "tool_call_id": call_id, "content": output_text(block)}
 
     def media(self, block: MediaBlock, sink: Sink) -> Wire:
         """An image, a sound or a PDF; the model's own turn takes text only."""

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.dialects.abilities import EFFORTS
-from weft.dialects.base import Dialect, Traits, system_placed
+from weft.dialects.base import Dialect, Spelling, Traits, system_placed
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, takes, text_of
 from weft.dialects.openai import (
+    NO_TEXT,
     arguments,
     choice,
     is_shut_out,
@@ -87,6 +88,7 @@ class OpenAIResponses(Dialect):
         model_role="assistant",
         schemas="openai",
         sealed=SEALED,
+        ids=Spelling(NO_TEXT, 64),
     )
     options: ClassVar = {
         "temperature": "temperature",
@@ -264,14 +266,15 @@ class OpenAIResponses(Dialect):
         """A function_call item; its arguments are text."""
         self.drop_signature(block, sink)
         kind = (block.kept or {}).get("type", "function_call")
-        wire: Wire = {"type": "function_call", "call_id": block.id, "name": block.name}
+        called: Wire = {"type": "function_call", "call_id": self.id_of(block.id, sink)}
+        wire: Wire = {**called, "name": self.name_of(block, sink)}
         if self.has_kept(block) and kind == "custom_tool_call":
             return {**wire, "type": kind, "input": block.args.get("input")}
         return {**wire, "arguments": arguments(block, self.traits.name)}
 
     def result(self, block: ResultBlock, sink: Sink) -> Wire:
         """A function_call_output item: text, or text and media."""
-        wire: Wire = {"type": "function_call_output", "call_id": block.call_id}
+        wire: Wire = {"type": "function_call_output", "call_id": self.id_of(block.call_id, sink)}
         text = output_text(block)
         if not block.media:
             return {**wire, "output": text}

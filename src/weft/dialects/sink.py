@@ -18,6 +18,8 @@ class Sink(msgspec.Struct, kw_only=True):
     model: str = ""
     held: bool = False
     """Whether the provider holds what was said, so that the id of something means it."""
+    own_ids: frozenset[str] = frozenset()
+    """Ids of the calls at hand that the provider itself gave."""
     diagnostics: list[Diagnostic] = []
 
     def taken(self) -> tuple[Diagnostic, ...]:

@@ -52,6 +52,20 @@ def carrier_for(client: object, vendor: str, headers: Mapping[str, str], *, wher
     )
 
 
+_KEYS = ("api_key", "auth_token", "admin_api_key", "webhook_secret", "aws_secret_key")
+
+
+def client_keys(client: object) -> list[str]:
+    """The keys that a client holds, as far as it says so; they are not to be shown either."""
+    if not hasattr(client, "__dict__"):
+        return []
+    held = vars(client)
+    inner = held.get("_api_client")
+    more = vars(inner) if hasattr(inner, "__dict__") else {}
+    found = (place.get(name) for place in (held, more) for name in _KEYS)
+    return [each for each in found if isinstance(each, str) and each]
+
+
 class _Event(Protocol):
     """An event as a vendor's decoder reads it."""
 

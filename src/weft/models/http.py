@@ -6,6 +6,7 @@ models, kept alive, and closed with the loop.
 
 import asyncio
 import functools
+import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from weft.errors import DeclarationError, ModelError
+from weft.models.address import BareAddresses
 from weft.models.retry import Final
 
 if TYPE_CHECKING:
@@ -112,9 +114,16 @@ class Http:
             raise broken(error, sending.url) from error
 
 
+@functools.cache
+def _tell_the_transport_to_be_discreet() -> None:
+    """Keep what may be a key out of the transport's log, which shows whole addresses."""
+    logging.getLogger("httpx2").addFilter(BareAddresses())
+
+
 def _request(sending: Sending) -> "httpx2.Request":
     import httpx2
 
+    _tell_the_transport_to_be_discreet()
     timeouts = sending.timeouts
     return httpx2.Request(
         "POST",

@@ -5,8 +5,8 @@ giving up are the same for all.
 """
 
 import asyncio
+import json
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import ClassVar, cast
 
@@ -17,9 +17,9 @@ from weft.dialects import wire_name
 from weft.dialects.names import near_names
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt
-from weft.models.address import Address, address_of
+from weft.models.address import Address, address_of, is_secret_name, spellings, without_keys
 from weft.models.breaker import Breaker, Circuit, breaker_of, circuit_of
-from weft.models.clients import carrier_for
+from weft.models.clients import carrier_for, client_keys
 from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
 from weft.models.reading import Reading, require_answer
 from weft.models.retry import Retry, Trail, retry_of
@@ -29,6 +29,9 @@ from weft.values import Json, JsonObject
 _log = logging.getLogger("weft")
 
 _AGENT = "weft/0.1"
+
+_LONG = 8
+"""How long a key is that is looked for in answers too; a shorter one is there by chance."""
 
 
 class Remote:
@@ -101,14 +104,14 @@ class Remote:
                         if stream:
                             for partial in pieces:
                                 shown = True
-                                yield partial
+                                yield self._discreet(partial)
                         self._require_time(trail)
                     response = reading.response()
                 except ModelError as error:
                     failed = error
                 else:
                     outcome = "ok"
-                    yield _with_attempts(response, trail)
+                    yield _with_attempts(self._discreet(response), trail)
                     return
                 finally:
                     if reading is not None:
@@ -266,16 +269,28 @@ class Remote:
         error.model = model
         error.where = f"{self.service.name}/{model}"
         hidden = (*self._secrets(), *_bare(self._lent.values()), *self._located().secrets())
-        for secret in filter(None, dict.fromkeys(hidden)):
-            whole = rf"(?<!\w){re.escape(secret)}(?!\w)"
-            error.message = re.sub(whole, "[key]", error.message)
+        error.message = without_keys(error.message, hidden)
+        error.hint = without_keys(error.hint, hidden)
         error.args = (error.message, error.where, error.hint)
+        _forget_causes(error, hidden)
         return error
+
+    def _discreet(self, response: ModelResponse) -> ModelResponse:
+        """The answer without a key that the server repeats in it; the log is no place for one."""
+        keys = (*self._secrets(), *_bare(self._lent.values()), *self._located().keys())
+        long = [each for each in dict.fromkeys(keys) if len(each) >= _LONG]
+        if not long:
+            return response
+        written = encode(response, where=self.name).decode()
+        if not any(form in written for each in long for form in spellings(each)):
+            return response
+        plain = cast("object", json.loads(without_keys(written, long)))
+        return msgspec.convert(plain, ModelResponse)
 
     def _secrets(self) -> list[str]:
         found = self.service.credentials(self._given_key) or {}
-        given = [text for name, text in self._headers.items() if name in _CREDENTIALS]
-        return _bare((*found.values(), *given))
+        given = [text for name, text in self._headers.items() if is_secret_name(name)]
+        return [*_bare((*found.values(), *given)), *client_keys(self._client)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.dialect}, {self.address or 'nowhere'})"
@@ -296,6 +311,18 @@ def noted(response: ModelResponse, name: str, value: Json) -> ModelResponse:
 
 
 _CREDENTIALS = frozenset(("authorization", "x-api-key", "x-goog-api-key", "api-key"))
+
+
+def _forget_causes(error: ModelError, hidden: Iterable[str]) -> None:
+    """Cut off what led to the error where that shows a key: a traceback prints all of it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            told = f"{cause} {cause!r}"
+            if without_keys(told, hidden) != told:
+                error.__cause__ = error.__context__ = None
+                return
 
 
 def _bare(headers: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from weft.ir import Item, Note, Prompt
 from weft.passes.env import Env
 from weft.passes.item_sizes import item_sizes
 from weft.passes.knapsack import stride_for
-from weft.passes.open_turn import opening_item
+from weft.passes.turns import opening_of
 from weft.values import Strand
 
 _OPENING = 16
@@ -63,7 +63,7 @@ def _head(prompt: Prompt, env: Env, most: int) -> int:
     if env.measure is None:
         return 0
     fixed, (opening,) = env.measure(
-        msgspec.structs.replace(prompt, items=Strand([opening_item(prompt.items[0])]))
+        msgspec.structs.replace(prompt, items=Strand([opening_of(prompt.items[0])]))
     ).split()
     return min(fixed, most) + (opening if env.opening else 0)
 

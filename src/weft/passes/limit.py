@@ -24,6 +24,7 @@ from weft.passes.knapsack import (
 )
 from weft.passes.shortening import Shortening
 from weft.passes.summaries import Summed, done_without
+from weft.passes.turns import opening_of
 
 TIERS = (4, 3, 2)
 """What gives way, the first first; tier 1 never does."""
@@ -103,7 +104,10 @@ class _Fitting:
         """The items as they stand by now."""
         forms = {index: change.form for index, change in self._given.changes.items()}
         found = (forms.get(index, item) for index, item in enumerate(self._items))
-        return [item for item in found if item is not None]
+        stay = [item for item in found if item is not None]
+        if stay and stay[0].blocks and stay[0].blocks[0].role == "model":
+            return [opening_of(stay[0]), *stay]  # what stood before it went; it counts as well
+        return stay
 
     def done(self, spare: int) -> Prompt:
         """The prompt that fits, with a summary of what went if `spare` tokens are for one."""

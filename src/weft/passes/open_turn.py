@@ -1,10 +1,8 @@
 """Let a conversation that the agent began start with a user turn."""
 
-from weft.diagnostics import Origin
-from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir import Note, Prompt
 from weft.passes.env import Env
-
-OPENING = "(The conversation begins.)"
+from weft.passes.turns import opening_of
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -20,20 +18,6 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     first = prompt.items[0]
     if not first.blocks or first.blocks[0].role != "model":
         return prompt
-    opening = opening_item(first)
+    opening = opening_of(first)
     note = Note("open_turn", "the first turn must be the user's", first, opening)
     return prompt.with_items([opening, *prompt.items], [note])
-
-
-def opening_item(first: Item) -> Item:
-    """The user turn that is put before an item."""
-    origin = Origin("pass", "open_turn")
-    return Item(
-        kind="user",
-        blocks=(TextBlock(role="user", origin=origin, text=OPENING),),
-        author="",
-        invocation=first.invocation,
-        position=first.position,
-        last=first.position,
-        event="",
-    )

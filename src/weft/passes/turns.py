@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from weft.ir import Item
+from weft.diagnostics import Origin
+from weft.ir import Item, TextBlock
 
 
 def turn_numbers(items: Iterable[Item]) -> list[int]:
@@ -18,3 +19,20 @@ def turn_numbers(items: Iterable[Item]) -> list[int]:
             number, current = number + 1, item.invocation
         numbers.append(number)
     return numbers
+
+
+OPENING = "(The conversation begins.)"
+
+
+def opening_of(first: Item) -> Item:
+    """The user's turn before an item that speaks as the model: providers want the user to begin."""
+    origin = Origin("pass", "open_turn")
+    return Item(
+        kind="user",
+        blocks=(TextBlock(role="user", origin=origin, text=OPENING),),
+        author="",
+        invocation=first.invocation,
+        position=first.position,
+        last=first.position,
+        event="",
+    )

@@ -29,6 +29,9 @@ from weft.session import Event
 from weft.session.event import new_id
 from weft.values import Json, JsonObject
 
+_USUAL_ID = 40
+"""How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+
 _log = logging.getLogger("weft")
 
 
@@ -316,7 +319,9 @@ def _reply(
         for part in content.parts:
             sealed = part.thought_signature is not None or part.part_metadata is not None
             signed = signed or sealed
-            calls = calls or part.function_call is not None
+            if part.function_call is not None:
+                calls = True
+                signed = signed or len(part.function_call.id or "") > _USUAL_ID
         if calls:
             log, taken = run.invocation.session.events, run.invocation.call_ids
             content = Content(

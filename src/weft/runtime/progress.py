@@ -186,7 +186,7 @@ class Progress:
             call_id = result.id or ""
             if result.name == CONFIRMATION:
                 original = self.asked.pop(call_id, call_id)
-                self.confirmed[original] = _unwrapped(result.response or {})
+                self.confirmed[original] = unwrapped(result.response or {})
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
@@ -211,7 +211,7 @@ def is_reply(event: Event) -> bool:
     return said and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
 
 
-def _unwrapped(answer: JsonObject) -> JsonObject:
+def unwrapped(answer: JsonObject) -> JsonObject:
     """The answer to a confirmation; ADK's page sends it as JSON text in a field `response`."""
     inner = answer.get("response") if len(answer) == 1 else None
     if isinstance(inner, str):

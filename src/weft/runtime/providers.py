@@ -6,8 +6,9 @@ from collections.abc import Awaitable
 from typing import cast
 
 from weft.compiler import ReadonlyContext
+from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
-from weft.compiler.providers import target_of
+from weft.compiler.providers import target_of, values_in
 from weft.declare import Raw
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
@@ -60,5 +61,7 @@ async def provided_texts(
         if isinstance(value, Raw):
             found[f"{field}.raw"] = value.text
         else:
-            found[field] = "" if value is None else str(value)
+            text = found[field] = "" if value is None else str(value)
+            if values := values_in(text, context):
+                found[f"{field}{VALUES}"] = " ".join(map(str, values))
     return found or None

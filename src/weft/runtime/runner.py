@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
-from weft.content import Content, ContentLike, to_content
+from weft.content import Content, ContentLike, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
 from weft.declare.elsewhere import RUN_WORDS
 from weft.errors import UsageError
@@ -202,7 +200,9 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
 def _message(message: ContentLike) -> Content:
     """The message as the user says it, or an error if it says nothing or does what users cannot."""
     said = cast("object", message)
-    content = to_content(message) if said is not None else Content()
+    content = (
+        require_posted(to_content(message), where="message") if said is not None else Content()
+    )
     kinds = {part.kind for part in content.parts or ()}
     if not kinds - {"empty"}:
         raise UsageError(
@@ -210,13 +210,7 @@ def _message(message: ContentLike) -> Content:
             where="Runner.run",
             hint='pass one: run(agent, "message"); Runner.resume goes on without one',
         )
-    if "call" in kinds:
-        raise UsageError(
-            "the message holds a tool call, which only a model makes",
-            where="Runner.run",
-            hint="pass text, media, or the function responses to calls that wait",
-        )
-    return content if content.role == "user" else msgspec.structs.replace(content, role="user")
+    return content
 
 
 def _runnable(value: object) -> str:

@@ -36,7 +36,13 @@ from weft.runtime.signals import Interrupted, NodeFailed, Suspended
 from weft.runtime.spending import warning_in
 from weft.runtime.stopping import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.unbroken import unbroken
-from weft.runtime.waiting import answers_in, check_retries, content_of, new_answers
+from weft.runtime.waiting import (
+    answers_in,
+    check_retries,
+    content_of,
+    new_answers,
+    require_answers,
+)
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.state import scope_of
@@ -320,7 +326,7 @@ class _Work:
         check_retries(session, request.retry)
         content = request.content or content_of(session, request.answers)
         if content is not None:
-            answered = answers_by_event(session, content)
+            answered = answers_by_event(session, require_answers(session, content))
             invocation = self._continued(session, answered[0][0].invocation_id)
             actions, told = Actions(state_delta=request.state), list[Event]()
             held = answers_in(session)

@@ -6,6 +6,7 @@ import msgspec
 
 from weft.content import Content, FunctionResponse, Part
 from weft.errors import SessionError
+from weft.runtime.progress import unwrapped
 from weft.runtime.results import to_json, to_returned
 from weft.runtime.rewind import visible_events
 from weft.runtime.routing import call_for, callers_of
@@ -141,3 +142,78 @@ def _unclear(call_id: str, name: str, value: object) -> SessionError:
         hint=f'say what it returned: answers={{{call_id!r}: {{"result": ...}}}};'
         f" or run it again: retry=[{call_id!r}]",
     )
+
+
+def require_answers(session: Session, content: Content) -> Content:
+    """The answers, once each is to a call that waits for one, and of the kind it waits for.
+
+    Whoever may answer one question must not answer another: a result that nobody waits for would
+    be believed as if the tool had run, and a call that waits for a yes has not run at all.
+    """
+    events = visible_events(session)
+    waiting, held, asked = session.waiting, answers_in(session), unconfirmed(events)
+    begun = begun_calls(events)  # a crash may have left open what these did
+    callers = {call.id: (call, event) for event in events for call in event.calls}
+    parts: list[Part] = []
+    for part in content.parts or ():
+        answer = part.function_response
+        known = callers.get(answer.id) if answer is not None else None
+        if answer is None or known is None:  # which calls there are is said elsewhere
+            parts.append(part)
+            continue
+        (call, event), call_id = known, answer.id or ""
+        if answer.name not in (None, call.name):
+            raise SessionError(
+                f"the call {call_id} is of {call.name}, and the answer says {answer.name}",
+                where="message",
+                hint=f'name="{call.name}", or leave the name out',
+            )
+        if call_id in asked:
+            raise SessionError(
+                f"the call {call_id} of {call.name} waits for a confirmation, not for a result",
+                where="message",
+                hint=f'answer {asked[call_id]} of {CONFIRMATION} with {{"confirmed": true}}'
+                f" or false, or resume(answers={{{call_id!r}: True}})",
+            )
+        if call.name == CONFIRMATION:
+            require_decision(answer.response or {}, where=f"answers[{call_id}]")
+        open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
+        if not open_yet and call_id not in held and call_id not in _long_running(event):
+            listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
+            raise SessionError(
+                f"the call {call_id} of {call.name} does not wait for an answer",
+                where="message",
+                hint=f"calls that wait for an answer: {listed}",
+            )
+        named = msgspec.structs.replace(answer, name=call.name)
+        parts.append(msgspec.structs.replace(part, function_response=named))
+    return msgspec.structs.replace(content, parts=tuple(parts))
+
+
+def unconfirmed(events: Iterable[Event]) -> dict[str, str]:
+    """By the call that may not run before the user says yes: the id of the question."""
+    asked: dict[str, str] = {}
+    for event in events:
+        for call in event.calls:
+            if call.name == CONFIRMATION and (call.id or "").startswith(QUESTION):
+                asked[(call.id or "").removeprefix(QUESTION)] = call.id or ""
+        for result in event.results:
+            if result.name == CONFIRMATION:
+                asked.pop((result.id or "").removeprefix(QUESTION), None)
+    return asked
+
+
+def require_decision(answer: Json, *, where: str) -> None:
+    """Refuse an answer to a confirmation that says neither yes nor no."""
+    inner = unwrapped(answer) if isinstance(answer, dict) else answer
+    decided = inner.get("confirmed") if isinstance(inner, dict) else inner
+    if not isinstance(decided, bool):
+        raise SessionError(
+            "a confirmation is answered with yes or no",
+            where=where,
+            hint='answer True or False, or {"confirmed": true}',
+        )
+
+
+def _long_running(event: Event) -> tuple[str, ...]:
+    return event.long_running_tool_ids or ()

@@ -12,7 +12,7 @@ from typing import NoReturn, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Value, encode
+from weft.content import Value, encode, untrusted
 from weft.errors import SessionError
 from weft.misuse import explained
 from weft.session.admit import admitted, positions_of
@@ -170,8 +170,13 @@ class Session:
         )
 
     @staticmethod
-    def from_json(data: bytes | str, *, name: str = "session") -> "Session":
-        """Read ADK's JSON; an error names `name`, the event and the field."""
+    def from_json(data: bytes | str, *, name: str = "session", trusted: bool = False) -> "Session":
+        """Read ADK's JSON; an error names `name`, the event and the field.
+
+        What a provider's answer kept for that provider alone (`partMetadata.weft`) goes back to
+        it unread, so it counts only where Weft itself wrote it: pass `trusted=True` for JSON
+        that your own `to_json` made and nobody else could change. Else it is set aside.
+        """
         if not isinstance(cast("object", data), bytes | bytearray | str):
             raise SessionError(
                 f"a {type(data).__name__} is not JSON text",
@@ -189,6 +194,8 @@ class Session:
                     events.append(decode(raw))
                 except msgspec.ValidationError as error:
                     events.append(_respelled_event(raw, error))
+                if not trusted:
+                    events[-1] = _untrusted(events[-1])
             except (ValueError, RecursionError) as error:
                 raise SessionError(
                     f"this is not an event: {_words(error)}",
@@ -299,15 +306,23 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def read_session(path: Path) -> Session:
-    """Read a session from a JSON file."""
+def _untrusted(event: Event) -> Event:
+    """The event as it counts where nobody knows that Weft wrote it."""
+    content = event.content
+    if content is None or (mended := untrusted(content)) is content:
+        return event
+    return replace(event, content=mended)
+
+
+def read_session(path: Path, *, trusted: bool = False) -> Session:
+    """Read a session from a JSON file; `trusted` as for `Session.from_json`."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise SessionError(
             f"the session cannot be read: {error.strerror}", where=str(path)
         ) from None
-    return Session.from_json(data, name=str(path))
+    return Session.from_json(data, name=str(path), trusted=trusted)
 
 
 def _last_invocation(log: Strand[Event]) -> str:
