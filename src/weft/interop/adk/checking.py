@@ -31,8 +31,9 @@ FIELDS = {
 }
 """Weft's names of fields, and google-adk's."""
 
-UNLIKE = frozenset(("WEFT113", "WEFT206", "WEFT207", "WEFT208"))
-"""What is said here in another way, since google-adk shows agents something else than Weft."""
+UNLIKE = frozenset(("WEFT113", "WEFT206", "WEFT207", "WEFT208", "WEFT301", "WEFT302", "WEFT408"))
+"""What is said here in another way, since google-adk shows agents something else than Weft; or
+what its own programs leave out as a rule: descriptions, and ends of loops."""
 
 HINTS = {"WEFT111": "let an agent behind the ParallelAgent read it"}
 """What can be done in google-adk, where Weft's own hint is about its operators."""
@@ -68,7 +69,7 @@ def check_adk(
         keys = [*inputs]
     tree = imported(agent, plugins=plugins)
     left_out = {*allow}
-    found = [one for one in check(tree.node, inputs=keys, infer=False) if one.code not in UNLIKE]
+    found = [_as_read(one) for one in check(tree.node, inputs=keys, infer=False) if _is_like(one)]
     found += _own(tree, _record(tree.node, keys or ()))
     late = {*_late(tree.node)}
     found = [_next_turn(one) if _named(one) in late else one for one in found]
@@ -110,6 +111,21 @@ def _cause(one: Diagnostic) -> str:
     if one.code in ("WEFT106", "WEFT107", "WEFT111"):
         return str(one.origin)
     return str(one)
+
+
+def _is_like(one: Diagnostic) -> bool:
+    """Whether a finding holds for google-adk too, which fills in `{{ name }}`."""
+    return one.code not in UNLIKE and not (one.code == "WEFT114" and "`{{" in one.message)
+
+
+def _as_read(one: Diagnostic) -> Diagnostic:
+    """A key that nobody reads is a note: what the agent says stays in the conversation."""
+    if one.code != "WEFT112" or one.severity is Severity.INFO:
+        return one
+    message = one.message.partition(";")[0]
+    return msgspec.structs.replace(
+        one, severity=Severity.INFO, message=message, hint="read it, or leave it out"
+    )
 
 
 def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
