@@ -390,12 +390,9 @@ def _behind(found: Spelled, length: int) -> Spelled:
 
 def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
     """What runs before an agent, with one more."""
-    held = agent.before_agent
-    if held is None:
-        return (code,)
-    if isinstance(held, tuple):
-        return (*cast("tuple[Callable[..., object], ...]", held), code)
-    return (held, code)
+    held: object = agent.before_agent
+    several = cast("tuple[object, ...]", held if isinstance(held, tuple) else (held,))
+    return (*(one for one in several if callable(one)), code)
 
 
 def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent:

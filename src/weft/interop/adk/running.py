@@ -345,7 +345,7 @@ class Events(list[object]):
     def __eq__(self, other: object) -> bool:
         return [*self] == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def append(self, one: object) -> None:
         """Add an event, behind those that are there."""
