@@ -14,8 +14,8 @@ from weft.session import Event, Session
 from weft.session.waiting import CONFIRMATION, QUESTION, pending_in
 from weft.values import Json, JsonObject
 
-_DECISION = frozenset(("confirmed", "hint", "payload"))
-"""What the answer to a confirmation is made of."""
+_DECISION = frozenset(("confirmed", "hint", "payload", "response"))
+"""What the answer to a confirmation is made of; ADK's page sends it in a field `response`."""
 
 
 def content_of(session: Session, answers: Mapping[str, object]) -> Content | None:
@@ -175,8 +175,12 @@ def require_answers(session: Session, content: Content) -> Content:
                 hint=f'answer {asked[call_id]} of {CONFIRMATION} with {{"confirmed": true}}'
                 f" or false, or resume(answers={{{call_id!r}: True}})",
             )
-        if call.name == CONFIRMATION:
-            require_decision(answer.response or {}, where=f"answers[{call_id}]")
+        if call.name == CONFIRMATION and not _DECISION.issuperset(unwrapped(answer.response or {})):
+            raise SessionError(
+                f"{call_id} asks whether a call may run, and the answer is something else",
+                where="message",
+                hint='answer {"confirmed": true} or {"confirmed": false}',
+            )
         open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
         if not open_yet and call_id not in held and call_id not in _long_running(event):
             listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
@@ -201,18 +205,6 @@ def unconfirmed(events: Iterable[Event]) -> dict[str, str]:
             if result.name == CONFIRMATION:
                 asked.pop((result.id or "").removeprefix(QUESTION), None)
     return asked
-
-
-def require_decision(answer: Json, *, where: str) -> None:
-    """Refuse an answer to a confirmation that says neither yes nor no."""
-    inner = unwrapped(answer) if isinstance(answer, dict) else answer
-    decided = inner.get("confirmed") if isinstance(inner, dict) else inner
-    if not isinstance(decided, bool):
-        raise SessionError(
-            "a confirmation is answered with yes or no",
-            where=where,
-            hint='answer True or False, or {"confirmed": true}',
-        )
 
 
 def _long_running(event: Event) -> tuple[str, ...]:
