@@ -35,6 +35,7 @@ from weft.declare import (
     Timeout,
 )
 from weft.declare.compose import Composable
+from weft.declare.roles import inner_agents
 from weft.declare.route import OTHERWISE
 from weft.declare.walk import agents_of
 from weft.diagnostics import Origin
@@ -59,6 +60,7 @@ class Walk:
         self._muted = 0
         self._entries: dict[int, tuple[World, World, _Round | None]] = {}
         self._hearing = Hearing()
+        self._inner = inner_agents(root)
         self._speaks: dict[int, bool] = {}
         self._escapes: list[World] = []
         self._passing = [key for key in self._writes.of(root) if scope_of(key) == "temp"]
@@ -292,7 +294,7 @@ class Walk:
         inside = len(self._escapes)
         inner = in_map(node, world, reads, self.record.labels)
         behind = self.visit(node.body, inner, siblings, last=True)
-        done = behind_map(node, world, behind)
+        done = behind_map(node, world, behind, self._inner)
         self._wrote(node, done, world)
         return self._left_together(inside, done)
 

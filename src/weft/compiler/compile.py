@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from weft.compiler.beside import is_interleaved
 from weft.compiler.caching import known_by
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compiled
@@ -119,8 +120,12 @@ def compile(
     shown: JsonObject = inserted
     if policy.state_keys:
         shown = {**{k: known[k] for k in policy.state_keys if k in known}, **inserted}
-    if facts.produced:
-        carried = {k: v for k, v in shown.items() if k in facts.produced}
+    captured = facts.captured
+    if state is not None and any(k.startswith("temp:") for k in shown):
+        said = user_content(events, invocation)
+        captured |= {k for k, v in shown.items() if said is not None and v == said.text}
+    if facts.produced or captured:
+        carried = {k: v for k, v in shown.items() if k in facts.produced or k in captured}
     view = policy.view
     whole = passes.plain and view == "default" and policy.limit is None
     turn = 0 if whole else start_of(events, invocation)
@@ -133,6 +138,7 @@ def compile(
         turn=turn,
         policy=policy,
         carried=carried,
+        captured=captured & carried.keys() if captured else captured,
         budget=_budget(asked, within),
         changes=changes,
         picks_tools=plan.target.facts.picks_tools,
@@ -162,13 +168,15 @@ def compile(
         )
     labelled = withheld_by(policy, env)
     basis = WHOLE
-    if start or carried or facts.reaches_back >= 0 or labelled is not None:
+    inside = invocation if branch and facts.branched and is_interleaved(events) else ""
+    if start or carried or facts.reaches_back >= 0 or labelled is not None or inside:
         basis = Basis(
             start,
             tuple(sorted((k, to_text(v)) for k, v in carried.items())),
             facts.reaches_back,
             invocation if facts.reaches_back >= 0 else "",
             labelled.all if labelled is not None else (),
+            inside,
         )
     slot = plan.slot
     if branch or policy is not plan.policy:

@@ -28,6 +28,13 @@ def undone_by(event: Event) -> list[str]:
     return [path for path in listed if isinstance(path, str)] if isinstance(listed, list) else []
 
 
+def gathered_by(event: Event) -> list[str]:
+    """The keys of the lists of what was said on branches, as the end of a map writes them."""
+    if event.custom_metadata is None or "closed" not in _weft(event):
+        return []
+    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
+
+
 def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes of what flows took back, with the reason."""
     log = list(events)
