@@ -351,4 +351,9 @@ async def unknown_session(services: Services, key: SessionKey) -> SessionError:
         hint = f"the user has no session; users that have: {', '.join(users[:10])}"
     else:
         hint = f"the app `{key.app_name}` has no sessions in this store"
+    for app in await services.store.apps():
+        if app != key.app_name and any(
+            info.key.id == key.id for info in await services.store.sessions(app, key.user_id)
+        ):
+            hint = f'the app `{app}` has one of that name: pass app_name="{app}" if it is yours'
     return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)
