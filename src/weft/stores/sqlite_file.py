@@ -16,7 +16,7 @@ from weft.errors import StoreError
 APPLICATION_ID = 0x57454654
 """What marks a SQLite file as ours: the letters WEFT."""
 
-PAGE_SIZE = 4096
+PAGE_SIZE = 2048
 CHECKPOINT_BYTES = 4_000_000
 
 Migration = Sequence[str]
