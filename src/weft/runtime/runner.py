@@ -1,6 +1,6 @@
 """The runner: an agent or flow, a store, and the runs of its sessions."""
 
-import sys
+import inspect
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -172,7 +172,8 @@ def _own_name(root: Node, store: str | Store) -> str:
     """The name of an app whose author gave none."""
     if isinstance(root, Agent) or root.name != type(root).__name__.lower() or store == "memory://":
         return root.name
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
+    assert frame is not None
     while frame.f_back is not None and _module_of(frame.f_globals).split(".")[0] == "weft":
         frame = frame.f_back
     module, caller = _module_of(frame.f_globals), frame
