@@ -24,15 +24,9 @@ _UNRANKED = 1 << 30
 
 
 class Join(NamedTuple):
-    """What came into view together, before the event at `at`: by branch, in their order.
-
-    `ended` says that the flow was over. Else another invocation began, and this one, whose id is
-    `invocation`, may still go on.
-    """
+    """What came into view together, before the event at `at`: by branch, in their order."""
 
     at: int
-    ended: bool
-    invocation: str
     parts: tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -85,17 +79,17 @@ class _Level:
         """What waits to join this branch, in order."""
         return [position for _, part in self.parts() for position in part]
 
-    def close(self, at: int, *, ended: bool) -> None:
+    def close(self, at: int) -> None:
         """Let everything below join this branch."""
         parts: list[tuple[str, tuple[int, ...]]] = []
         for level in sorted(self.waiting.values(), key=lambda level: level.rank):
             if level.pending:
-                level.close(at, ended=ended)
+                level.close(at)
             parts.append((level.name, tuple(level.order[level.taken :])))
             level.taken = len(level.order)
         self.waiting = {}
         self.pending = False
-        self.joins.append(Join(at, ended, self.invocation, tuple(parts)))
+        self.joins.append(Join(at, tuple(parts)))
         for _, positions in parts:
             self.order += positions
             self.ats += [at] * len(positions)
@@ -116,13 +110,9 @@ class Branches:
 
     def __init__(self) -> None:
         self.read_to = 0
-        self.interleaved = False
-        """Whether an invocation went on after a later one had begun."""
         self._root = _Level("", None, 0)
         self._levels: dict[str, _Level] = {"": self._root}
         self._carriers: dict[int, str] = {}
-        self._invocations: set[str] = set()
-        self._newest = ""
 
     def read(self, events: Strand[Event]) -> None:
         """Read what is new in the log."""
@@ -133,27 +123,22 @@ class Branches:
             self.read_to = position + 1
 
     def _add(self, position: int, event: Event, events: Strand[Event]) -> None:
-        invocation = event.invocation_id
-        if invocation != self._newest:
-            self.interleaved = self.interleaved or invocation in self._invocations
-            self._invocations.add(invocation)
-            self._newest = invocation
         level = self._level(event.branch or "", event)
         level.positions.append(position)
         if event.isolation_scope:
             if level is self._root:
                 self._append(level, position)
             return  # what happens inside a tool call has branches of its own
-        if level.pending and (over := _is_over(level, event)) is not None:
+        if level.pending and _is_over(level, event):
             if event.actions.state_delta:
                 self._note_carried(level, event, events)
-            level.close(position, ended=over)
+            level.close(position)
         self._append(level, position)
         below, above = level, level.under
         while above is not None:
             above.waiting.setdefault(below.name, below)
             above.pending = True
-            above.invocation = invocation
+            above.invocation = event.invocation_id
             below, above = above, above.under
 
     @staticmethod
@@ -196,13 +181,10 @@ class Branches:
                 return False
         return True
 
-    def seen_from(
-        self, branch: str, events: Strand[Event], start: int, invocation: str
-    ) -> list[Seen]:
+    def seen_from(self, branch: str, events: Strand[Event], start: int) -> list[Seen]:
         """What whoever stands on a branch sees from `start` on, in the order it came into view.
 
-        Whoever stands on no branch below is behind all flows below it, also those that did not
-        end; `invocation` is the one it is asked in, in which its own siblings may still run.
+        Whoever is asked on a branch is behind all flows below it, also those that did not end.
         """
         rows: list[tuple[int, bool, int, int, int]] = []
         steps = branch.split(".") if branch else []
@@ -222,7 +204,7 @@ class Branches:
             own = steps[depth]
             held = level.positions
             rows += [(p, True, -depth, 0, p) for p in held[bisect_left(held, start) :]]
-            for at, parts in self._joined(level, events, start, invocation):
+            for at, parts in self._joined(level, events, start):
                 others = [p for other, part in parts if other != own for p in part]
                 rows += [(at, False, -depth, place, p) for place, p in enumerate(others)]
         for position, event in enumerate(events.tail, end):
@@ -232,12 +214,11 @@ class Branches:
         return [Seen(at, position) for at, _, _, _, position in rows]
 
     def _joined(
-        self, level: _Level, events: Strand[Event], start: int, invocation: str
+        self, level: _Level, events: Strand[Event], start: int
     ) -> Iterator[tuple[int, Sequence[tuple[str, Sequence[int]]]]]:
         """What joined a branch from `start` on, for somebody below it."""
         for join in level.joins[bisect_left(level.joins, start, key=lambda join: join.at) :]:
-            if join.ended or join.invocation != invocation:
-                yield join.at, join.parts
+            yield join.at, join.parts
         said = events.tail[0] if events.tail else None
         if level.pending and said is not None and said.invocation_id != level.invocation:
             yield events.settled, level.parts()
@@ -262,7 +243,7 @@ class Branches:
             return [p for inner, part in below for p in self._last(inner, {*part}, spoke)]
         return []
 
-    def sees(self, branch: str, position: int, event: Event, invocation: str) -> bool:
+    def sees(self, branch: str, position: int, event: Event) -> bool:
         """Whether somebody on a branch sees the event at a position."""
         other = event.branch or ""
         if other in _around(branch):
@@ -276,22 +257,20 @@ class Branches:
         if shared == branch:
             return True
         level = self._levels.get(shared)
-        return level is not None and any(
-            position < join.at and (join.ended or join.invocation != invocation)
-            for join in reversed(level.joins)
-        )
+        return level is not None and bool(level.joins) and position < level.joins[-1].at
 
 
-def _is_over(level: _Level, event: Event) -> bool | None:
-    """Whether an event shows that what runs below a branch is over; None where it does not.
+def _is_over(level: _Level, event: Event) -> bool:
+    """Whether an event shows that what runs below a branch is over.
 
     An agent speaks, or a flow ends, only behind the flows before it. Where another invocation
-    begins, the one before may be resumed, but what it said so far is said.
+    begins, the one before may be resumed, but what it said so far is said: others may have read
+    it by then, and what was sent once stays where it is.
     """
-    ended = event.content is not None or bool(event.actions.end_of_agent)
-    if event.author != "user" and ended and event.invocation_id == level.invocation:
+    if event.invocation_id != level.invocation:
         return True
-    return False if event.invocation_id != level.invocation else None
+    ended = event.content is not None or bool(event.actions.end_of_agent)
+    return event.author != "user" and ended
 
 
 def _rank(branch: str, event: Event) -> int:
@@ -347,12 +326,6 @@ def branches_of(events: Strand[Event]) -> Branches:
     branches.read(events)
     events.memo["branches"] = branches
     return branches
-
-
-def is_interleaved(events: Strand[Event]) -> bool:
-    """Whether an invocation of the log went on after a later one had begun."""
-    with events.lock:
-        return branches_of(events).interleaved
 
 
 class Made(NamedTuple):
@@ -420,14 +393,12 @@ def _namesake(agent: str, branch: str) -> str:
     return f"{agent}_{number if number.isdigit() else 1}"
 
 
-def notes_beside(
-    events: Strand[Event], start: int, agent: str, branch: str, invocation: str
-) -> list[Note]:
+def notes_beside(events: Strand[Event], start: int, agent: str, branch: str) -> list[Note]:
     """Why each event from `start` on is left out that stands on a branch beside this one."""
     notes: list[Note] = []
     with events.lock:
         branches = branches_of(events)
-        seen = {row.position for row in branches.seen_from(branch, events, start, invocation)}
+        seen = {row.position for row in branches.seen_from(branch, events, start)}
     for position, event in enumerate(events.since(start), start):
         if position not in seen:
             for item in build_items((event,), position, agent).items:

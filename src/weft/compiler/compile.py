@@ -11,7 +11,6 @@ from typing import cast
 
 import msgspec
 
-from weft.compiler.beside import is_interleaved
 from weft.compiler.caching import known_by
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compiled
@@ -168,15 +167,13 @@ def compile(
         )
     labelled = withheld_by(policy, env)
     basis = WHOLE
-    inside = invocation if branch and facts.branched and is_interleaved(events) else ""
-    if start or carried or facts.reaches_back >= 0 or labelled is not None or inside:
+    if start or carried or facts.reaches_back >= 0 or labelled is not None:
         basis = Basis(
             start,
             tuple(sorted((k, to_text(v)) for k, v in carried.items())),
             facts.reaches_back,
             invocation if facts.reaches_back >= 0 else "",
             labelled.all if labelled is not None else (),
-            inside,
         )
     slot = plan.slot
     if branch or policy is not plan.policy:

@@ -121,7 +121,7 @@ class _Read(NamedTuple):
     values: tuple[Held, ...]
 
 
-def is_seen(one: Held, log: Strand[Event], branch: str, invocation: str) -> bool:
+def is_seen(one: Held, log: Strand[Event], branch: str) -> bool:
     """Whether a value is of no branch, of this one, of one above it, or of one that has joined."""
     if not one.branch or branch == one.branch or branch.startswith(f"{one.branch}."):
         return True
@@ -129,7 +129,7 @@ def is_seen(one: Held, log: Strand[Event], branch: str, invocation: str) -> bool
         return False
     with log.lock:
         branches = branches_of(log)
-    return branches.sees(branch, one.position, log[one.position], invocation)
+    return branches.sees(branch, one.position, log[one.position])
 
 
 def is_withheld(one: Held, labels: Iterable[Label], cleared: Iterable[str]) -> bool:

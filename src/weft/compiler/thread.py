@@ -147,8 +147,7 @@ class Basis(NamedTuple):
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
     `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
-    `withheld` the keys, files and values that the agent may not see, `inside` the invocation of
-    an agent on a branch, where an earlier one went on after a later one.
+    `withheld` the keys, files and values that the agent may not see.
     """
 
     start: int
@@ -156,7 +155,6 @@ class Basis(NamedTuple):
     reaches_back: int
     current: str
     withheld: tuple[Mapping[str, tuple[str, ...]], ...] = ()
-    inside: str = ""
 
 
 WHOLE = Basis(0, (), -1, "")
@@ -200,7 +198,6 @@ class Thread:
         self.tracks: dict[tuple[str, str, bool], Track] = {}
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
-        self._invocation = ""
 
     def track(self, dialect: str, model: str, *, strict: bool = False) -> Track:
         """The turns lowered so far for a model; strict ones apart, where nothing was lost."""
@@ -210,7 +207,6 @@ class Thread:
 
     def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
-        self._invocation = env.invocation
         talk = self._talk(events, env) if passes.plain else None
         if talk is not None:
             return talk
@@ -276,9 +272,7 @@ class Thread:
         beside: Callable[[], list[Note]] = list
         if self._passed_by >= 0:
             slot = self.slot
-            beside = partial(
-                notes_beside, events, self._passed_by, slot.agent, slot.branch, self._invocation
-            )
+            beside = partial(notes_beside, events, self._passed_by, slot.agent, slot.branch)
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
 
     def _settle(
@@ -330,7 +324,7 @@ class Thread:
     ) -> tuple[Built, Mapping[int, int]]:
         """The new items that are seen from this branch, where the log has branches."""
         branch = self.slot.branch
-        seen = branches_of(events).seen_from(branch, events, self.consumed, self._invocation)
+        seen = branches_of(events).seen_from(branch, events, self.consumed)
         positions = [row.position for row in seen]
         joined = {row.position: row.at for row in seen if row.at != row.position}
         if self._passed_by < 0:
