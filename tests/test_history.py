@@ -60,7 +60,6 @@ def test_H2_a_branch_sees_itself_and_its_ancestors_only() -> None:
         says("left", "L", branch="fan.left"),
         says("right", "R", branch="fan.right"),
         says("leftish", "LL", branch="fan.leftish"),
-        says("child", "deep", branch="fan.left.child"),
     )
     left = Agent("left", model="gemini-flash-latest")
     assert seen(left, log, branch="fan.left") == [
@@ -69,7 +68,40 @@ def test_H2_a_branch_sees_itself_and_its_ancestors_only() -> None:
         "model: L",
         "user: Continue.",
     ]
-    assert seen(BOT, log) == ["user: Hi"]
+
+
+def test_H2_whoever_stands_behind_branches_sees_what_was_said_on_them() -> None:
+    log = session(
+        user("Hi"),
+        says("left", "L", branch="fan.left"),
+        says("child", "deep", branch="fan.left.inner.child"),
+        says("right", "R", branch="fan.right"),
+        says("left", "LL", branch="fan.left"),
+    )
+    assert seen(BOT, log) == [
+        "user: Hi",
+        "user: [left]: L",
+        "user: [child]: deep",
+        "user: [left]: LL",
+        "user: [right]: R",
+    ]
+    left = Agent("left", model="gemini-flash-latest")
+    assert seen(left, log, branch="fan.left") == [
+        "user: Hi",
+        "model: L",
+        "user: [child]: deep",
+        "model: LL",
+        "user: Continue.",
+    ]
+    behind = log.append(user("And?", inv="2"))
+    assert seen(left, behind, branch="fan.left") == [
+        "user: Hi",
+        "model: L",
+        "user: [child]: deep",
+        "model: LL",
+        "user: [right]: R",
+        "user: And?",
+    ]
 
 
 def test_H3_a_late_result_moves_to_its_call_and_nothing_between_is_lost() -> None:

@@ -1,11 +1,13 @@
 """O1: workflow nodes, run for real, in one log."""
 
 import asyncio
+import json
 
 import pytest
 
 import weft
-from weft import Agent, Event, Fallback, Loop, Parallel, Route, Runner, Sequence, Step, until
+from weft import Agent, C, Event, Fallback, Loop, Parallel, Route, Runner, S, Sequence, Step, until
+from weft.content import media_part
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
@@ -321,3 +323,41 @@ def test_a_model_may_end_its_loop_itself() -> None:
     result = weft.run_sync(Loop(Agent("a", model=model, tools=[exit_loop]), max=9), "go")
     assert result.error is None
     assert len(model.prompts) == 2
+
+
+@pytest.mark.parametrize("key", ["asked", "user:asked", "temp:asked", "app:asked"])
+def test_what_was_captured_of_the_user_is_sent_once(key: str) -> None:
+    model = ScriptedModel({"a": [call("look"), "A1", "A2"], "b": ["B1", "B2"]})
+    look = weft.tool(lambda: "seen", name="look", description="Look.")
+    a = Agent("a", model=model, tools=[look], instruction=f"Asked: {{{key}}}")
+    flow = S.capture(key) >> a >> Agent("b", model=model)
+    first = weft.run_sync(flow, "Fly me to Oslo")
+    sent = [json.dumps(wire) for wire in model.wires]
+    assert [wire.count("Fly me to Oslo") for wire in sent] == [1, 1, 1]
+    one, two, three = map(str, model.prompts)
+    assert two.startswith(one), "the request after the tool extends the one before"
+    assert one.endswith("user: (My message is given above.)")
+    assert "user: Fly me to Oslo" in three, "who does not read the key has the message itself"
+    weft.run_sync(flow, "And back", session=first.session)
+    again = json.dumps(model.wires[3])
+    assert again.count("And back") == again.count("Fly me to Oslo") == 1
+
+
+def test_what_a_policy_captured_is_sent_once_and_media_stay() -> None:
+    model = ScriptedModel({"a": ["A1"]})
+    a = Agent("a", model=model, instruction="Asked: {q}").sees(C.none().capture("q"))
+    message = weft.Content(
+        role="user", parts=(weft.Part(text="What is this?"), media_part("image/png", b"png"))
+    )
+    weft.run_sync(a, message)
+    assert json.dumps(model.wires[0]).count("What is this?") == 1
+    assert "image/png" in json.dumps(model.wires[0])
+
+
+def test_an_author_who_wants_both_has_both_and_an_equal_word_stays() -> None:
+    model = ScriptedModel({"a": ["A1", "A2"]})
+    both = Agent("a", model=model, instruction="Asked: {q}").sees(C.default().keep_duplicates())
+    weft.run_sync(S.capture("q") >> both, "Oslo")
+    assert str(model.prompts[0]).count("Oslo") == 2
+    weft.run_sync(Agent("a", model=model, instruction="In {city}"), "Oslo", state={"city": "Oslo"})
+    assert "user: Oslo" in str(model.prompts[1]), "it was not captured"

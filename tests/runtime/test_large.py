@@ -110,13 +110,18 @@ async def test_a_report_says_what_stands_on_the_branches_beside_one() -> None:
     result = await Runner((left | right) >> end, app_name="large").run(message="Go")
     session = result.session
     said = {event.author: event for event in session.events if event.text}
-    for name, others in (("left", {"right"}), ("end", {"left", "right"})):
-        agent = {"left": left, "end": end}[name]
-        branch = said[name].branch
+    joined = next(i for i, event in enumerate(session.events) if event.author == "parallel")
+    running = session.before(joined)
+    for agent, log, reason, others in (
+        (left, running, "it belongs to branch", {"right"}),
+        (left, session, "what right says is data", {"right"}),
+        (end, session, "what ", {"left", "right"}),
+    ):
+        branch = said[agent.name].branch
         for compiled in (
-            weft.compile(agent, session=session, branch=branch),
-            weft.compile(agent, session=weft.Session.from_json(session.to_json()), branch=branch),
+            weft.compile(agent, session=log, branch=branch),
+            weft.compile(agent, session=weft.Session.from_json(log.to_json()), branch=branch),
         ):
             rows = compiled.explain().left_out
-            told = {row.text for row in rows if row.reason.startswith("it belongs to branch")}
+            told = {row.text for row in rows if row.reason.startswith(reason)}
             assert told == {f"{other} said" for other in others}

@@ -1,5 +1,6 @@
 """A large result goes out as a handle with a digest, and comes back when it is asked for."""
 
+import asyncio
 import base64
 import re
 from collections.abc import Callable
@@ -281,7 +282,36 @@ def test_what_a_label_hides_in_the_state_does_not_come_back() -> None:
     assert "there is no handle" in str(results(model.prompts[-1])[-1].response)
 
 
-async def test_values_of_another_branch_are_not_given() -> None:
+async def test_values_of_another_branch_are_not_given_while_it_runs() -> None:
+    read = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for the other branch."""
+        await read.wait()
+        return "waited"
+
+    @tool
+    async def signal() -> str:
+        """Say that the report was read."""
+        read.set()
+        return "said"
+
+    handle = handle_of({"result": REPORT})
+    model = ScriptedModel(
+        {
+            "left": [call("read_report", station="S"), call("signal"), "l"],
+            "right": [call("wait"), call("recall", handle=handle), "r"],
+        }
+    )
+    left = Agent("left", model=model, tools=[read_report, signal], context=COMPACT)
+    right = Agent("right", model=model, tools=[wait], context=COMPACT)
+    result = await weft.run(left | right, "Go")
+    given = [r for e in result.events for r in e.results if r.name == "recall"]
+    assert "there is no handle" in str(given[0].response)
+
+
+async def test_values_of_a_branch_are_given_once_it_has_joined() -> None:
     script = {
         "left": [call("read_report", station="S"), "l"],
         "right": ["r"],
@@ -292,7 +322,7 @@ async def test_values_of_another_branch_are_not_given() -> None:
     right = Agent("right", model=model, context=COMPACT)
     last = Agent("last", model=model, context=COMPACT)
     await weft.run((left | right) >> last, "Go")
-    assert "there is no handle" in str(results(model.prompts[-1])[-1].response)
+    assert "gauge_1 rose" in str(results(model.prompts[-1])[-1].response)
 
 
 async def test_a_session_that_was_stored_and_read_back_gives_the_same_bytes() -> None:

@@ -132,7 +132,7 @@ async def test_a_damaged_file_is_called_damaged(store: SqliteStore, path: Path) 
     await store.append(session, *(user("x" * 300) for _ in range(50)))
     await store.close()
     data = bytearray(path.read_bytes())
-    data[4 * 512 :] = b"\xff" * (len(data) - 4 * 512)
+    data[4 * 2048 :] = b"\xff" * (len(data) - 4 * 2048)
     path.write_bytes(data)
     with pytest.raises(StoreError, match="the file is damaged") as caught:
         await store.get(KEY)
@@ -143,9 +143,12 @@ async def test_an_event_changed_by_hand_is_named(store: SqliteStore, path: Path)
     await store.append(await store.create(KEY), user("Hi"))
     await store.close()
     run(path, "UPDATE events SET event = '{\"author\": 3}'")
-    with pytest.raises(StoreError, match=r"an event cannot be read: .*author") as caught:
+    with pytest.raises(StoreError, match="event 0 is damaged") as caught:
         await store.get(KEY)
     assert caught.value.where == str(KEY)
+    run(path, "UPDATE events SET checksum = NULL")
+    with pytest.raises(StoreError, match=r"event 0 cannot be read: .*author"):
+        await store.get(KEY)
 
 
 async def test_a_log_with_a_gap_is_not_read_as_a_whole(store: SqliteStore, path: Path) -> None:

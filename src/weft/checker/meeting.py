@@ -49,6 +49,7 @@ def behind_branches(world: World, ends: Iterable[tuple[Iterable[str], World]]) -
     facts: dict[str, Fact] = {}
     gone: dict[str, Gone] = {}
     opaque: dict[str, None] = {}
+    said: dict[str, str | None] = {}
     for keys, one in ends:
         for key in keys:
             fact = one.facts.get(key)
@@ -60,11 +61,12 @@ def behind_branches(world: World, ends: Iterable[tuple[Iterable[str], World]]) -
                 facts.pop(key, None)
                 gone[key] = held
         opaque.update(dict.fromkeys(key for key, _ in one.opaque.since(world.opaque)))
+        said.update(one.said.since(world.said))
     return World(
         world.facts.updated(facts).without(gone),
         world.gone.updated(gone).without(facts),
         world.opaque.updated(opaque),
-        world.said,  # nobody sees into a branch (H2)
+        world.said.updated(said),  # branches join where they end
         world.cases,
     )
 
@@ -102,13 +104,25 @@ def surely_speaks(body: Node) -> bool:
             return False
 
 
-def behind_map(node: Map, world: World, behind: World) -> World:
-    """The world behind a map: the list of outputs, and keys of the user and the app."""
+def behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -> World:
+    """The world behind a map: the list of outputs, keys of the user and the app, and what was said.
+
+    What agents of `inner` said is data for those behind them: it is read in the list.
+    """
     shared = {
         key: fact
         for key, fact in behind.facts.since(world.facts)
         if scope_of(key) in ("app", "user")
     }
     into = Writer(node.name, Origin("field", "into", node.name), "map")
-    done = replace(world.holding(shared), opaque=behind.opaque, cases=Chart())
+    said = {
+        name: node.into if name in inner and key is None else key
+        for name, key in behind.said.since(world.said)
+    }
+    done = replace(
+        world.holding(shared),
+        opaque=behind.opaque,
+        said=world.said.updated(said),
+        cases=Chart(),
+    )
     return done.wrote(node.into, into, collected(node.body))

@@ -45,6 +45,7 @@ from weft.declare import (
 )
 from weft.declare.compose import Composable
 from weft.declare.inputs import may_be_absent, shape_of
+from weft.declare.roles import inner_agents
 from weft.declare.route import OTHERWISE
 from weft.declare.walk import agents_of
 from weft.diagnostics import Origin
@@ -80,6 +81,7 @@ class Walk:
         self._muted = 0
         self._entries: dict[int, tuple[World, World, _Round | None]] = {}
         self._hearing = Hearing()
+        self._inner = inner_agents(root)
         self._speaks: dict[int, bool] = {}
         self._escapes: list[World] = []
         self._passing = [key for key in self._writes.of(root) if scope_of(key) == "temp"]
@@ -359,7 +361,7 @@ class Walk:
         if not surely_speaks(node.body):
             for key in self._writes.of(node.body):  # the output of a run that says nothing
                 self.record.read(key, behind)
-        done = behind_map(node, world, behind)
+        done = behind_map(node, world, behind, self._inner)
         self._wrote(node, done, world)
         return self._left_together(inside, done)
 

@@ -20,7 +20,7 @@ def chat_command(
     from weft.cli.conversation import Conversation
     from weft.cli.inputs import state_of
     from weft.cli.interrupts import listen_no_more
-    from weft.cli.load import load_node
+    from weft.cli.load import app_of, load_node
     from weft.cli.once import run_config
     from weft.runtime import Runner
     from weft.session.event import new_id
@@ -29,7 +29,7 @@ def chat_command(
     root = load_node(target)
     start = state_of(root, state or [])
     config = run_config(model, max_llm_calls, strict=strict)
-    runner = Runner(root, app_name=app, store=address)
+    runner = Runner(root, app_name=app or app_of(root, target), store=address)
     with asyncio.Runner() as loop:
         conversation = Conversation(
             runner, loop, user=user, session_id=session or new_id(), state=start, config=config

@@ -92,8 +92,9 @@ def taken_back(said: str, id: str) -> str:
 
 
 async def _found(address: str, id: str, app: str | None, user: str | None) -> Session:
+    """The session, without events that are damaged: a warning names each of them."""
     async with opened(address) as store:
-        return await find_session(store, id, app=app, user=user)
+        return await find_session(store, id, app=app, user=user, skip_unreadable=True)
 
 
 def _as_json(info: SessionInfo) -> dict[str, object]:

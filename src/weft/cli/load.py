@@ -33,6 +33,24 @@ def load_node(target: str) -> Node:
     return node_of(load_source(target), target)
 
 
+def app_of(root: Node, target: str) -> str:
+    """The name of the app that a target is; of a flow without a name, that of its place."""
+    from weft.runtime.runner import named_app  # checking needs no runtime
+
+    place, _, variable = target.rpartition(":")
+    if not place:
+        place, variable = str(Path(target).resolve().parent), Path(target).stem
+    if _is_path(place):
+        path = Path(place).resolve()
+        package = path.parent
+        names = [path.stem]
+        while (package / "__init__.py").is_file():
+            names.insert(0, package.name)
+            package = package.parent
+        place = ".".join(names)
+    return named_app(root, place, variable)
+
+
 def node_of(found: object, target: str) -> Node:
     """What a target names as a node: itself, or what google-adk's agent is in Weft."""
     if isinstance(found, Agent | Flow):

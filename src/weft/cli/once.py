@@ -9,7 +9,7 @@ import msgspec
 
 from weft.cli.inputs import pairs, state_of
 from weft.cli.interrupts import carry_out
-from weft.cli.load import load_node
+from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE
 from weft.cli.outlet import answers_only
 from weft.cli.screen import Screen
@@ -98,7 +98,8 @@ class _Once:
             self._say_where()
             inner(event)
 
-        async with Runner(self._root, app_name=asked.app, store=self._address) as runner:
+        app = asked.app or app_of(self._root, asked.target)
+        async with Runner(self._root, app_name=app, store=self._address) as runner:
             try:
                 if not asked.goes_on:
                     running = runner.run(

@@ -49,7 +49,7 @@ ONE_USER = Annotated[
 ]
 APP = Annotated[
     str | None,
-    typer.Option("--app", help="The app; the target's own name if left out.", metavar="NAME"),
+    typer.Option("--app", help="The app; that of the target if left out.", metavar="NAME"),
 ]
 ONE_APP = Annotated[
     str | None, typer.Option("--app", help="Only this app's sessions.", metavar="NAME")

@@ -72,7 +72,9 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
     return [info for info in found if info.key.user_id == user]
 
 
-async def find_session(store: Store, id: str, *, app: str | None, user: str | None) -> Session:
+async def find_session(
+    store: Store, id: str, *, app: str | None, user: str | None, skip_unreadable: bool = False
+) -> Session:
     """The session of that id, whoever's it is, or an error that says what there is."""
     infos = await listed(store, app=app, user=user)
     found = [info.key for info in infos if info.key.id == id]
@@ -81,7 +83,9 @@ async def find_session(store: Store, id: str, *, app: str | None, user: str | No
         raise SessionError(
             f"{len(found)} sessions are named `{id}`", where="--session", hint=f"add {choices}"
         )
-    session = await store.get(found[0]) if found else None
+    session = None
+    if found:
+        session = await store.get(found[0], skip_unreadable=skip_unreadable)
     if session is None:
         ids = [info.key.id for info in infos]
         raise SessionError(

@@ -4,7 +4,7 @@ Nothing is dropped here: what must not reach the model becomes a hidden item wit
 so that a pass can drop it and the report can say why.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -17,10 +17,9 @@ from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.forks import written_by
-from weft.values import has_lone_surrogate, spells
+from weft.values import Strand, has_lone_surrogate, spells
 
 _SUMMED = "a summary stands for it"
-_NONE_JOINED: Mapping[int, str] = {}
 
 
 PAUSED = "CONTINUATION"
@@ -40,27 +39,55 @@ def build_items(
     start: int,
     agent: str,
     hidden: dict[int, str] | None = None,
-    joined: Mapping[int, str] = _NONE_JOINED,
 ) -> Built:
     """An item for every event, in log order; `hidden` gives reasons by log index.
 
-    `joined` gives the branch that an event is on now, where it is no longer its own. A summary
-    takes the place of the first event it stands for, wherever it was written.
+    A summary takes the place of the first event it stands for, wherever it was written.
     """
+    if hidden is None:
+        return _built(enumerate(events, start), agent, None, {})
+    listed = list(events)
+    return _built(enumerate(listed, start), agent, hidden, _summaries(listed, start, hidden))
+
+
+def build_some(
+    log: Strand[Event],
+    start: int,
+    positions: Sequence[int],
+    agent: str,
+    hidden: dict[int, str],
+) -> Built:
+    """Items of some of the events from `start` on, in the order of `positions`.
+
+    A summary whose first event is none of them stands before the first one behind it.
+    """
+    summaries = _summaries(log.since(start), start, hidden)
+    chosen = {*positions}
+    for anchor in sorted(summaries.keys() - chosen):
+        behind = next((position for position in positions if position > anchor), None)
+        if behind is not None:
+            summaries[behind] = [*summaries.pop(anchor), *summaries.get(behind, ())]
+    built = _built(((p, log[p]) for p in positions), agent, hidden, summaries)
+    built.items += [item for at in sorted(summaries.keys() - chosen) for item in summaries[at]]
+    if any(item.branch for listed in summaries.values() for item in listed):
+        built.features |= Feature.BRANCHED
+    return built
+
+
+def _built(
+    events: Iterable[tuple[int, Event]],
+    agent: str,
+    hidden: dict[int, str] | None,
+    summaries: dict[int, list[Item]],
+) -> Built:
     items: list[Item] = []
     diagnostics: list[Diagnostic] = []
     features = Feature.NONE
-    summaries: dict[int, list[Item]] = {}
-    if hidden is not None:
-        events = list(events)
-        summaries = _summaries(events, start, hidden)
-    for position, event in enumerate(events, start):
+    for position, event in events:
         if summaries:
             items += summaries.get(position, ())
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
-        if joined and position in joined:
-            branch = joined[position]
         actions = event.actions
         why = "it is partial" if event.partial else ""
         if hidden is not None and position in hidden:

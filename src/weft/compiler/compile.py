@@ -126,8 +126,12 @@ def compile(
     shown: JsonObject = inserted
     if policy.state_keys:
         shown = {**{k: known[k] for k in policy.state_keys if k in known}, **inserted}
-    if facts.produced:
-        carried = {k: v for k, v in shown.items() if k in facts.produced}
+    captured = facts.captured
+    if state is not None and any(k.startswith("temp:") for k in shown):
+        said = user_content(events, invocation)
+        captured |= {k for k, v in shown.items() if said is not None and v == said.text}
+    if facts.produced or captured:
+        carried = {k: v for k, v in shown.items() if k in facts.produced or k in captured}
     view = policy.view
     whole = passes.plain and view == "default" and policy.limit is None
     turn = 0 if whole else start_of(events, invocation)
@@ -140,6 +144,7 @@ def compile(
         turn=turn,
         policy=policy,
         carried=carried,
+        captured=captured & carried.keys() if captured else captured,
         budget=_budget(asked, within),
         changes=changes,
         picks_tools=plan.target.facts.picks_tools,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.compiler.beside import branches_of
 from weft.content import Part
 from weft.declare import Agent, Policy, RunConfig
 from weft.declare.policy.policy import Stage
@@ -75,6 +76,7 @@ class Held(NamedTuple):
     """A value and where it came from: a tool, a state key, an artifact, or somebody's words.
 
     `media` is the part, where the value is none that can be read. `labels` were noted with it.
+    `position` is that of its event in the log, -1 where it is of none.
     """
 
     handle: str
@@ -85,6 +87,7 @@ class Held(NamedTuple):
     media: Part | None = None
     labels: tuple[str, ...] = ()
     file: str = ""
+    position: int = -1
 
 
 def standing_values(
@@ -102,7 +105,11 @@ def values_of(log: Strand[Event]) -> Sequence[Held]:
     """All values that a handle may stand for, in log order; worked out once an event."""
     kept = log.memo.get("recall")
     held = kept if isinstance(kept, _Read) and kept.length <= log.settled else _Read(0, ())
-    fresh = tuple(one for event in log.since(held.length) for one in _values(event))
+    fresh = tuple(
+        one._replace(position=position)
+        for position, event in enumerate(log.since(held.length), held.length)
+        for one in _values(event)
+    )
     values = held.values + fresh
     if not log.tail:
         log.memo["recall"] = _Read(log.settled, values)
@@ -114,9 +121,15 @@ class _Read(NamedTuple):
     values: tuple[Held, ...]
 
 
-def is_seen(one: Held, branch: str) -> bool:
-    """Whether a value is of no branch, of this one, or of one above it."""
-    return not one.branch or branch == one.branch or branch.startswith(f"{one.branch}.")
+def is_seen(one: Held, log: Strand[Event], branch: str) -> bool:
+    """Whether a value is of no branch, of this one, of one above it, or of one that has joined."""
+    if not one.branch or branch == one.branch or branch.startswith(f"{one.branch}."):
+        return True
+    if one.position < 0:
+        return False
+    with log.lock:
+        branches = branches_of(log)
+    return branches.sees(branch, one.position, log[one.position])
 
 
 def is_withheld(one: Held, labels: Iterable[Label], cleared: Iterable[str]) -> bool:

@@ -6,22 +6,23 @@ back (a rewind, a compaction, a late result, a value that the instruction now ca
 thread starts again from the beginning; the report says what that broke.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler.beside import Made, branches_of, built_of, notes_beside
+from weft.compiler.beside import Made, branches_of, built_of, joined_items, notes_beside
 from weft.compiler.build import (
     Built,
     build_items,
+    build_some,
     hidden_by_compaction,
     hidden_by_rewind,
     plain_items,
     wrote_keys,
 )
-from weft.compiler.undone import hidden_by_undoing, joined_branches, undoes
+from weft.compiler.undone import gathered_by, hidden_by_undoing, undoes
 from weft.diagnostics import Diagnostic
 from weft.dialects import Track
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
@@ -37,7 +38,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
     and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
-    branches wrote for themselves.
+    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
+    keys that the user's words were copied to, `asked` what the user said last.
     """
 
     read: int = 0
@@ -45,35 +47,66 @@ class Facts(msgspec.Struct, frozen=True):
     volatile: frozenset[str] = frozenset()
     reaches_back: int = -1
     forks: Forks = {}
+    branched: bool = False
+    captured: frozenset[str] = frozenset()
+    asked: Event | None = None
 
     def after(self, events: Strand[Event]) -> "Facts":
         """What is known once the events that were not read yet are read."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
+        branched, captured, asked = self.branched, self.captured, self.asked
         for event in events.since(self.read):
             actions = event.actions
+            if event.author == "user" and event.content is not None:
+                asked = event
             if actions is not NO_ACTIONS:
                 if actions.state_delta and event.author != "user" and not event.partial:
                     wrote.append(event)
+                    captured |= _captured(event, asked)
                 if actions.rewind_before_invocation_id or actions.compaction is not None:
                     reaches_back = position
+            if event.branch:
+                branched = True
             if event.custom_metadata is not None:
                 forks = forks_after(forks, event)
                 if undoes(event):
                     reaches_back = position
                 if not actions.state_delta and written_by(event):
                     wrote.append(event)
+                    captured |= _captured(event, asked)
             position += 1
         if not wrote:
-            return Facts(position, self.produced, self.volatile, reaches_back, forks)
+            return Facts(
+                position,
+                self.produced,
+                self.volatile,
+                reaches_back,
+                forks,
+                branched,
+                captured,
+                asked,
+            )
         produced = self.produced.union(*(wrote_keys(event) for event in wrote))
+        produced = produced.union(*(gathered_by(event) for event in wrote))
         return Facts(
             position,
             produced.union(*(_moved(event, produced) for event in wrote)),
             self.volatile.union(*(written_by(event) for event in wrote)),
             reaches_back,
             forks,
+            branched,
+            captured,
+            asked,
         )
+
+
+def _captured(event: Event, asked: Event | None) -> frozenset[str]:
+    """The keys under which an event keeps what the user said last."""
+    if asked is None or event.content is not None:
+        return frozenset()
+    text = asked.text
+    return frozenset(key for key, value in written_by(event).items() if text and value == text)
 
 
 def _moved(event: Event, produced: frozenset[str]) -> list[str]:
@@ -177,11 +210,11 @@ class Thread:
         talk = self._talk(events, env) if passes.plain else None
         if talk is not None:
             return talk
-        built = self._build(events)
+        built, joined = self._build(events)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
             self._begin()
-            built = self._build(events)
+            built, joined = self._build(events)
             features = built.features
         self.features |= features
         env = msgspec.structs.replace(
@@ -198,7 +231,7 @@ class Thread:
             diagnostics=tuple(built.diagnostics),
         )
         prompt, _ = run(prompt, env, passes.fresh)
-        return self._settle(built, prompt, events)
+        return self._settle(built, prompt, events, joined)
 
     def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
         """What is new where it is plain talk only, which no pass would change; else None.
@@ -210,6 +243,11 @@ class Thread:
             not self.settled.settled
             or self.basis.reaches_back >= consumed
             or env.policy.view != "default"
+            or env.captured
+            or (
+                facts_of(events).branched
+                and not branches_of(events).is_quiet(self.slot.branch, consumed)
+            )
         ):
             return None
         fresh = events.since(consumed)
@@ -237,20 +275,27 @@ class Thread:
             beside = partial(notes_beside, events, self._passed_by, slot.agent, slot.branch)
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
 
-    def _settle(self, built: Built, prompt: Prompt, events: Strand[Event]) -> Woven:
+    def _settle(
+        self, built: Built, prompt: Prompt, events: Strand[Event], joined: Mapping[int, int]
+    ) -> Woven:
         """Keep the items that are final and what was said about them; the rest is passing."""
         fresh = prompt.items.since(0)
-        whole, boundary = _settles(fresh, events.settled)
+        whole, boundary = _settles(fresh, events.settled, joined)
         settled, tail = fresh[:whole], fresh[whole:]
         self.settled = self.settled.grown(settled)
         self.consumed = boundary
         if built.features & Feature.CALLS:
-            self._remember_ids(settled, built.items, boundary)
+            self._remember_ids(settled, built.items, boundary, joined)
         notes, diagnostics = self.notes, self.diagnostics
         if prompt.notes:
-            said = prompt.notes
-            self.notes = notes.grown([note for note in said if note.before.position < boundary])
-            notes = self.notes.with_tail([n for n in said if n.before.position >= boundary])
+            final: list[Note] = []
+            passing_notes: list[Note] = []
+            for note in prompt.notes:
+                position = note.before.position
+                is_final = joined.get(position, position) < boundary
+                (final if is_final else passing_notes).append(note)
+            self.notes = notes.grown(final)
+            notes = self.notes.with_tail(passing_notes)
         if prompt.diagnostics:
             found = prompt.diagnostics
             open_events = {item.event for item in tail}
@@ -260,27 +305,38 @@ class Thread:
         items = self.settled.with_tail(tail)
         return self._woven(items, notes, diagnostics, events)
 
-    def _build(self, events: Strand[Event]) -> Built:
+    def _build(self, events: Strand[Event]) -> tuple[Built, Mapping[int, int]]:
+        """The new items; and for those of branches that joined, where in the log they did."""
         hidden: dict[int, str] | None = None
-        joined: dict[int, str] = {}
+        agent = self.slot.agent
         if self.basis.reaches_back >= self.consumed:
             summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
             hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
-            joined = joined_branches(events)
-        elif self._made is not None:
-            return self._built(events, self._made)
-        fresh = events.since(self.consumed)
-        return build_items(fresh, self.consumed, self.slot.agent, hidden, joined)
+        if facts_of(events).branched:
+            return self._build_branched(events, hidden)
+        if hidden is None and self._made is not None:
+            positions = range(self.consumed, len(events))
+            return built_of(events, positions, agent, self._made), {}
+        return build_items(events.since(self.consumed), self.consumed, agent, hidden), {}
 
-    def _built(self, events: Strand[Event], made: dict[int, Made]) -> Built:
-        """The new items, where other threads have been through the log before."""
-        branches, branch = branches_of(events), self.slot.branch
-        positions: Sequence[int] = range(self.consumed, len(events))
-        if branches.several:
-            positions = branches.seen_from(branch, events, self.consumed)
-            if self._passed_by < 0:
-                self._passed_by = self.consumed
-        return built_of(events, positions, self.slot.agent, made)
+    def _build_branched(
+        self, events: Strand[Event], hidden: dict[int, str] | None
+    ) -> tuple[Built, Mapping[int, int]]:
+        """The new items that are seen from this branch, where the log has branches."""
+        branch = self.slot.branch
+        seen = branches_of(events).seen_from(branch, events, self.consumed)
+        positions = [row.position for row in seen]
+        joined = {row.position: row.at for row in seen if row.at != row.position}
+        if self._passed_by < 0:
+            self._passed_by = self.consumed
+        if hidden is not None:
+            built = build_some(events, self.consumed, positions, self.slot.agent, hidden)
+        else:
+            made = self._made if self._made is not None else {}
+            built = built_of(events, positions, self.slot.agent, made)
+        if joined:
+            joined_items(built, events, self.slot.agent, branch)
+        return built, joined
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
@@ -296,7 +352,9 @@ class Thread:
                     found = found or block.call_id in self.called
         return found
 
-    def _remember_ids(self, settled: list[Item], built: list[Item], boundary: int) -> None:
+    def _remember_ids(
+        self, settled: list[Item], built: list[Item], boundary: int, joined: Mapping[int, int]
+    ) -> None:
         """Keep the call ids that requests carry, and those that a late result could name."""
         for item in settled:
             if item.kind == "exchange" and item.author == self.slot.agent:
@@ -304,34 +362,43 @@ class Thread:
                     if isinstance(block, CallBlock):
                         self.used_ids.add(block.id)
         for item in built:
-            if item.kind in ("calls", "hidden") and item.position < boundary:
+            at = joined.get(item.position, item.position)
+            if item.kind in ("calls", "hidden") and at < boundary:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
 
 
-def _settles(items: list[Item], length: int) -> tuple[int, int]:
+def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:
     """How many items cannot change any more, and the log index everything after them begins at.
 
     An item with an open call may still change; so may those that took a result from behind it.
-    A message that is not in the log yet, behind `length`, is never settled.
+    A message that is not in the log yet, behind `length`, is never settled. What joined at one
+    place of the log, as `joined` has it by position, is settled together.
     """
     whole = len(items)
-    while whole and items[whole - 1].position >= length:
+    while whole and _came(items[whole - 1].position, joined) >= length:
         whole -= 1
     boundary = length
     for index in range(whole):
         if items[index].open:
-            whole, boundary = index, items[index].position
+            whole, boundary = index, _came(items[index].position, joined)
             break
     moved = True
     while moved:
         moved = False
         for index in range(whole):
-            if items[index].last >= boundary:
-                whole, boundary, moved = index, items[index].position, True
+            if _came(items[index].last, joined) >= boundary:
+                whole, boundary, moved = index, _came(items[index].position, joined), True
                 break
+    while joined and whole and _came(items[whole - 1].position, joined) >= boundary:
+        whole -= 1
     return whole, boundary
+
+
+def _came(position: int, joined: Mapping[int, int]) -> int:
+    """Where in the log an event came into view."""
+    return joined.get(position, position)
 
 
 def _made(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:

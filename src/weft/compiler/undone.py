@@ -28,6 +28,13 @@ def undoes(event: Event) -> bool:
     return "undone" in weft or "joined" in weft or "pieces" in weft
 
 
+def gathered_by(event: Event) -> list[str]:
+    """The keys of the lists of what was said on branches, as the end of a map writes them."""
+    if event.custom_metadata is None or "closed" not in _weft(event):
+        return []
+    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
+
+
 def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes of what flows took back, with the reason."""
     log = list(events)

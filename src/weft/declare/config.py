@@ -167,6 +167,8 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     """Whether partial events come while the model speaks."""
     busy: Busy = "queue"
     """What a second run of one session does: wait, be refused, or stop the first."""
+    queue_timeout: float | None = None
+    """How many seconds it waits for the first at most; then it is refused."""
     context: Policy | None = None
     """What agents see that have no policy of their own."""
     infer: bool = True
@@ -209,6 +211,15 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"infer={self.infer!r}", where="RunConfig.infer", hint="pass True or False"
             )
         check_choice("RunConfig", "busy", self.busy, Busy)
+        seconds = cast("object", self.queue_timeout)
+        if seconds is not None and (
+            not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0
+        ):
+            raise DeclarationError(
+                f"queue_timeout={seconds!r}",
+                where="RunConfig.queue_timeout",
+                hint="pass seconds, such as queue_timeout=30, or None to wait for ever",
+            )
         if self.context is not None and not isinstance(cast("object", self.context), Policy):
             raise DeclarationError(
                 f"{self.context!r} is no policy",

@@ -38,7 +38,8 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     """Who is asked, where, under which policy, and what the instruction already carries.
 
     `turn` is the log index the current turn begins at, `carried` are the state values the
-    templates inserted that the conversation has too, `told` all that they inserted, `used_ids`
+    templates inserted that the conversation has too, `captured` those keys of them that hold what
+    the user said, `told` all that they inserted, `used_ids`
     the call ids of earlier requests' items, `measure` the tokens of a prompt, `count` those of a
     text, `changes` what the instruction says differently by now, `picks_tools` whether the model
     can be left to choose among tools. `session` is the session's id, `log` its events, `state`
@@ -59,6 +60,7 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 0
     policy: Policy = Policy()
     carried: Mapping[str, Json] = {}
+    captured: frozenset[str] = frozenset()
     told: Mapping[str, Json] = {}
     used_ids: AbstractSet[str] = frozenset()
     opening: bool = True

@@ -7,8 +7,9 @@ from weft.passes.env import Env
 def select_branch(prompt: Prompt, env: Env) -> Prompt:
     """Keep unbranched items, the agent's own branch and its ancestors'.
 
-    Parallel agents must not read each other half way; a parent must not read its children's
-    drafts. Branches are compared segment by segment, so `a.b` is no ancestor of `a.bc`.
+    Parallel agents must not read each other half way. Items of branches that have joined stand on
+    the branch that they joined. Branches are compared segment by segment, so `a.b` is no ancestor
+    of `a.bc`.
 
     Before:  user "Hi" | model@fan.left "L" | model@fan.right "R"      (branch fan.left)
     After:   user "Hi" | model@fan.left "L"

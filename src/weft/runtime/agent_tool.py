@@ -5,6 +5,7 @@ It sees the request it was called with, not the conversation; nobody else sees i
 
 from contextlib import aclosing
 
+from weft.compiler.beside import branches_of
 from weft.compiler.undone import hidden_by_undoing
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow
@@ -42,25 +43,30 @@ async def run_agent_tool(
     except NodeFailed as failure:
         code, words = failure.event.error_code, failure.event.error_message
         return Returned({"error": f"{node.name} failed: {code}: {words}"})
-    answer = _answer(invocation, call_id)
-    if answer is None:
+    answers = _answers(invocation, call_id)
+    if not answers:
         return Returned({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
-        held, _ = parse(node, answer.text, wrapped=True)
+        held, _ = parse(node, answers[-1].text, wrapped=True)
         return Returned(held if isinstance(held, dict) else {"result": held})
-    if is_cut(answer):
-        return Returned({"result": answer.text, "note": "this was cut off at the token limit"})
-    return Returned({"result": answer.text})
+    said = answers[0].text if len(answers) == 1 else None
+    if said is None:
+        said = "\n\n".join(f"[{one.author}]: {one.text}" for one in answers)
+    if any(map(is_cut, answers)):
+        return Returned({"result": said, "note": "this was cut off at the token limit"})
+    return Returned({"result": said})
 
 
-def _answer(invocation: Invocation, scope: str) -> Event | None:
-    """The last thing said in the scope, and not taken back."""
-    events = list(invocation.view(scope).events)
-    undone = hidden_by_undoing(events)
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if index in undone:
-            continue
-        if event.author != "user" and event.text and event.is_final_response():
-            return event
-    return None
+def _answers(invocation: Invocation, scope: str) -> list[Event]:
+    """The last thing said in the scope, and not taken back; several if it ended with branches."""
+    log = invocation.view(scope).events
+    undone = hidden_by_undoing(log)
+
+    def spoke(index: int) -> bool:
+        event = log[index]
+        if index in undone or event.author == "user" or not event.text:
+            return False
+        return event.is_final_response()
+
+    with log.lock:
+        return [log[index] for index in branches_of(log).last_words(spoke)]

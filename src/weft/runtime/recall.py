@@ -74,7 +74,7 @@ def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> l
     return [
         one
         for one in values_of(log)
-        if is_seen(one, place.branch) and not is_withheld(one, labels, cleared)
+        if is_seen(one, log, place.branch) and not is_withheld(one, labels, cleared)
     ]
 
 

@@ -1,6 +1,8 @@
 """The runner: an agent or flow, a store, and the runs of its sessions."""
 
+import inspect
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +19,7 @@ from weft.runtime.running import Request, Running, unknown_session
 from weft.session import ArtifactStore, Session, SessionKey, Store
 from weft.session.event import new_id
 from weft.stores import beside_store, open_artifacts, open_store
-from weft.values import Json, require_object
+from weft.values import Json, digest, require_object
 
 _DEFAULT = RunConfig()
 
@@ -42,6 +44,10 @@ class Runner:
     """Runs an agent or a flow over the sessions of a store.
 
     One runner serves any number of sessions at once; runs of one session wait for each other.
+
+    `app_name` is what sessions and `app:` state are kept under. Left out, it is the name of the
+    agent, or of a flow that was given one; else that of the module and variable which hold the
+    flow.
     """
 
     @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
@@ -63,7 +69,7 @@ class Runner:
                 hint=_runnable(root),
             )
         self.root = root
-        self.app_name = app_name or root.name
+        self.app_name = app_name or _own_name(root, store)
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
@@ -195,6 +201,54 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
             hint="pass weft.RunConfig(max_llm_calls=50)",
         )
     return config
+
+
+def named_app(root: Node, module: str, variable: str) -> str:
+    """The name of the app of an agent or flow that a module has under a variable.
+
+    A flow without a name of its own is called like its kind, `sequence`, as any other is: two
+    programs that keep sessions in one store must not share them for that.
+    """
+    if isinstance(root, Agent) or root.name != type(root).__name__.lower():
+        return root.name
+    return f"{module}.{variable}"
+
+
+def _own_name(root: Node, store: str | Store) -> str:
+    """The name of an app whose author gave none."""
+    if isinstance(root, Agent) or root.name != type(root).__name__.lower() or store == "memory://":
+        return root.name
+    frame = inspect.currentframe()
+    assert frame is not None
+    while frame.f_back is not None and _module_of(frame.f_globals).split(".")[0] == "weft":
+        frame = frame.f_back
+    module, caller = _module_of(frame.f_globals), frame
+    while True:
+        held = next((name for name, value in frame.f_globals.items() if value is root), "")
+        if held and (home := _module_of(frame.f_globals)):
+            return named_app(root, home, held)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    if not module:
+        raise UsageError(
+            "the flow has no name to keep its sessions under",
+            where=f"Runner in {caller.f_code.co_filename}",
+            hint='pass one: Runner(flow, app_name="trips", store=...)',
+        )
+    # A flow of no variable is told from others of its module by what it looks like.
+    return f"{module}.{digest(str(root).encode())[:8]}"
+
+
+def _module_of(names: Mapping[str, object]) -> str:
+    """The name of the module with these globals; of a script, that of its file; else nothing."""
+    name = names.get("__name__")
+    if name != "__main__":
+        return name if isinstance(name, str) else ""
+    spec, file = names.get("__spec__"), names.get("__file__")
+    if isinstance(spec, ModuleSpec):  # python -m package.module
+        return spec.name.removesuffix(".__main__")
+    return Path(file).stem if isinstance(file, str) else ""
 
 
 def _message(message: ContentLike) -> Content:

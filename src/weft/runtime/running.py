@@ -13,7 +13,7 @@ from weft.declare.inputs import lacking
 from weft.declare.policy.transforms import Label
 from weft.declare.roles import inner_agents
 from weft.diagnostics import Diagnostic
-from weft.errors import CallError, SchemaError, SessionError, UnknownName, UsageError
+from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.around import Around, RunOutcome, root_place
 from weft.runtime.callbacks import require_code
@@ -196,9 +196,7 @@ class _Work:
         require_code(self.root)
         require_prices(self.root, request.config)
         try:
-            lease = await store.lease(
-                request.key, busy=request.config.busy, interrupt=self._interrupt
-            )
+            lease = await self._lease()
             self._labels = labels_of(self.root, request.config)
             invocation = self._invocation = await self._open()
             invocation.interrupted = self._asked_to_stop
@@ -292,6 +290,27 @@ class _Work:
     def _author(self) -> str:
         """Who speaks for the run where nobody has spoken yet."""
         return self._start or self.root.name
+
+    async def _lease(self) -> Lease:
+        """The right to run the session, or an error once the time to wait for it is over."""
+        request, seconds = self.request, self.request.config.queue_timeout
+        waiting = self.services.store.lease(
+            request.key, busy=request.config.busy, interrupt=self._interrupt
+        )
+        if seconds is None:
+            return await waiting
+        scope = asyncio.timeout(seconds)
+        try:
+            async with scope:
+                return await waiting
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise SessionBusy(
+                f"another run has had the session for {seconds:g} seconds",
+                where=str(request.key),
+                hint='wait longer with queue_timeout=, or stop it with busy="interrupt"',
+            ) from None
 
     async def _open(self) -> Invocation:
         """The invocation: a new one with the user's message, or one that goes on."""
@@ -478,4 +497,9 @@ async def unknown_session(services: Services, key: SessionKey) -> SessionError:
         hint = f"the user has no session; users that have: {', '.join(users[:10])}"
     else:
         hint = f"the app `{key.app_name}` has no sessions in this store"
+    for app in await services.store.apps():
+        if app != key.app_name and any(
+            info.key.id == key.id for info in await services.store.sessions(app, key.user_id)
+        ):
+            hint += f'; the app `{app}` has one of that name: pass app_name="{app}" if it is yours'
     return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)

@@ -5,14 +5,16 @@ is ours, at the top level where ADK ignores what it does not know; inside `actio
 where ADK refuses it, nothing is ours.
 """
 
+import json
 import os
 import time
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Value, encode
 from weft.misuse import declared
+from weft.session.spelling import respelled, with_unknown, without_unknown
 from weft.values import Json, JsonObject
 
 
@@ -108,6 +110,8 @@ class Event(Value, frozen=True):
     live_session_id: str | None = None
     go_away: JsonObject | None = None
     voice_activity: JsonObject | None = None
+    unread: JsonObject = {}
+    """Fields that this version does not know, by JSON pointer; they are written back."""
 
     @property
     def text(self) -> str:
@@ -151,4 +155,36 @@ class Event(Value, frozen=True):
 
     def to_json(self) -> bytes:
         """ADK's JSON for this event."""
-        return encode(self, where=f"event {self.id}")
+        if not self.unread:
+            return encode(self, where=f"event {self.id}")
+        known = msgspec.to_builtins(msgspec.structs.replace(self, unread={}))
+        return encode(with_unknown(known, self.unread), where=f"event {self.id}")
+
+
+_decoder = msgspec.json.Decoder(Event)
+
+
+def read_event(data: bytes | str) -> Event:
+    """The event that a JSON text holds; fields of other versions are kept in `unread`.
+
+    Raises ValueError, or RecursionError, where it holds none.
+    """
+    try:
+        return _decoder.decode(data)
+    except msgspec.ValidationError as error:
+        return event_from(msgspec.json.decode(data), error)
+    except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
+        return event_from(json.loads(data))
+
+
+def event_from(value: object, refused: msgspec.ValidationError | None = None) -> Event:
+    """The event that a JSON value is, in whichever spelling; `refused` is the first complaint."""
+    known, unknown = without_unknown(respelled(value, Event), Event)
+    try:
+        event = msgspec.convert(known, Event)
+    except msgspec.ValidationError:
+        if refused is not None:
+            raise refused from None
+        raise
+    held = cast("JsonObject", unknown)
+    return msgspec.structs.replace(event, unread=held) if unknown else event

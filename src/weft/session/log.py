@@ -4,10 +4,12 @@ A session is a value: `append` returns the next one and shares everything with t
 """
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, cast
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from weft.content import Value, encode, untrusted
 from weft.errors import SessionError
 from weft.misuse import explained
 from weft.session.admit import admitted, positions_of
-from weft.session.event import Event
+from weft.session.event import Event, event_from
 from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
 from weft.session.waiting import waiting_in
@@ -157,14 +159,17 @@ class Session:
         return waiting_in(self.events)
 
     def to_json(self) -> bytes:
-        """ADK's JSON for this session, without `temp:` state, which is never stored."""
+        """ADK's JSON for this session, without `temp:` state, which is never stored.
+
+        Each event has a checksum, which is verified when it is read.
+        """
         return msgspec.json.encode(
             {
                 "id": self.id,
                 "appName": self.app_name,
                 "userId": self.user_id,
                 "state": msgspec.Raw(encode(without_temp(self.state), where="session.state")),
-                "events": [msgspec.Raw(stored(event).to_json()) for event in self.events],
+                "events": [msgspec.Raw(_checked(stored(event))) for event in self.events],
                 "lastUpdateTime": self.last_update_time,
             }
         )
@@ -190,6 +195,13 @@ class Session:
         events: list[Event] = []
         for index, raw in enumerate(listed):
             try:
+                raw, sound = _unchecked(raw)
+                if not sound:
+                    raise SessionError(
+                        "the event is damaged: it is not what its checksum was made of",
+                        where=f"{name}: events[{index}]",
+                        hint="restore it; or take out its `checksum` if it was changed on purpose",
+                    )
                 try:
                     events.append(decode(raw))
                 except msgspec.ValidationError as error:
@@ -202,6 +214,13 @@ class Session:
                     where=f"{name}: events[{index}]",
                     hint="events are ADK's JSON: camelCase fields, content {role, parts}",
                 ) from None
+            if events[-1].unread:
+                _log.warning(
+                    "%s: events[%d] has unknown fields, which are kept: %s",
+                    name,
+                    index,
+                    ", ".join(events[-1].unread),
+                )
         try:
             session = Session(
                 outer.id,
@@ -245,6 +264,7 @@ class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
     last_update_time: float = 0.0
 
 
+_log = logging.getLogger("weft")
 _event_decoder = msgspec.json.Decoder(Event)
 _surrogate = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
@@ -292,14 +312,11 @@ def _respelled_session(
 def _respelled_event(raw: object, refused: msgspec.ValidationError) -> Event:
     """The event in another spelling; if that is not what is wrong, the first complaint."""
     held: object = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
-    try:
-        return msgspec.convert(respelled(held, Event), Event)
-    except msgspec.ValidationError:
-        raise refused from None
+    return event_from(held, refused)
 
 
 def _event_from(value: object) -> Event:
-    return msgspec.convert(value, Event)
+    return event_from(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -312,6 +329,43 @@ def _untrusted(event: Event) -> Event:
     if content is None or (mended := untrusted(content)) is content:
         return event
     return replace(event, content=mended)
+
+
+_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}\Z')
+
+
+def _checked(event: Event) -> bytes:
+    """The JSON of an event with its checksum behind it."""
+    data = event.to_json()
+    return b'%b,"checksum":"%08x"}' % (data[:-1], crc32(data))
+
+
+def _unchecked(raw: object) -> tuple[object, bool]:
+    """An event without its checksum, and whether that is right; one without any is.
+
+    It is made of the compact text, so that a file may be formatted in another way.
+    """
+    value: object = raw
+    if isinstance(raw, msgspec.Raw):
+        data = bytes(raw)
+        last = _CHECKSUM.search(data, max(0, len(data) - 24))
+        if last is not None:
+            bare = data[: last.start()] + b"}"
+            if crc32(bare) == int(last[1], 16):
+                return msgspec.Raw(bare), True
+        elif b'"checksum"' not in data:
+            return raw, True
+        value = msgspec.json.decode(data)
+    if not isinstance(value, dict):
+        return raw, True
+    held = cast("dict[str, object]", value)
+    checksum = held.get("checksum")
+    if not isinstance(checksum, str) or not re.fullmatch("[0-9a-f]{8}", checksum):
+        return raw, True
+    rest = {key: one for key, one in held.items() if key != "checksum"}
+    text = encode(rest, where="event")
+    sums = (crc32(text), crc32(event_from(rest).to_json()))
+    return msgspec.Raw(text) if value is not raw else rest, int(checksum, 16) in sums
 
 
 def read_session(path: Path, *, trusted: bool = False) -> Session:

@@ -56,7 +56,12 @@ class MemoryStore:
             return self._session(kept)
 
     async def get(
-        self, key: SessionKey, *, recent: int | None = None, after: float | None = None
+        self,
+        key: SessionKey,
+        *,
+        recent: int | None = None,
+        after: float | None = None,
+        skip_unreadable: bool = False,
     ) -> Session | None:
         """The session, or None."""
         with self._lock:

@@ -6,6 +6,7 @@ Only the names of our own values are looked at; what a tool, a model or a user p
 
 import functools
 import re
+from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 import msgspec
@@ -49,3 +50,46 @@ def _held(tp: object) -> type[Value] | None:
     if isinstance(tp, type) and issubclass(tp, Value):
         return tp
     return next((held for arg in get_args(tp) if (held := _held(arg))), None)
+
+
+def without_unknown(value: object, kind: type[Value]) -> tuple[object, dict[str, object]]:
+    """The JSON of a `kind` with the fields that are known; and the others, by where they stood."""
+    unknown: dict[str, object] = {}
+    return _known(value, kind, "", unknown), unknown
+
+
+def _known(value: object, kind: type[Value], where: str, unknown: dict[str, object]) -> object:
+    if not isinstance(value, dict):
+        return value
+    names, inner = _spelling(kind)
+    fields = {*names.values()}
+    known: dict[str, object] = {}
+    for name, held in cast("dict[str, object]", value).items():
+        place = f"{where}/{name.replace('~', '~0').replace('/', '~1')}"
+        within = inner.get(name)
+        if name not in fields:
+            unknown[place] = held
+        elif within is not None and isinstance(held, list):
+            listed = cast("list[object]", held)
+            known[name] = [
+                _known(one, within, f"{place}/{n}", unknown) for n, one in enumerate(listed)
+            ]
+        else:
+            known[name] = _known(held, within, place, unknown) if within is not None else held
+    return known
+
+
+def with_unknown(value: object, unknown: Mapping[str, object]) -> object:
+    """The JSON with the fields that were unknown when it was read, each where it stood."""
+    for place, held in unknown.items():
+        *steps, name = [s.replace("~1", "/").replace("~0", "~") for s in place.split("/")[1:]]
+        inside = value
+        for step in steps:
+            if isinstance(inside, list | tuple):
+                listed = cast("Sequence[object]", inside)
+                inside = listed[int(step)] if int(step) < len(listed) else None
+            elif isinstance(inside, dict):
+                inside = cast("dict[str, object]", inside).setdefault(step, {})
+        if isinstance(inside, dict):
+            cast("dict[str, object]", inside)[name] = held
+    return value

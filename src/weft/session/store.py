@@ -64,12 +64,18 @@ class Store(Protocol):
         ...
 
     async def get(
-        self, key: SessionKey, *, recent: int | None = None, after: float | None = None
+        self,
+        key: SessionKey,
+        *,
+        recent: int | None = None,
+        after: float | None = None,
+        skip_unreadable: bool = False,
     ) -> Session | None:
         """The session, or None.
 
         `recent` reads the newest events only, `after` those newer than a timestamp; the state is
-        whole either way. Such a part is for reading: appending to it is a Conflict.
+        whole either way. Such a part is for reading: appending to it is a Conflict. So is what is
+        left of a session with damaged events under `skip_unreadable`; else they are an error.
         """
         ...
 

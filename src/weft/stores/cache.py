@@ -5,22 +5,39 @@ what the compiler derived from its log stays with it.
 """
 
 import json
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
+from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
 from weft.content import encode
 from weft.errors import SessionError, StoreError
 from weft.session import Event, SessionKey
+from weft.session.event import read_event
 from weft.session.kept import Kept, grow
 from weft.values import Json, JsonObject
 
 SIZE = 1024
 """How many sessions are kept at hand."""
 
-_events = msgspec.json.Decoder(Event)
+_log = logging.getLogger("weft")
+
+LARGE = 1_000_000
+"""Events with more letters are not read back before they are stored: that takes a while."""
+
+
+class Row(NamedTuple):
+    """An event as a database has it: its JSON, and what tells that it is as it was written.
+
+    Rows of older versions have no checksum.
+    """
+
+    data: bytes
+    checksum: int | None
 
 
 class Cache:
@@ -56,10 +73,10 @@ class Cache:
             self._kept.pop(key, None)
 
 
-def caught_up(held: Kept, texts: Sequence[str], length: int) -> Kept:
+def caught_up(held: Kept, rows: Sequence[Row], length: int) -> Kept:
     """The session with the events that were stored since; `length` is how many it has in all."""
-    where = str(held.key)
-    events = [read_event(text, where=where) for text in texts]
+    where, first = str(held.key), len(held.events)
+    events = [read_row(row, first + at, where=where) for at, row in enumerate(rows)]
     kept = held.after(grow(held.session({}, {}), events)) if events else held
     if len(kept.events) != length:
         raise StoreError(
@@ -71,42 +88,61 @@ def caught_up(held: Kept, texts: Sequence[str], length: int) -> Kept:
     return kept
 
 
+def readable(held: Kept, rows: Sequence[Row]) -> tuple[Kept, list[StoreError]]:
+    """The session with the events that can be read, and what is wrong with the others."""
+    problems: list[StoreError] = []
+    events: list[Event] = []
+    for at, row in enumerate(rows):
+        try:
+            events.append(read_row(row, at, where=str(held.key)))
+        except StoreError as error:
+            problems.append(error)
+    return held.after(grow(held.session({}, {}), events)) if events else held, problems
+
+
+def warn_unreadable(problems: Sequence[StoreError]) -> None:
+    """Log what was left out of a session."""
+    for problem in problems:
+        _log.warning("%s: %s; it is left out", problem.where, problem.message)
+
+
+def read_row(row: Row, position: int, *, where: str) -> Event:
+    """The event of a row; one that is damaged is an error that says which it is."""
+    if row.checksum is not None and crc32(row.data) != row.checksum:
+        raise StoreError(
+            f"event {position} is damaged: it is not the text that was stored",
+            where=where,
+            hint=_REST,
+        )
+    try:
+        return read_event(row.data)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"event {position} cannot be read: {error}", where=where, hint=_REST
+        ) from None
+
+
+_REST = "restore it from a backup, or read the rest: store.get(key, skip_unreadable=True)"
+
+
 def _age(kept: Kept) -> tuple[int, int]:
     return kept.number, len(kept.events)
 
 
-def event_text(event: Event) -> str:
+def event_row(event: Event) -> Row:
     """The event as JSON, once it is sure that it can be read again.
 
-    An event that was stored but cannot be read would make its whole session unreadable.
+    An event that was stored but cannot be read would be lost to its session.
     """
     data = event.to_json()
     try:
-        _decoded(data)
+        if len(data) < LARGE:
+            read_event(data)
+        else:
+            msgspec.convert(msgspec.to_builtins(event), Event)
     except (ValueError, RecursionError) as error:
         raise SessionError(f"the event is not one: {error}", where=f"event {event.id}") from None
-    return data.decode()
-
-
-def read_event(text: str | bytes, *, where: str) -> Event:
-    """The event that was stored."""
-    try:
-        return _decoded(text)
-    except (ValueError, RecursionError) as error:
-        raise StoreError(
-            f"an event cannot be read: {error}",
-            where=where,
-            hint="it was changed by hand, or written by another version of Weft",
-        ) from None
-
-
-def _decoded(text: str | bytes) -> Event:
-    try:
-        return _events.decode(text)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
-        return msgspec.convert(json.loads(text), Event)
+    return Row(data, crc32(data))
 
 
 def value_text(value: Json) -> str:

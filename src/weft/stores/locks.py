@@ -3,14 +3,19 @@
 A lock is one byte of a file beside the database, locked by the operating system, which frees it
 when the process ends, however it ends. The file's content means nothing; its bytes need not exist.
 
-POSIX drops all locks of a process on a file as soon as the process closes any descriptor of
-it. So a process opens the file once, and keeps it open as long as it has a store there.
+Where there are locks of an open file (`F_OFD_SETLK`, on Linux) they are used: they stay whatever
+else the process does with the file. A forked child closes what it inherited, so that they die with
+the process that took them. Elsewhere, as on macOS, the locks are POSIX's: the process loses all of
+them as soon as it closes any descriptor of the file, so nothing else may open it there. Both kinds
+respect each other.
 """
 
 import errno
 import hashlib
 import os
+import struct
 import sys
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,6 +52,7 @@ class FileLocks:
                 where=str(path),
                 hint="make the directory writable, or keep the store in another one",
             ) from None
+        _open.add(self)
 
     def take(self, place: int, *, wait: bool = False) -> bool:
         """Lock the byte; False if another process has it. Within a process it always works."""
@@ -69,7 +75,22 @@ class FileLocks:
 
     def close(self) -> None:
         """Close the file, and with it free every lock of this process on it."""
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+_open: "weakref.WeakSet[FileLocks]" = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    """In a forked child: close what the parent has locked, or its locks would outlive it."""
+    for locks in [*_open]:
+        locks.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
 
 
 if sys.platform == "win32":
@@ -86,9 +107,23 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+    _OFD = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+    """Whether locks belong to the open file, and not to the process."""
+
     def _lock(descriptor: int, place: int, *, wait: bool) -> None:
+        if _OFD:
+            _set(descriptor, fcntl.F_WRLCK, place, wait=wait)
+            return
         how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         fcntl.lockf(descriptor, how, 1, place, os.SEEK_SET)
 
     def _unlock(descriptor: int, place: int) -> None:
-        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
+        if _OFD:
+            _set(descriptor, fcntl.F_UNLCK, place, wait=False)
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
+
+    def _set(descriptor: int, kind: int, place: int, *, wait: bool) -> None:
+        """Set a lock of the open file on one byte; the fields are those of `struct flock`."""
+        command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+        fcntl.fcntl(descriptor, command, struct.pack("hhqqi0q", kind, os.SEEK_SET, place, 1, 0))

@@ -55,16 +55,27 @@ class PostgresStore:
             return session
 
     async def get(
-        self, key: SessionKey, *, recent: int | None = None, after: float | None = None
+        self,
+        key: SessionKey,
+        *,
+        recent: int | None = None,
+        after: float | None = None,
+        skip_unreadable: bool = False,
     ) -> Session | None:
-        """The session, or None."""
+        """The session, or None; an event that is damaged is an error, or left out with a warning.
+
+        A session with events left out is for reading: appending to it is a Conflict.
+        """
         require_key(key)
         async with self._connection() as connection:
-            found = await postgres_rows.newest(connection, key, self._cache)
+            found = await postgres_rows.newest(
+                connection, key, self._cache, skip_unreadable=skip_unreadable
+            )
         if found is None:
             return None
         kept, app, user = found
-        self._cache.put(kept)
+        if not skip_unreadable:
+            self._cache.put(kept)
         session = kept.session(app, user)
         if recent is None and after is None:
             return session

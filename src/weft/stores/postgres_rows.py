@@ -5,7 +5,17 @@ from typing import cast
 
 from weft.session import SessionInfo, SessionKey
 from weft.session.kept import Growth, Kept, exists_already
-from weft.stores.cache import Cache, caught_up, event_text, read_state, read_value, value_text
+from weft.stores.cache import (
+    Cache,
+    Row,
+    caught_up,
+    event_row,
+    read_state,
+    read_value,
+    readable,
+    value_text,
+    warn_unreadable,
+)
 from weft.stores.postgres_server import Connection, psycopg
 from weft.values import JsonObject, Strand
 
@@ -13,22 +23,22 @@ from weft.values import JsonObject, Strand
 _NEWEST = """
 SELECT 0, s.number, s.created, e.seq,
        (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = s.number),
-       CASE WHEN s.number = %(held)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event
+       CASE WHEN s.number = %(held)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event, e.checksum
 FROM weft.sessions s LEFT JOIN weft.events e
     ON e.session = s.number AND e.seq >= CASE WHEN s.number = %(held)s THEN %(length)s ELSE 0 END
 WHERE s.app_name = %(app_name)s AND s.user_id = %(user_id)s AND s.id = %(id)s
 UNION ALL
-SELECT 1, 0, 0, 0, 0, key, value FROM weft.app_state WHERE app_name = %(app_name)s
+SELECT 1, 0, 0, 0, 0, key, value, NULL FROM weft.app_state WHERE app_name = %(app_name)s
 UNION ALL
-SELECT 2, 0, 0, 0, 0, key, value FROM weft.user_state
+SELECT 2, 0, 0, 0, 0, key, value, NULL FROM weft.user_state
 WHERE app_name = %(app_name)s AND user_id = %(user_id)s
 ORDER BY 1, 4
 """
 
 # Nothing is inserted unless the session has exactly the events before this one.
 _APPEND = """
-INSERT INTO weft.events (session, seq, timestamp, event)
-SELECT number, %(seq)s, %(timestamp)s, %(event)s FROM weft.sessions
+INSERT INTO weft.events (session, seq, timestamp, event, checksum)
+SELECT number, %(seq)s, %(timestamp)s, %(event)s, %(checksum)s FROM weft.sessions
 WHERE number = %(number)s AND %(seq)s = (
     SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = %(number)s
 )
@@ -53,10 +63,10 @@ class Stale(Exception):
 
 
 async def newest(
-    connection: Connection, key: SessionKey, cache: Cache
+    connection: Connection, key: SessionKey, cache: Cache, *, skip_unreadable: bool = False
 ) -> tuple[Kept, JsonObject, JsonObject] | None:
     """The session and the shared state; of a session that is at hand, only the rest is read."""
-    held = cache.get(key)
+    held = cache.get(key) if not skip_unreadable else None
     found = await connection.execute(
         _NEWEST,
         {
@@ -66,21 +76,26 @@ async def newest(
         },
     )
     rows = cast(
-        "list[tuple[int, int, float, int | None, int, str | None, str]]", await found.fetchall()
+        "list[tuple[int, int, float, int | None, int, str | None, str, int | None]]",
+        await found.fetchall(),
     )
     if not rows or rows[0][0] != 0:
         return None
-    _, number, created, _, length, state, _ = rows[0]
+    _, number, created, _, length, state, _, _ = rows[0]
     if held is None or held.number != number:
         initial = read_state(state or "{}")
         held = Kept(key, number, created, initial, initial, Strand())
     elif length < len(held.events):  # a server took over that had not got everything
         cache.drop(key)
         return await newest(connection, key, cache)
-    texts = [row[6] for row in rows if row[0] == 0 and row[3] is not None]
+    events = [Row(row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None]
     app = {row[5]: read_value(row[6]) for row in rows if row[0] == 1 and row[5]}
     user = {row[5]: read_value(row[6]) for row in rows if row[0] == 2 and row[5]}
-    return caught_up(held, texts, length), app, user
+    if skip_unreadable:
+        kept, problems = readable(held, events)
+        warn_unreadable(problems)
+        return kept, app, user
+    return caught_up(held, events, length), app, user
 
 
 async def insert_session(
@@ -107,6 +122,7 @@ async def insert_events(connection: Connection, kept: Kept, growth: Growth) -> f
     """
     asked: float | None = None
     for seq, event in enumerate(growth.added, len(kept.events)):
+        data, checksum = event_row(event)
         try:
             done = await connection.execute(
                 _APPEND,
@@ -115,7 +131,8 @@ async def insert_events(connection: Connection, kept: Kept, growth: Growth) -> f
                     "number": kept.number,
                     "seq": seq,
                     "timestamp": event.timestamp,
-                    "event": event_text(event),
+                    "event": data.decode(),
+                    "checksum": checksum,
                 },
             )
         except (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation):

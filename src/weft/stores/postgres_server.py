@@ -65,6 +65,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             PRIMARY KEY (app_name, user_id, id)
         )""",
     ),
+    # What was stored before has none.
+    ("ALTER TABLE weft.events ADD COLUMN checksum bigint",),
 )
 
 

@@ -28,7 +28,7 @@ from weft.session.kept import (
     unknown,
 )
 from weft.stores import commit, sqlite_rows
-from weft.stores.cache import Cache
+from weft.stores.cache import Cache, warn_unreadable
 from weft.stores.commit import Hold
 from weft.stores.inside import inside, require_outside
 from weft.stores.sqlite_file import explained, open_file
@@ -88,10 +88,20 @@ class SqliteStore:
         return await self._write(work)
 
     async def get(
-        self, key: SessionKey, *, recent: int | None = None, after: float | None = None
+        self,
+        key: SessionKey,
+        *,
+        recent: int | None = None,
+        after: float | None = None,
+        skip_unreadable: bool = False,
     ) -> Session | None:
-        """The session, or None."""
+        """The session, or None; an event that is damaged is an error, or left out with a warning.
+
+        A session with events left out is for reading: appending to it is a Conflict.
+        """
         require_key(key)
+        if skip_unreadable:
+            return await self._sound(key, recent=recent, after=after)
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             kept = sqlite_rows.newest(connection, key, self._cache)
@@ -99,6 +109,25 @@ class SqliteStore:
                 return lambda: None
             shared = sqlite_rows.shared(connection, key)
             return lambda: self._keep(kept).session(*shared)
+
+        session = await self._read(work)
+        if session is None or (recent is None and after is None):
+            return session
+        return part(session, recent=recent, after=after)
+
+    async def _sound(
+        self, key: SessionKey, *, recent: int | None, after: float | None
+    ) -> Session | None:
+        """The session without the events that cannot be read."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
+            found = sqlite_rows.sound(connection, key)
+            if found is None:
+                return lambda: None
+            kept, problems = found
+            warn_unreadable(problems)
+            shared = sqlite_rows.shared(connection, key)
+            return lambda: kept.session(*shared)
 
         session = await self._read(work)
         if session is None or (recent is None and after is None):

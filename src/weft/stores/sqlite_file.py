@@ -1,7 +1,8 @@
 """A SQLite file of ours: how it is opened, what its tables are, and what can be wrong with it.
 
-Pages are small, because each commit writes the page its event lands on as a whole. An event is
-found by one number made of its session's and its own, so that appending touches one place.
+An event is found by one number made of its session's and its own, so that appending touches one
+place. Each commit writes the page its event lands on as a whole; smaller pages than these would
+make a long chain of a large event, which takes many times as long.
 """
 
 import sqlite3
@@ -15,8 +16,8 @@ from weft.errors import StoreError
 APPLICATION_ID = 0x57454654
 """What marks a SQLite file as ours: the letters WEFT."""
 
-PAGE_SIZE = 512
-CHECKPOINT_PAGES = 8000
+PAGE_SIZE = 2048
+CHECKPOINT_BYTES = 4_000_000
 
 Migration = Sequence[str]
 """The statements that lead from one version of the tables to the next."""
@@ -61,6 +62,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             PRIMARY KEY (app_name, user_id, id)
         ) WITHOUT ROWID""",
     ),
+    # What was stored before has none.
+    ("ALTER TABLE events ADD COLUMN checksum INTEGER",),
 )
 
 
@@ -87,7 +90,8 @@ def open_file(
             with alone:
                 _migrate(connection, path, migrations)
         connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        pages = CHECKPOINT_BYTES // _number(connection, "PRAGMA page_size")
+        connection.execute(f"PRAGMA wal_autocheckpoint={pages}")
     except sqlite3.Error as error:
         connection.close()
         raise explained(error, path, timeout=timeout) from None

@@ -3,9 +3,19 @@
 import sqlite3
 from typing import cast
 
+from weft.errors import StoreError
 from weft.session import SessionInfo, SessionKey
 from weft.session.kept import Growth, Kept, exists_already
-from weft.stores.cache import Cache, caught_up, event_text, read_state, read_value, value_text
+from weft.stores.cache import (
+    Cache,
+    Row,
+    caught_up,
+    event_row,
+    read_state,
+    read_value,
+    readable,
+    value_text,
+)
 from weft.values import JsonObject, Strand
 
 ROOM = 2**32
@@ -38,14 +48,38 @@ def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kep
         return newest(connection, key, cache)
     if length == len(held.events):
         return held
-    found = cast(
-        "list[tuple[str]]",
+    return caught_up(held, _rows(connection, number, len(held.events)), length)
+
+
+def sound(connection: sqlite3.Connection, key: SessionKey) -> tuple[Kept, list[StoreError]] | None:
+    """The session as far as it can be read, and what is wrong with the rest."""
+    row = cast(
+        "tuple[int, float, str] | None",
         connection.execute(
-            "SELECT event FROM events WHERE place >= ? AND place <= ? ORDER BY place",
-            (number * ROOM + len(held.events), last),
+            "SELECT number, created, state FROM sessions"
+            " WHERE app_name = ? AND user_id = ? AND id = ?",
+            key,
+        ).fetchone(),
+    )
+    if row is None:
+        return None
+    number, created, state = row
+    initial = read_state(state)
+    held = Kept(key, number, created, initial, initial, Strand())
+    return readable(held, _rows(connection, number, 0))
+
+
+def _rows(connection: sqlite3.Connection, number: int, first: int) -> list[Row]:
+    """The events of a session from `first` on, as bytes: damaged ones may be no text."""
+    found = cast(
+        "list[tuple[bytes, int | None]]",
+        connection.execute(
+            "SELECT CAST(event AS BLOB), checksum FROM events"
+            " WHERE place >= ? AND place < ? ORDER BY place",
+            (number * ROOM + first, (number + 1) * ROOM),
         ).fetchall(),
     )
-    return caught_up(held, [text for (text,) in found], length)
+    return [Row(*one) for one in found]
 
 
 def insert_session(
@@ -67,9 +101,10 @@ def insert_events(connection: sqlite3.Connection, kept: Kept, growth: Growth) ->
     """The events behind those that are kept, and what they write to the shared scopes."""
     place = kept.number * ROOM + len(kept.events)
     for event in growth.added:
+        data, checksum = event_row(event)
         connection.execute(
-            "INSERT INTO events (place, timestamp, event) VALUES (?, ?, ?)",
-            (place, event.timestamp, event_text(event)),
+            "INSERT INTO events (place, timestamp, event, checksum) VALUES (?, ?, ?, ?)",
+            (place, event.timestamp, data.decode(), checksum),
         )
         place += 1
     share(connection, kept.key, growth.app, growth.user)
