@@ -6,6 +6,7 @@ known after the settled turns is kept with them. So one more step costs what is 
 
 from collections.abc import Iterable
 from threading import Lock
+from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler.plan import plan_for
@@ -16,6 +17,12 @@ from weft.dialects import Lowered, dialect_named
 from weft.dialects.refuse import RULES, Finding, Turns, model_name, refused_head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Prompt
+
+
+class _HeadFindings(NamedTuple):
+    """What is wrong with a head, kept with it."""
+
+    diagnostics: tuple[Diagnostic, ...]
 
 
 class _Settled:
@@ -65,14 +72,14 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     """What is wrong with everything but the conversation, read once for each head."""
     head, slot = lowered.head, ("refused", lowered.dialect, model)
     kept = head.memo.get(slot)
-    if isinstance(kept, tuple):
-        return kept
+    if isinstance(kept, _HeadFindings):
+        return kept.diagnostics
     found = list(refused_head(lowered.dialect, head.wire, model))
     turns = RULES[lowered.dialect].turns(name)
     for index, entry in enumerate(head.lead):
         found += turns.read(entry.wire, f"/{lowered.turns}/{index}")
     diagnostics = _placed(found, places, lowered.head.of.agent)
-    head.memo[slot] = diagnostics
+    head.memo[slot] = _HeadFindings(diagnostics)
     return diagnostics
 
 
