@@ -4,6 +4,7 @@ The head is read once for all requests that have it, and so is every turn that s
 known after the settled turns is kept with them. So one more step costs what is new in it.
 """
 
+import functools
 from collections.abc import Iterable
 from threading import Lock
 from typing import NamedTuple
@@ -74,6 +75,10 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     kept = head.memo.get(slot)
     if isinstance(kept, _HeadFindings):
         return kept.diagnostics
+    of = head.of
+    if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
+        head.memo[slot] = _HeadFindings(())
+        return ()  # nothing in it is the author's but the model and a text
     found = list(refused_head(lowered.dialect, head.wire, model))
     turns = RULES[lowered.dialect].turns(name)
     for index, entry in enumerate(head.lead):
@@ -81,6 +86,13 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     diagnostics = _placed(found, places, lowered.head.of.agent)
     head.memo[slot] = _HeadFindings(diagnostics)
     return diagnostics
+
+
+@functools.lru_cache(maxsize=256)
+def _is_sound(dialect: str, model: str) -> bool:
+    """Whether a head that asks for nothing but the model is taken."""
+    lowered = dialect_named(dialect).lower(Prompt(model, ""))
+    return not refused_head(dialect, lowered.head.wire, model)
 
 
 def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
