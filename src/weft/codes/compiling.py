@@ -374,7 +374,7 @@ Use instead:  nothing to do.
 
 Why it matters: the call costs a round trip and brings no answer.
 
-Flagged:      Agent("bot", model="gpt-5.2-proo")
+Flagged:      Agent("bot", model="a-known-model-proo")
 Use instead:  a name of the vendor's list, such as the hint's; one that is newer than this list
               is taken as it is with allow="WEFT706".
 """,

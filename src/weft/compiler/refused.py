@@ -4,8 +4,10 @@ The head is read once for all requests that have it, and so is every turn that s
 known after the settled turns is kept with them. So one more step costs what is new in it.
 """
 
+import functools
 from collections.abc import Iterable
 from threading import Lock
+from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler.plan import plan_for
@@ -16,6 +18,12 @@ from weft.dialects import Lowered, dialect_named
 from weft.dialects.refuse import RULES, Finding, Turns, model_name, refused_head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Prompt
+
+
+class _HeadFindings(NamedTuple):
+    """What is wrong with a head, kept with it."""
+
+    diagnostics: tuple[Diagnostic, ...]
 
 
 class _Settled:
@@ -65,15 +73,26 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     """What is wrong with everything but the conversation, read once for each head."""
     head, slot = lowered.head, ("refused", lowered.dialect, model)
     kept = head.memo.get(slot)
-    if isinstance(kept, tuple):
-        return kept
+    if isinstance(kept, _HeadFindings):
+        return kept.diagnostics
+    of = head.of
+    if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
+        head.memo[slot] = _HeadFindings(())
+        return ()  # nothing in it is the author's but the model and a text
     found = list(refused_head(lowered.dialect, head.wire, model))
     turns = RULES[lowered.dialect].turns(name)
     for index, entry in enumerate(head.lead):
         found += turns.read(entry.wire, f"/{lowered.turns}/{index}")
     diagnostics = _placed(found, places, lowered.head.of.agent)
-    head.memo[slot] = diagnostics
+    head.memo[slot] = _HeadFindings(diagnostics)
     return diagnostics
+
+
+@functools.lru_cache(maxsize=256)
+def _is_sound(dialect: str, model: str) -> bool:
+    """Whether a head that asks for nothing but the model is taken."""
+    lowered = dialect_named(dialect).lower(Prompt(model, ""))
+    return not refused_head(dialect, lowered.head.wire, model)
 
 
 def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
