@@ -21,7 +21,6 @@ from weft.session.spelling import respelled
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, Strand, require_object
 
-
 _WORDS = {
     **dict.fromkeys(("messages", "history", "contents"), "events"),
     **dict.fromkeys(("session_id", "thread_id"), "id"),
