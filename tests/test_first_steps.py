@@ -334,12 +334,12 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Runner(bot(), config={}), "config is a dict", "RunConfig("),  # type: ignore[arg-type]
     (
         lambda: weft.run_sync(bot(), "Hi", store="mysql://root@host/x"),
-        "no store for `mysql://`",
+        "`mysql://...@host/x` is not the address of a store",
         "sqlite:///weft.db",
     ),
     (
         lambda: weft.run_sync(bot(), "Hi", store="redis://host"),
-        "no store for `redis://`",
+        "`redis://host` is not the address",
         "postgresql://",
     ),
     (

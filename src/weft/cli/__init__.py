@@ -73,7 +73,9 @@ def _show_log(name: str) -> None:
     """Print what a part of Weft logs, on stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("weft: %(message)s"))
-    logging.getLogger(name).handlers = [handler]
+    log = logging.getLogger(name)
+    log.handlers = [handler]
+    log.setLevel(logging.INFO)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -150,10 +150,10 @@ class LocalModel:
         return held
 
     def _say_honestly(self) -> None:
-        """Say once in a process what the default weights are good for."""
+        """Log once in a process what the default weights are good for; commands print it."""
         if self._weights == weights.DEFAULT and self._weights not in _spoken:
             _spoken.add(self._weights)
-            _log.warning(_HONEST, self._weights)
+            _log.info(_HONEST, self._weights)
 
     def _fetched(self) -> Path:
         """Where the named weights lie, fetched now if that is wanted."""

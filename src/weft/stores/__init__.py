@@ -1,6 +1,7 @@
 """Stores keep the log: open one by its address."""
 
 import difflib
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -93,16 +94,10 @@ def _require_store(store: object) -> None:
 
 def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
     scheme, separator, _ = address.partition("://")
-    if separator and not difflib.get_close_matches(scheme, _SCHEMES, n=1, cutoff=0.6):
-        return UsageError(
-            f"there is no store for `{scheme}://`; sessions are kept in SQLite or PostgreSQL",
-            where="store",
-            hint=f"write one of: {', '.join(forms)}",
-        )
-    near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UsageError(
-        f"`{address}` is not the address of {what}",
-        where="store",
-        hint=f"{hint}valid forms: {', '.join(forms)}",
-    )
+    shown = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
+    hint = f"write one of: {', '.join(forms)}"
+    if not separator or difflib.get_close_matches(scheme, _SCHEMES, n=1, cutoff=0.6):
+        near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
+        also = f"did you mean {near[0]}? " if near else ""
+        hint = f"{also}valid forms: {', '.join(forms)}"
+    return UsageError(f"`{shown}` is not the address of {what}", where="store", hint=hint)
