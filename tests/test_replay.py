@@ -152,10 +152,11 @@ def test_names_paths_and_numbers_are_evidence_and_plain_words_are_not() -> None:
 
 def test_a_use_counts_only_of_what_was_told_before() -> None:
     session = make_session(
-        ("user", "Look at value_one."), ("bot", "value_one and value_two"), ("user", "Why?"),
-        ("bot", "value_two again"),
+        ("user", "Look at value_one."), ("bot", "value_one and value_two"),
+        ("user", "Why? See value_three and value_two."), ("bot", "value_two, value_three again"),
     )  # fmt: skip
-    assert uses_of(session.events).by_event == {1: ("value_one",)}
+    assert uses_of(session.events).by_event == {3: ("value_three",)}
+    assert uses_of(session.events, "Begin with value_three.").by_event == {}
 
 
 # replay
