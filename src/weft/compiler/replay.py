@@ -297,20 +297,27 @@ def speakers(session: Session) -> list[str]:
 
 
 def _made_up(recording: Recording) -> dict[str, Agent]:
-    """Agents that have nothing but their recorded system text, and the tools that they called."""
+    """Agents that have nothing but their recorded system text and their tools."""
     told = recording.instructions
     return {
         name: Agent(
             name,
             instruction=_literal(told.get(name, "")),
-            tools=_called(recording.session, name),
+            tools=_tools(recording, name),
         )
         for name in speakers(recording.session)
     }
 
 
+def _tools(recording: Recording, agent: str) -> list[Tool]:
+    """The tools that were declared, and those that were called without, as providers want it."""
+    declared = {tool.name for tool in recording.tools}
+    called = _called(recording.session, agent)
+    return [*recording.tools, *(tool for tool in called if tool.name not in declared)]
+
+
 def _called(session: Session, agent: str) -> list[Tool]:
-    """The tools that an agent called, as far as its calls tell; providers want them declared."""
+    """The tools that an agent called, as far as its calls tell."""
     found: dict[str, JsonObject] = {}
     for event in session.events:
         for call in event.calls if event.author == agent else ():
