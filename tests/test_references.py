@@ -20,6 +20,7 @@ from weft.declare import Policy
 from weft.errors import BudgetExceeded
 from weft.ir.handle import handle_of
 from weft.testing import ScriptedModel, call, make_session
+from weft.values import Json
 
 A = [f"alpha {n}: {n * 7919} of the first kind of thing" for n in range(1, 6)]
 B = [f"beta {n}: {n * 6007} of the other kind of thing" for n in range(1, 6)]
@@ -99,7 +100,7 @@ def test_a_reference_names_one_run_its_source_its_lines_and_a_handle_that_recall
         ("some", "pass the first and the last"),
     ],
 )
-def test_recall_gives_the_lines_that_are_asked_for(lines: object, words: str) -> None:
+def test_recall_gives_the_lines_that_are_asked_for(lines: Json, words: str) -> None:
     def read() -> str:
         """Read."""
         return "\n".join(A)

@@ -12,6 +12,7 @@ from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.ir.handle import handle_of
 from weft.testing import ScriptedModel, call, make_session
+from weft.values import JsonObject
 
 LONG = "\n".join(f"row {n}: {n * 7919} apples" for n in range(30_000))
 POLICIES = (
@@ -88,7 +89,7 @@ def test_the_bound_is_fifty_thousand_characters(letters: int, bounded: bool) -> 
 
 
 def test_records_and_what_others_read_are_bounded_too() -> None:
-    rows = {
+    rows: JsonObject = {
         "rows": [{"id": f"A-{n}", "note": "call first " * 5} for n in range(3_000)],
         "total": 3_000,
     }

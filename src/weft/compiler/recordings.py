@@ -18,7 +18,7 @@ from weft.content import Content, Part, call_part, media_part, result_part, text
 from weft.declare import Tool
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects import DIALECTS
-from weft.dialects.read import GivenTool, Turn, read, spelled
+from weft.dialects.read import CHAT, GivenTool, Turn, dialect_of, read, spelled
 from weft.errors import SessionError, UsageError
 from weft.ir.handle import RECALL
 from weft.session import Event, Session
@@ -34,12 +34,6 @@ _TASK = 3
 """How many messages set a coding agent its task; later ones of the user side are results."""
 
 _FORMS = 'a recording is a session with "events", or {"messages": [...]} with roles, or a request'
-
-_TURNS = {"contents": "gemini", "input": "openai-responses"}
-"""By where its turns stand: whose request it is."""
-
-_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
-"""Pieces of a message that only Anthropic has."""
 
 
 class Recording(NamedTuple):
@@ -103,47 +97,21 @@ def _recording(data: bytes, number: int, *, name: str) -> Recording:
     said = str(raw.get("id") or number)
     inner = raw.get("request")
     request = inner if isinstance(inner, dict) else raw
-    dialect = _dialect(request, str(raw.get("dialect") or ""))
-    if dialect:
+    named = raw.get("dialect")
+    dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
+    if dialect and (dialect != CHAT or "model" in request):
         return _Request(name).read(said, dialect, request)
     messages = request.get("messages")
     if not isinstance(messages, list):
         raise SessionError("this is no recording", where=name, hint=_FORMS)
     chat = _Chat(name).recording(said, messages, is_request="tools" in request)
-    return chat._replace(tools=_declared("openai-chat", {"tools": request.get("tools")}, name))
+    return chat._replace(tools=_declared({"tools": request.get("tools")}, name))
 
 
-def _dialect(request: JsonObject, named: str) -> str:
-    """Whose request it is, as it says or by its shape, where it is none that is read as a chat."""
-    if named in DIALECTS:
-        return named
-    for key, dialect in _TURNS.items():
-        if isinstance(request.get(key), list | str):
-            return dialect
-    messages = request.get("messages")
-    if not isinstance(messages, list):
-        return ""
-    tools = request.get("tools")
-    pieces = [message.get("content") for message in messages if isinstance(message, dict)]
-    blocks = [one for piece in pieces if isinstance(piece, list) for one in piece]
-    anthropic = (
-        "system" in request
-        or any(isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks)
-        or any("input_schema" in one for one in _objects(tools))
-    )
-    if anthropic:
-        return "anthropic"
-    return "openai-chat" if "model" in request else ""
-
-
-def _objects(value: Json) -> list[JsonObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _declared(dialect: str, request: JsonObject, where: str) -> tuple[Tool, ...]:
-    """The functions that a request declares; what a provider runs itself is none of them."""
+def _declared(request: JsonObject, where: str) -> tuple[Tool, ...]:
+    """The functions that a chat declares; what a provider runs itself is none of them."""
     try:
-        given = read(dialect, request).tools if request.get("tools") else ()
+        given = read(CHAT, request).tools if request.get("tools") else ()
     except UsageError as error:
         raise SessionError(error.message, where=f"{where}: {error.where}", hint=_FORMS) from None
     return tools_of(given)
