@@ -64,7 +64,7 @@ def service_run(id: str = "chat-1", *, looks: int = 4) -> dict[str, object]:
         )
         messages.append({"role": "assistant", "content": f"RES{look}QX flies as WX{100 + look}3."})
         messages.append({"role": "user", "content": "And the next?"})
-    messages.append({"role": "assistant", "content": "That was the last, RES0QX the first."})
+    messages.append({"role": "assistant", "content": "That was the last, WX1003 the first."})
     return {"id": id, "messages": messages, "reward": 1.0}
 
 

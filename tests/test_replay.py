@@ -13,6 +13,7 @@ from weft.compiler.recordings import Recording, read_recordings, recording_of
 from weft.compiler.replay import Trial, replay, requests_of, total
 from weft.compiler.replay_page import replay_page
 from weft.compiler.replay_rows import as_json, lines
+from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import DeclarationError, SessionError
 from weft.testing import make_session
@@ -152,10 +153,11 @@ def test_names_paths_and_numbers_are_evidence_and_plain_words_are_not() -> None:
 
 def test_a_use_counts_only_of_what_was_told_before() -> None:
     session = make_session(
-        ("user", "Look at value_one."), ("bot", "value_one and value_two"), ("user", "Why?"),
-        ("bot", "value_two again"),
+        ("user", "Look at value_one."), ("bot", "value_one and value_two"),
+        ("user", "Why? See value_three and value_two."), ("bot", "value_two, value_three again"),
     )  # fmt: skip
-    assert uses_of(session.events).by_event == {1: ("value_one",)}
+    assert uses_of(session.events).by_event == {3: ("value_three",)}
+    assert uses_of(session.events, "Begin with value_three.").by_event == {}
 
 
 # replay
@@ -246,3 +248,188 @@ def test_rows_are_relative_to_the_first_policy() -> None:
     table = list(lines(trials))
     assert table[0].startswith("yardstick (read 0.10, write 1.25): 1 runs, 4 requests")
     assert table[2].split()[2] == "1.00x"
+
+
+# requests with their tools
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "place": {"type": "string", "description": "A town, by its name in the local tongue."},
+        "day": {"type": "string", "description": "Today or a weekday, never a date."},
+    },
+    "required": ["place"],
+}
+_ABOUT = "The weather of a place, with wind and rain, hour by hour and day by day. " * 4
+REQUESTS: dict[str, dict[str, object]] = {
+    "openai-chat": {
+        "model": "gpt-5",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Oslo?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"place":"Oslo"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "Rain."},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "weather", "description": _ABOUT, "parameters": _SCHEMA},
+            }
+        ],
+    },
+    "openai-responses": {
+        "model": "gpt-5",
+        "instructions": "Be brief.",
+        "input": [
+            {"role": "user", "content": "Oslo?"},
+            {
+                "type": "function_call",
+                "call_id": "c1",
+                "name": "weather",
+                "arguments": '{"place":"Oslo"}',
+            },
+            {"type": "function_call_output", "call_id": "c1", "output": "Rain."},
+        ],
+        "tools": [
+            {"type": "function", "name": "weather", "description": _ABOUT, "parameters": _SCHEMA}
+        ],
+    },
+    "anthropic": {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 100,
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "Oslo?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"place": "Oslo"}}
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Rain."}],
+            },
+        ],
+        "tools": [{"name": "weather", "description": _ABOUT, "input_schema": _SCHEMA}],
+    },
+    "gemini": {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Oslo?"}]},
+            {
+                "role": "model",
+                "parts": [{"functionCall": {"name": "weather", "args": {"place": "Oslo"}}}],
+            },
+            {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": {"name": "weather", "response": {"result": "Rain."}}}
+                ],
+            },
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "weather", "description": _ABOUT, "parameters": _SCHEMA}
+                ]
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("dialect", REQUESTS)
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "with its answer"])
+def test_a_recorded_request_brings_its_tools(dialect: str, wrapped: bool) -> None:
+    request = REQUESTS[dialect]
+    bare = {key: value for key, value in request.items() if key != "tools"}
+    if wrapped:
+        (recording,) = read({"id": "x1", "request": request, "status": 200})
+        (without,) = read({"id": "x1", "request": bare, "status": 200})
+    else:
+        (recording,), (without,) = read(request), read(bare)
+    assert [tool.name for tool in recording.tools] == ["weather"]
+    assert recording.instructions == {"agent": "Be brief."}
+    made = [compiled for _, _, compiled in requests_of(recording, C.default())]
+    assert len(made) == 2
+    declared = made[-1].prompt.tools[0]
+    assert declared.description.strip() == _ABOUT.strip()
+    assert "place" in json.dumps(declared.parameters)
+    assert trial(recording, C.default()).tokens > trial(without, C.default()).tokens + 2 * 60
+
+
+def test_a_chat_with_tools_counts_them_and_what_was_called_without() -> None:
+    run = service_run(looks=1)
+    chat = REQUESTS["openai-chat"]["tools"]
+    (recording,) = read({**run, "tools": chat})
+    *_, (_, _, last) = requests_of(recording, C.default())
+    assert last.tools == ["weather", "get_reservation"]
+
+
+def test_tools_that_cannot_be_declared_again_are_left_out() -> None:
+    request = {**REQUESTS["openai-responses"]}
+    odd = {"type": "function", "name": "recall", "description": "", "parameters": _SCHEMA}
+    request["tools"] = [{"type": "web_search"}, odd, odd]
+    (recording,) = read(request)
+    assert recording.tools == ()
+    assert trial(recording, C.auto()).requests == 2
+
+
+def test_a_request_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(SessionError) as caught:
+        read({"system": "x", "messages": [{"role": "robot", "content": "x"}]})
+    assert "runs.jsonl:1: messages/0/role" in caught.value.where
+    assert "robot" in caught.value.message
+
+
+# what can be read
+
+
+def digest_session(*, used: str) -> Recording:
+    names = [f"helper_{n}_of_part" for n in range(400)]
+    text = "\n".join(f"{n}: {name} = {n * 7919}" for n, name in enumerate(names))
+    return recording_of(
+        make_session(
+            ("user", "Look for task_name_one."),
+            ("bot", [call_part("look", {}, id="c1")]),
+            ("bot", [result_part("look", {"result": text + "\ntask_name_one"}, id="c1")]),
+            ("bot", f"It is {used}."),
+        )
+    )
+
+
+def test_a_bare_name_behind_a_digest_is_not_in_view() -> None:
+    recording = digest_session(used="helper_199_of_part")
+    *_, (_, _, last) = requests_of(recording, C.auto())
+    sent = str(last.prompt)
+    assert "also: " in sent
+    listed = sent.partition("also: ")[2].split(",")[0].strip()
+    got = trial(digest_session(used=listed), C.auto())
+    assert (got.used, got.present, got.behind) == (1, 0, 1)
+    assert got.lost == 0
+    assert got.recalls == 1
+
+
+def test_what_the_task_says_is_no_evidence() -> None:
+    got = trial(digest_session(used="task_name_one"), C.auto())
+    assert got.used == 0
+
+
+def test_what_nothing_leads_to_is_lost() -> None:
+    got = trial(digest_session(used="helper_399_of_part"), C.default().truncate(60))
+    assert (got.used, got.present, got.behind) == (1, 0, 0)
+    assert got.lost == 1
+    assert got.restorable < 1
+    (row,) = as_json([got])
+    assert (row["lost_share"], row["rebuilt_share"]) == (1.0, got.restorable)

@@ -74,7 +74,7 @@ def _one(
                 hint=f"this target has: {', '.join(agents)}",
             )
         known = {name: agents[name] for name in spoke}
-    uses = uses_of(recording.session.events)
+    uses = uses_of(recording.session.events, "\n".join(recording.instructions.values()))
     pairs = [(model, policy) for model in models for policy in policies]
     for held, (model, policy) in zip(trials, pairs, strict=True):
         held.append(replay(recording, policy, uses=uses, model=model, agents=known))

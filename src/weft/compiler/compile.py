@@ -34,7 +34,7 @@ from weft.declare.inputs import lacking
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
-from weft.ir import Prompt, TextBlock
+from weft.ir import Feature, Prompt, TextBlock
 from weft.misuse import explained
 from weft.passes import Env, Step, is_ready, passes_of, run
 from weft.session import Event, Session
@@ -148,6 +148,9 @@ def compile(
         budget=_budget(asked, within),
         changes=changes,
         picks_tools=plan.target.facts.picks_tools,
+        log=events,
+        tools=plan.own,
+        recall=plan.recall,
     )
     budgeted = env.budget is not None or policy.limit is not None
     scale = Scale(plan.target.dialect, plan.target.model) if budgeted or not passes.plain else None
@@ -159,10 +162,8 @@ def compile(
             count=scale.counter.count,
             margin=scale.counter.margin,
             session=session.id,
-            log=events,
             state=known,
             artifacts=artifacts or {},
-            tools={tool.name: tool for tool in asked.tools},
             effects=effects_of(log),
             cleared=frozenset(asked.cleared),
             model=plan.target.model,
@@ -184,14 +185,19 @@ def compile(
         )
     slot = plan.slot
     if branch or policy is not plan.policy:
-        slot = Slot(asked.name, branch or "", str(policy), "" if passes.plain else plan.measure)
+        same = passes.plain is plan.passes.plain
+        large = plan.slot.measure if same else plan.measure
+        slot = Slot(asked.name, branch or "", str(policy), large)
     thread, woven = weave(events, slot, basis, env, passes)
+    tools = plan.tools
+    if woven.features & Feature.BOUNDED and plan.recall is not None:
+        tools = (*tools, plan.recall)
     prompt = Prompt(
         plan.target.model,
         asked.name,
         system,
         woven.items,
-        plan.tools,
+        tools,
         {**plan.config},
         plan.origins,
         plan.output,

@@ -1,23 +1,30 @@
 """Evidence: what an agent read once and used later, and whether a request still had it.
 
-A string counts that looks like a name, a path or a number, stood in something the agent was
-told, and occurs again in what it says or calls. It is present if the request that led to that
-use holds it, and one handle away if the value behind a handle in that request does.
+A string counts that looks like a name, a path or a number, that a result or a later word of the
+user brought, and that occurs again in what the agent says or calls. What the task itself says, and
+what the agent said first, is no evidence. A string is in view if it stands in what is sent of a
+text that brought it: not among the bare names behind a digest, not in the words of a reference. It
+is one handle away if the value behind a handle in the request has it, and `recall` is offered.
+
+A text that is sent shorter than it was is put together again from what the request says and from
+the values behind its handles, and compared with what the log has.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.compiler.text import block_text
+import msgspec
+
 from weft.content import Part
-from weft.ir.handle import handle_of
+from weft.ir import ResultBlock, TextBlock
+from weft.ir.handle import RECALL, handle_of
 from weft.session import Event
-from weft.values import compact
+from weft.values import Json, compact
 
 if TYPE_CHECKING:
     from weft.compiler.compiled import Compiled
-    from weft.ir import Item
+    from weft.ir import Block, Item, Prompt
 
 SHORTEST = 6
 """How many letters a string must have to be told from chance."""
@@ -26,6 +33,24 @@ _STRING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@\-]*[A-Za-z0-9_]")
 _HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
 _TELLING = re.compile(r"[0-9_./@]|[a-z][A-Z]")
 """What tells a name, a path or a number from a plain word."""
+
+_ADDED = re.compile(
+    r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
+    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]",
+    re.MULTILINE,
+)
+"""What stands in a text that is sent and was not in it: its head, bare names, references."""
+
+_LINES = re.compile(
+    r"\[as lines (\d+)-(\d+) of [^\n]*?, (?:(\d+) results|the result) above,"
+    r" handle ([0-9a-f]{12})\]"
+)
+_LEFT = re.compile(r"\[left out: (?:lines (\d+)-(\d+) of )?handle ([0-9a-f]{12})\]")
+_SAME = re.compile(
+    r"\[the same (?:as [^\n]*?, (?:(?:(\d+) results|the result) )?above|result stands further down)"
+    r", handle ([0-9a-f]{12})\]"
+)
+_DROPPED = "[dropped: "
 
 
 class Uses(NamedTuple):
@@ -45,34 +70,82 @@ def strings_in(text: str) -> list[str]:
     return [one for one in found if len(one) >= SHORTEST and _TELLING.search(one)]
 
 
-def uses_of(events: Sequence[Event]) -> Uses:
-    """What each model event of a log used of what was said or returned before it."""
-    told: list[str] = []
+def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
+    """What each model event of a log used of what was said or returned before it.
+
+    `instruction` and what the user says before the agent's first word are the task.
+    """
+    task, told = [instruction], list[str]()
+    coined: set[str] = set()
     uses: dict[int, tuple[str, ...]] = {}
+    spoken = False
     for index, event in enumerate(events):
         content = event.content
-        texts = [_part_text(part) for part in content.parts or ()] if content is not None else []
+        parts = (content.parts or ()) if content is not None else ()
         if content is not None and content.role == "user":
-            told += texts
+            for part in parts:
+                (told if spoken or part.function_response else task).append(_part_text(part))
             continue
-        said = strings_in("\n".join(texts))
-        found = tuple(one for one in said if any(one in text for text in told))
+        said = strings_in("\n".join(map(_part_text, parts)))
+        spoken = spoken or bool(parts)
+        born = [one for one in said if one not in coined and not any(one in t for t in task)]
+        found = tuple(one for one in born if any(one in text for text in told))
+        coined.update(one for one in born if one not in found)
         if found:
             uses[index] = found
     return Uses(uses)
 
 
-class View:
-    """The texts of a request, and of the values behind its handles."""
+class Kept:
+    """The values of a log, by their places and by their handles."""
 
-    def __init__(self, compiled: "Compiled", texts: "Texts", kept: "Kept") -> None:
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.values: dict[str, Json] = {}
+        self.places: dict[tuple[str, int], Json] = {}
+        self.task = next(
+            (
+                index
+                for index, event in enumerate(events)
+                if event.content is not None and event.content.role != "user"
+            ),
+            len(events),
+        )
+        """Where the agent's first word is: what lies before it is the task."""
+        self._texts: dict[str, str] = {}
+        for event in events:
+            for at, part in enumerate((event.content.parts if event.content else None) or ()):
+                result = part.function_response
+                value: Json = part.text
+                if result is not None:
+                    value = result.response or {}
+                if value:
+                    self.values[handle_of(value)] = value
+                    self.places[event.id or "", at] = value
+
+    def text(self, handle: str) -> str:
+        """What stands behind a handle, as text."""
+        held = self._texts.get(handle)
+        if held is None:
+            held = self._texts[handle] = _spelled(self.values[handle])
+        return held
+
+
+class View:
+    """What can be read in a request: the texts in it, and the values behind its handles."""
+
+    def __init__(self, compiled: "Compiled", texts: "Texts", kept: Kept) -> None:
         prompt = compiled.prompt
-        self.texts = [prompt.system_text, *map(texts.of, prompt.items)]
-        self.behind = kept.behind(self.texts)
+        items = prompt.items.since(0)
+        self._born = [text for item in items for text in texts.born(item, prompt.agent, kept)]
+        self._kept = kept
+        self.behind: dict[str, str] = {}
+        if any(tool.name == RECALL for tool in prompt.tools):
+            named = dict.fromkeys(one for item in items for one in texts.handles(item))
+            self.behind = {one: kept.text(one) for one in named if one in kept.values}
 
     def has(self, string: str) -> bool:
-        """Whether the request itself holds the string."""
-        return any(string in text for text in reversed(self.texts))
+        """Whether a text that is sent, and came from where the string did, holds it."""
+        return any(string in text for text in reversed(self._born))
 
     def handle_of(self, string: str) -> str | None:
         """The handle of the shortest value that holds the string, or None."""
@@ -81,37 +154,169 @@ class View:
 
 
 class Texts:
-    """The texts of items, each worked out once."""
+    """What items say, each worked out once."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[Item, str]] = {}
+        self._born: dict[int, tuple[Item, tuple[str, ...]]] = {}
+        self._handles: dict[int, tuple[Item, tuple[str, ...]]] = {}
 
-    def of(self, item: "Item") -> str:
-        """All that an item says."""
-        held = self._held.get(id(item))
+    def born(self, item: "Item", agent: str, kept: Kept) -> tuple[str, ...]:
+        """What of an item came with it: without what was put in, and without the task."""
+        held = self._born.get(id(item))
         if held is None or held[0] is not item:
-            held = item, "\n".join(block_text(block) for block in item.blocks)
-            self._held[id(item)] = held
+            task = item.kind == "user" and item.position < kept.task
+            own = item.author == agent
+            texts = [
+                _ADDED.sub("", _sent(block))
+                for block in item.blocks
+                if isinstance(block, ResultBlock)
+                or (isinstance(block, TextBlock) and not task and not own)
+            ]
+            held = self._born[id(item)] = (item, tuple(texts))
+        return held[1]
+
+    def handles(self, item: "Item") -> tuple[str, ...]:
+        """The handles that stand in an item."""
+        held = self._handles.get(id(item))
+        if held is None or held[0] is not item:
+            texts = [
+                block.text if isinstance(block, TextBlock) else compact(block.response)
+                for block in item.blocks
+                if isinstance(block, ResultBlock | TextBlock)
+            ]
+            named = tuple(one for text in texts for one in _HANDLE.findall(text))
+            held = self._handles[id(item)] = (item, named)
         return held[1]
 
 
-class Kept:
-    """The values of a log by their handles, so that what stands behind one can be looked into."""
+class Rebuilt(NamedTuple):
+    """How many texts of a request are shorter than in the log, and which cannot be rebuilt."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
-        self._values: dict[str, str] = {}
-        for event in events:
-            for part in (event.content.parts if event.content is not None else None) or ():
-                result = part.function_response
-                if result is not None and result.response:
-                    self._values[handle_of(result.response)] = _part_text(part)
-                elif part.text:
-                    self._values[handle_of(part.text)] = part.text
+    reduced: int
+    lost: tuple[str, ...]
 
-    def behind(self, texts: Iterable[str]) -> dict[str, str]:
-        """The values whose handles stand in these texts."""
-        named = dict.fromkeys(handle for text in texts for handle in _HANDLE.findall(text))
-        return {handle: self._values[handle] for handle in named if handle in self._values}
+
+def rebuilt(compiled: "Compiled", kept: Kept) -> Rebuilt:
+    """Put every text that is sent in short together again, from the request and its handles.
+
+    What a policy was told to drop is not there to be rebuilt.
+    """
+    prompt = compiled.prompt
+    reader = _Reader(prompt, kept)
+    reduced, lost = 0, list[str]()
+    for item in prompt.items:
+        for block in item.blocks:
+            place = (block.origin.name, block.origin.part)
+            whole = kept.places.get(place) if block.origin.kind == "event" else None
+            if whole is None or not isinstance(block, ResultBlock | TextBlock):
+                continue
+            sent: Json = block.response if isinstance(block, ResultBlock) else block.text
+            if sent == whole or _sent(block).startswith(_DROPPED):
+                continue
+            if isinstance(block, TextBlock) and _spelled(whole) in block.text:
+                continue  # somebody else's, with the name of who said it
+            reduced += 1
+            if not reader.is_whole(block, whole):
+                lost.append(f"{place[0]}#{place[1]}: {_sent(block)[:200]}")
+    return Rebuilt(reduced, tuple(lost))
+
+
+class _Reader:
+    """Somebody who has a request and `recall`, and nothing else."""
+
+    def __init__(self, prompt: "Prompt", kept: Kept) -> None:
+        self._kept = kept
+        self._recalls = any(tool.name == RECALL for tool in prompt.tools)
+        self._results: list[ResultBlock] = []
+        self._blocks: list[ResultBlock | TextBlock] = []
+        for item in prompt.items:
+            own = item.author == prompt.agent and item.kind == "exchange"
+            for block in item.blocks:
+                if own and isinstance(block, ResultBlock):
+                    self._results.append(block)
+                if isinstance(block, ResultBlock | TextBlock):
+                    self._blocks.append(block)
+
+    def is_whole(self, block: ResultBlock | TextBlock, whole: Json) -> bool:
+        """Whether the block gives the whole value to whoever reads it."""
+        text = _sent(block)
+        lines = [self._lines(line, block) for line in text.split("\n")]
+        if any(one is None for one in lines):
+            return False  # it refers to what is not there
+        own = handle_of(whole)
+        if self._recalls and own in _HANDLE.findall(_spelled_all(block)):
+            return True
+        joined = "\n".join(one for one in lines if one is not None)
+        return _same(joined, _spelled(whole))
+
+    def _lines(self, line: str, block: ResultBlock | TextBlock) -> str | None:
+        """What a line stands for: itself, or lines it refers to; None if those are not there."""
+        if (match := _LINES.fullmatch(line)) is not None:
+            lines = self._behind(match[4], int(match[1]), int(match[2]))
+            source = self._above(block, int(match[3] or 1))
+            if lines is None or source is None:
+                return None
+            return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
+        if (match := _LEFT.fullmatch(line)) is not None:
+            if not self._recalls:
+                return None
+            return self._behind(match[3], int(match[1] or 1), int(match[2] or 0))
+        if (match := _SAME.fullmatch(line)) is not None:
+            return self._same_as(match, block)
+        return line
+
+    def _same_as(self, match: re.Match[str], block: ResultBlock | TextBlock) -> str | None:
+        """The text of another value that is there, at the place that the words say."""
+        if match[1] and isinstance(block, ResultBlock):
+            source = self._above(block, int(match[1]))
+            others: list[ResultBlock | TextBlock] = [source] if source is not None else []
+        else:
+            others = [one for one in self._blocks if one is not block]
+        places = ((one.origin.name, one.origin.part) for one in others)
+        there = any(handle_of(self._kept.places.get(one)) == match[2] for one in places)
+        return self._behind(match[2], 1, 0) if there else None
+
+    def _behind(self, handle: str, first: int, last: int) -> str | None:
+        if handle not in self._kept.values:
+            return None
+        lines = self._kept.text(handle).split("\n")
+        return "\n".join(lines[first - 1 : last or len(lines)])
+
+    def _above(self, block: ResultBlock | TextBlock, back: int) -> ResultBlock | None:
+        at = next((at for at, one in enumerate(self._results) if one is block), -1)
+        return self._results[at - back] if at >= back else None
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts say the same; JSON does with and without blanks between its parts."""
+    if one == other:
+        return True
+    try:
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _sent(block: "Block") -> str:
+    """What is sent of a block, as text."""
+    if isinstance(block, ResultBlock):
+        return _spelled(block.response)
+    return block.text if isinstance(block, TextBlock) else ""
+
+
+def _spelled_all(block: ResultBlock | TextBlock) -> str:
+    return block.text if isinstance(block, TextBlock) else compact(block.response)
+
+
+def _spelled(value: Json) -> str:
+    """A value as text: the one text that it has, else its JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        only = next(iter(value.values()))
+        if isinstance(only, str):
+            return only
+    return compact(value)
 
 
 def _part_text(part: Part) -> str:
@@ -119,5 +324,5 @@ def _part_text(part: Part) -> str:
     if call is not None:
         return f"{call.name} {compact(call.args or {})}"
     if result is not None:
-        return compact(result.response or {})
+        return _spelled(result.response or {})
     return part.text or ""

@@ -17,7 +17,7 @@ from weft.compiler.labels import guarded, labels_of, united
 from weft.compiler.recall import policy_of, recall_tool
 from weft.compiler.thread import Slot
 from weft.compiler.transfer import transfer_targets, transfer_tool
-from weft.declare import Agent, Node, Policy, RunConfig, tree
+from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.policy.transforms import Label
 from weft.diagnostics import Diagnostic, Origin
@@ -27,6 +27,7 @@ from weft.dialects.names import require_model_name
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
+from weft.ir.handle import RECALL
 from weft.passes import PLAIN, Passes, passes_of
 from weft.values import Json, JsonObject, compact
 
@@ -90,6 +91,8 @@ class Plan:
     output: Output | None
     transfers: tuple[Node, ...]
     tools: tuple[ToolDecl, ...]
+    own: dict[str, Tool]
+    recall: ToolDecl | None
     config: JsonObject
     origins: dict[str, Origin]
     cache: str
@@ -143,11 +146,41 @@ def _measure(agent: Agent, target: Target) -> str:
     return " ".join([target.dialect, target.model, *own])
 
 
+def _unbound(agent: Agent) -> str:
+    """The tools whose results are sent as they are, however long."""
+    return " ".join(tool.name for tool in agent.tools if tool.compact is False)
+
+
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
     chosen = _written(path, RunConfig())
     target = _target(chosen if chosen is not None else _default(), path[-1])
-    return _output(path, target, recalls=policy_of(path[-1]).makes_handles and target.facts.tools)
+    return _output(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
+
+
+def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
+    """Whether every request offers `recall`, so that its head never changes.
+
+    Where nothing returns anything there may never be a handle; then it waits for the first one.
+    """
+    if not policy.makes_handles or not target.facts.tools:
+        return False
+    agent = path[-1]
+    degrades = policy.limit is not None and policy.limit.overflow == "degrade"
+    return degrades or bool(agent.tools or agent.output_schema or transfer_targets(path))
+
+
+def _late_recall(path: tuple[Agent, ...], output: Output | None, target: Target) -> ToolDecl | None:
+    """`recall` for a request in which a handle stands, where that can have one more tool.
+
+    A schema that a provider takes only without tools rules it out, and so does a tool of the
+    agent's own that has its name.
+    """
+    agent = path[-1]
+    if not target.facts.tools or any(tool.name == RECALL for tool in agent.tools):
+        return None
+    alone = output is not None and output.how == "native" and not target.facts.schema_with_tools
+    return None if alone else recall_tool(agent)
 
 
 def _fits(plan: Plan) -> bool:
@@ -169,7 +202,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     written = _written(path, config)
     chosen = written if written is not None else _default()
     target = _target(chosen, agent)
-    recalls = policy.makes_handles and target.facts.tools
+    recalls = _recalls(path, policy, target)
     output = _output(path, target, recalls=recalls)
     generate, origins = _config(agent, config)
     cache, said = _cache(generate.pop("cache", True), target, origins)
@@ -184,7 +217,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         agent=agent,
         policy=policy,
         passes=passes,
-        slot=Slot(agent.name, "", str(policy), "" if passes.plain else measure),
+        slot=Slot(agent.name, "", str(policy), _unbound(agent) if passes.plain else measure),
         measure=measure,
         key=f"instructions of {agent.name}",
         model=chosen,
@@ -193,6 +226,8 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         output=output,
         transfers=transfer_targets(path),
         tools=tools,
+        own={tool.name: tool for tool in agent.tools},
+        recall=None if recalls else _late_recall(path, output, target),
         config=generate,
         origins=origins,
         cache=cache,

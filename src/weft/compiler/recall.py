@@ -58,11 +58,13 @@ def recall_tool(agent: Agent) -> ToolDecl:
         )
     return ToolDecl(
         name=RECALL,
-        description="Get back what a handle stands for, or the lines of it that fit a query.",
+        description="Get back what a handle stands for, some lines of it, or those that fit a"
+        " query.",
         parameters={
             "type": "object",
             "properties": {
                 "handle": {"type": "string"},
+                "lines": {"type": "string", "description": "as 12-40"},
                 "query": {"type": "string"},
                 "page": {"type": "integer", "minimum": 1},
             },

@@ -1,20 +1,26 @@
 """Recordings: sessions that were kept as files, ours or those of other programs.
 
-A file holds one recording or, a line each, many; it may be packed with gzip. Three forms are
-read: a session as Weft and ADK write it; chat messages with tool calls; and the runs of coding
-agents, which are plain texts where everything the user side says after the task is what a
-command printed. Those become results of a call, since that is what they are to a policy.
+A file holds one recording or, a line each, many; it may be packed with gzip. Four forms are
+read: a session as Weft and ADK write it; chat messages with tool calls; a request as a provider
+took it, with the tools that it declares; and the runs of coding agents, which are plain texts
+where everything the user side says after the task is what a command printed. Those become results
+of a call, since that is what they are to a policy.
 """
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.content import Content, Part, call_part, media_part, result_part, text_part
-from weft.errors import SessionError
+from weft.declare import Tool
+from weft.declare.tool import NAME, RESERVED
+from weft.dialects import DIALECTS
+from weft.dialects.read import CHAT, GivenTool, Turn, dialect_of, read, spelled
+from weft.errors import SessionError, UsageError
+from weft.ir.handle import RECALL
 from weft.session import Event, Session
 from weft.values import Json, JsonObject
 
@@ -27,15 +33,16 @@ COMMAND = "run"
 _TASK = 3
 """How many messages set a coding agent its task; later ones of the user side are results."""
 
-_FORMS = 'a recording is a session with "events", or {"messages": [...]} with roles'
+_FORMS = 'a recording is a session with "events", or {"messages": [...]} with roles, or a request'
 
 
 class Recording(NamedTuple):
-    """A session to compile again, and the system text that each of its agents had."""
+    """A session to compile again, the system text that each of its agents had, and their tools."""
 
     id: str
     session: Session
     instructions: Mapping[str, str]
+    tools: tuple[Tool, ...] = ()
 
 
 def read_recordings(data: bytes, *, name: str) -> Iterator[Recording]:
@@ -87,11 +94,39 @@ def _recording(data: bytes, number: int, *, name: str) -> Recording:
     raw = cast("JsonObject", held) if isinstance(held, dict) else {}
     if isinstance(raw.get("events"), list):
         return recording_of(Session.from_json(data, name=name))
-    messages = raw.get("messages")
+    said = str(raw.get("id") or number)
+    inner = raw.get("request")
+    request = inner if isinstance(inner, dict) else raw
+    named = raw.get("dialect")
+    dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
+    if dialect and (dialect != CHAT or "model" in request):
+        return _Request(name).read(said, dialect, request)
+    messages = request.get("messages")
     if not isinstance(messages, list):
         raise SessionError("this is no recording", where=name, hint=_FORMS)
-    said = str(raw.get("id") or number)
-    return _Chat(name).recording(said, messages)
+    chat = _Chat(name).recording(said, messages, is_request="tools" in request)
+    return chat._replace(tools=_declared({"tools": request.get("tools")}, name))
+
+
+def _declared(request: JsonObject, where: str) -> tuple[Tool, ...]:
+    """The functions that a chat declares; what a provider runs itself is none of them."""
+    try:
+        given = read(CHAT, request).tools if request.get("tools") else ()
+    except UsageError as error:
+        raise SessionError(error.message, where=f"{where}: {error.where}", hint=_FORMS) from None
+    return tools_of(given)
+
+
+def tools_of(given: Iterable[GivenTool]) -> tuple[Tool, ...]:
+    """Declarations as tools that can be declared again; names of Weft's own are left out."""
+    found: dict[str, Tool] = {}
+    for one in given:
+        name = one.name
+        if not one.own and NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
+            parameters = one.parameters or {"type": "object", "properties": {}}
+            about = one.description
+            found.setdefault(name, Tool(name=name, description=about, parameters=parameters))
+    return tuple(found.values())
 
 
 class _Chat:
@@ -103,8 +138,8 @@ class _Chat:
         self.system: list[str] = []
         self.turn = 0
 
-    def recording(self, id: str, messages: list[Json]) -> Recording:
-        """The whole chat as a session of one agent."""
+    def recording(self, id: str, messages: list[Json], *, is_request: bool = False) -> Recording:
+        """The whole chat as a session of one agent; what ends a request was answered."""
         plain = all(isinstance(one, dict) and "text" in one for one in messages)
         for index, message in enumerate(messages):
             where = f"{self.name}: messages[{index}]"
@@ -112,6 +147,12 @@ class _Chat:
                 raise SessionError("a message is an object", where=where, hint=_FORMS)
             follows = messages[index + 1] if index + 1 < len(messages) else None
             self._take(message, index, follows if plain else None, plain=plain, where=where)
+        return self._ended(id, is_request=is_request)
+
+    def _ended(self, id: str, *, is_request: bool) -> Recording:
+        last = self.events[-1].content if self.events else None
+        if is_request and last is not None and last.role == "user":
+            self._say(AGENT, "model", [])
         session = Session(id, events=self.events)
         return Recording(id, session, {AGENT: "\n\n".join(self.system)})
 
@@ -170,6 +211,37 @@ class _Chat:
                 if call.name and (id is None or call.id == id):
                     return call.name
         return COMMAND
+
+
+class _Request(_Chat):
+    """Reads a request that a provider took."""
+
+    def read(self, id: str, dialect: str, request: JsonObject) -> Recording:
+        """What the request says as a session of one agent, and the tools that it declares."""
+        try:
+            reading = read(dialect, spelled(dialect, request))
+        except UsageError as error:
+            where = f"{self.name}: {error.where}"
+            raise SessionError(error.message, where=where, hint=_FORMS) from None
+        self.system += [one.part.text or "" for one in reading.system]
+        for turn in reading.turns:
+            self._turn(turn)
+        return self._ended(id, is_request=True)._replace(tools=tools_of(reading.tools))
+
+    def _turn(self, turn: Turn) -> None:
+        parts = [one.part for one in turn.parts]
+        if turn.role == "system":
+            self.system += [part.text or "" for part in parts]
+        elif turn.role == "model":
+            self._say(AGENT, "model", parts)
+        else:
+            results = [part for part in parts if part.function_response is not None]
+            said = [part for part in parts if part.function_response is None]
+            if results:
+                self._say(AGENT, "user", results)
+            if said:
+                self.turn += 1
+                self._say("user", "user", said)
 
 
 def _parts(message: JsonObject, where: str) -> list[Part]:

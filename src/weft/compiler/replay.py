@@ -16,7 +16,7 @@ from weft.compiler.breaks import read_again
 from weft.compiler.compile import compile
 from weft.compiler.compiled import Compiled
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
-from weft.compiler.evidence import Kept, Texts, Uses, View
+from weft.compiler.evidence import Kept, Rebuilt, Texts, Uses, View, rebuilt
 from weft.compiler.recordings import Recording
 from weft.declare import Agent, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
@@ -36,10 +36,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     `cost` is in US dollars where `money`, else in fresh tokens. `broken` counts the requests
     that read again what was sent before, `announced` those of them that said so with a price.
-    `used` strings were used later; `present` of them were in the request, `behind` more one handle
-    away. `recalls` handles would have been asked for, which makes it `with_recalls`. `refused`
-    requests could not be made within the policy's budget, and count in nothing else. `curve` holds
-    the tokens of each step, summed over the runs, and `reached` how many runs had it.
+    `used` strings were used later; `present` of them were in view in the request, `behind` more one
+    handle away. Of `reduced` texts in the requests, `rebuilt` can be put together again from the
+    request and its handles. `recalls` handles would have been asked for, which makes it
+    `with_recalls`. `refused` requests could not be made within the policy's budget, and count in
+    nothing else. `curve` holds the tokens of each step, summed over the runs, and `reached` how
+    many runs had it.
     """
 
     policy: str
@@ -57,6 +59,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     used: int = 0
     present: int = 0
     behind: int = 0
+    reduced: int = 0
+    rebuilt: int = 0
     recalls: int = 0
     refused: int = 0
     curve: tuple[int, ...] = ()
@@ -73,8 +77,18 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return (self.present + self.behind) / self.used if self.used else 1.0
 
     @property
+    def lost(self) -> float:
+        """The share of the strings used later that nothing in the request leads to."""
+        return 1.0 - self.kept
+
+    @property
+    def restorable(self) -> float:
+        """The share of the texts in short that can be put together again."""
+        return self.rebuilt / self.reduced if self.reduced else 1.0
+
+    @property
     def in_view(self) -> float:
-        """The share of the strings used later that were present."""
+        """The share of the strings used later that were in view."""
         return self.present / self.used if self.used else 1.0
 
 
@@ -109,6 +123,7 @@ def replay(
         if used:
             view = View(compiled, texts, kept)
             tally.evidence(view, used, spent, compiled)
+        tally.rebuild(rebuilt(compiled, kept))
     return tally.trial()
 
 
@@ -132,6 +147,8 @@ def total(trials: Iterable[Trial]) -> Trial:
             used=first.used + other.used,
             present=first.present + other.present,
             behind=first.behind + other.behind,
+            reduced=first.reduced + other.reduced,
+            rebuilt=first.rebuilt + other.rebuilt,
             recalls=first.recalls + other.recalls,
             refused=first.refused + other.refused,
             curve=_added(first.curve, other.curve),
@@ -148,7 +165,7 @@ class _Tally:
         self.sizes: list[int] = []
         self.cached = self.broken = self.announced = 0
         self.cost = self.recalling = 0.0
-        self.used = self.present = self.behind = 0
+        self.used = self.present = self.behind = self.reduced = self.rebuilt = 0
         self.recalled: dict[str, str] = {}
         self.refused: list[BudgetExceeded] = []
         self.carried = 0
@@ -186,6 +203,11 @@ class _Tally:
             self.recalling += spent.rates.cost(Load(again, size, 0))
             self.carried += size
 
+    def rebuild(self, found: Rebuilt) -> None:
+        """What of one request can be put together again."""
+        self.reduced += found.reduced
+        self.rebuilt += found.reduced - len(found.lost)
+
     def trial(self) -> Trial:
         """All of it."""
         return Trial(
@@ -204,6 +226,8 @@ class _Tally:
             used=self.used,
             present=self.present,
             behind=self.behind,
+            reduced=self.reduced,
+            rebuilt=self.rebuilt,
             recalls=len(self.recalled),
             refused=len(self.refused),
             curve=tuple(self.sizes),
@@ -273,20 +297,27 @@ def speakers(session: Session) -> list[str]:
 
 
 def _made_up(recording: Recording) -> dict[str, Agent]:
-    """Agents that have nothing but their recorded system text, and the tools that they called."""
+    """Agents that have nothing but their recorded system text and their tools."""
     told = recording.instructions
     return {
         name: Agent(
             name,
             instruction=_literal(told.get(name, "")),
-            tools=_called(recording.session, name),
+            tools=_tools(recording, name),
         )
         for name in speakers(recording.session)
     }
 
 
+def _tools(recording: Recording, agent: str) -> list[Tool]:
+    """The tools that were declared, and those that were called without, as providers want it."""
+    declared = {tool.name for tool in recording.tools}
+    called = _called(recording.session, agent)
+    return [*recording.tools, *(tool for tool in called if tool.name not in declared)]
+
+
 def _called(session: Session, agent: str) -> list[Tool]:
-    """The tools that an agent called, as far as its calls tell; providers want them declared."""
+    """The tools that an agent called, as far as its calls tell."""
     found: dict[str, JsonObject] = {}
     for event in session.events:
         for call in event.calls if event.author == agent else ():

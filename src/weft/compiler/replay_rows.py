@@ -10,8 +10,8 @@ from weft.compiler.replay import Trial
 from weft.values import JsonObject
 
 TITLES = (
-    "policy", "tokens", "", "cost", "", "cached", "largest", "breaks", "present", "kept",
-    "recalls", "with them",
+    "policy", "tokens", "", "cost", "", "cached", "largest", "breaks", "in view", "handle", "lost",
+    "rebuilt", "recalls", "with them",
 )  # fmt: skip
 
 
@@ -28,7 +28,9 @@ def cells(trial: Trial, base: Trial) -> tuple[str, ...]:
         f"{trial.largest:,}",
         f"{trial.announced:,}" + (f" (+{silent:,} silent)" if silent else ""),
         f"{trial.in_view:.1%}",
-        f"{trial.kept:.1%}",
+        f"{trial.kept - trial.in_view:.1%}",
+        f"{trial.lost:.1%}",
+        f"{trial.restorable:.1%}",
         f"{trial.recalls:,}",
         _times(trial.with_recalls, base.cost),
     )
@@ -57,7 +59,8 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
             if trial.refused:
                 yield f"  {trial.policy} refused {trial.refused:,} requests, which are not counted"
         yield ""
-    yield "present: strings used later that the request held; kept: those, or one handle away"
+    yield "in view, handle, lost: strings used later that could be read, were a handle away, or not"
+    yield "rebuilt: texts sent in short that the request and its handles give back to the letter"
 
 
 def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
@@ -76,6 +79,8 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
                 "hit_ratio": trial.hit_ratio,
                 "present_share": trial.in_view,
                 "kept_share": trial.kept,
+                "lost_share": trial.lost,
+                "rebuilt_share": trial.restorable,
             }
         )
     return listed

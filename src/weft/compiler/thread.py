@@ -231,6 +231,7 @@ class Thread:
             diagnostics=tuple(built.diagnostics),
         )
         prompt, _ = run(prompt, env, passes.fresh)
+        self.features |= prompt.features & Feature.BOUNDED
         return self._settle(built, prompt, events, joined)
 
     def _talk(self, events: Strand[Event], env: Env) -> Woven | None:

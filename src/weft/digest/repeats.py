@@ -1,25 +1,23 @@
-"""What stands in view already: a text that repeats it says so instead of saying it again.
+"""What stands in view already: a text that repeats it refers to it instead of saying it again.
 
-An editor shows the same window after every change, a search the same lines again. Lines that
-are numbered one by one are compared without their numbers, so that a window that moved is known.
+An editor shows the same window after every change, a search the same lines again. A reference
+stands for lines that follow each other in one earlier text just as they do here, letter for
+letter, and names them by their numbers there. So whoever has that text puts this one together
+again.
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 LEAST = 3
-"""How many lines in a row must be known to be left out."""
+"""How many lines in a row must stand in an earlier text to be looked for."""
 
-LETTERS = 40
-"""How many letters they must have together: a mark takes some too."""
+NEWEST = 4
+"""In how many places three lines are looked at; the newest are nearest to what reads them."""
 
-ENDS = 6
-"""From how many lines on the first and the last are said, so that one sees where they belong."""
-
-_NUMBER = re.compile(r"\s*(\d{1,9})[:|\t ]")
-_MARK = re.compile(r"\[\d+ lines as before\]")
 _BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 
 
@@ -34,54 +32,106 @@ def tightened(text: str) -> str:
     return _BLANKS.sub(_unblanked, text)
 
 
-def lines_known(texts: Iterable[str]) -> set[str]:
-    """The lines of texts as they are compared."""
-    lines = (line for text in texts for line in _bare(text.split("\n")))
-    return {line for line in lines if line and not _MARK.fullmatch(line)}
+class Source:
+    """A text that others may refer to: its lines, its place, and what it is called.
+
+    `event` and `part` say where the log has it, `number` which of all results it is.
+    """
+
+    __slots__ = ("event", "handle", "lines", "number", "part", "words")
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        event: str = "",
+        part: int = 0,
+        handle: str = "",
+        words: str = "",
+        number: int = 0,
+    ) -> None:
+        self.lines = text.split("\n")
+        self.event = event
+        self.part = part
+        self.handle = handle
+        self.words = words
+        self.number = number
 
 
-def folded(text: str, known: Container[str]) -> str:
-    """The text with each stretch of known lines as one line that says how many they are."""
-    lines = text.split("\n")
-    if len(lines) < LEAST:
-        return text
-    told = [not line or line in known for line in _bare(lines)]
-    kept: list[str] = []
+class Stretch(NamedTuple):
+    """So many lines of a text from `start` on, which stand in a source from `line` on."""
+
+    start: int
+    size: int
+    source: Source
+    line: int
+
+
+class _Place(NamedTuple):
+    """A line of a source, in a run of lines in view that goes up to `end`."""
+
+    source: Source
+    line: int
+    end: int
+
+
+class Stock:
+    """The lines that stand in view, where each run of them stands; `before` are older ones."""
+
+    def __init__(self, before: "Stock | None" = None) -> None:
+        self._before = before
+        self._places: dict[tuple[str, ...], list[_Place]] = {}
+
+    def add(self, source: Source, runs: Sequence[tuple[int, int]]) -> None:
+        """Take in the lines of a source that are in view, from one up to another."""
+        for first, end in runs:
+            for line in range(first, end - LEAST + 1):
+                key = tuple(source.lines[line : line + LEAST])
+                places = self._places.setdefault(key, [])
+                places.append(_Place(source, line, end))
+                del places[:-NEWEST]
+
+    def longest(self, lines: Sequence[str], start: int) -> Stretch | None:
+        """The longest run in view that the lines have from `start` on; of equals the newest."""
+        found: Stretch | None = None
+        for source, line, end in reversed(self._known(tuple(lines[start : start + LEAST]))):
+            size, most = LEAST, min(end - line, len(lines) - start)
+            while size < most and source.lines[line + size] == lines[start + size]:
+                size += 1
+            if found is None or size > found.size:
+                found = Stretch(start, size, source, line)
+        return found
+
+    def _known(self, key: tuple[str, ...]) -> list[_Place]:
+        own = self._places.get(key, [])
+        if self._before is None or len(own) == NEWEST:
+            return own
+        return [*self._before._known(key), *own][-NEWEST:]
+
+
+def stretches(
+    lines: Sequence[str], stock: Stock, is_worth: Callable[[Stretch], bool]
+) -> Iterator[Stretch]:
+    """What of the lines stands in view, in their order, where a reference is worth it."""
     start = 0
-    while start < len(lines):
-        end = start
-        while end < len(lines) and told[end]:
-            end += 1
-        stretch = lines[start:end]
-        kept += _said(stretch) if len(stretch) >= LEAST else stretch
-        kept += lines[end : end + 1]
-        start = end + 1
-    return "\n".join(kept)
+    while start + LEAST <= len(lines):
+        found = stock.longest(lines, start)
+        if found is not None and is_worth(found):
+            yield found
+            start += found.size
+        else:
+            start += 1
 
 
-def _said(stretch: list[str]) -> list[str]:
-    """A stretch of known lines, in short where that is shorter."""
-    ends = 1 if len(stretch) >= ENDS else 0
-    inner = stretch[ends : len(stretch) - ends]
-    if sum(map(len, inner)) <= LETTERS:
-        return stretch
-    mark = f"[{len(inner)} lines as before]"
-    return [*stretch[:ends], mark, *stretch[len(stretch) - ends :]]
-
-
-def _bare(lines: list[str]) -> list[str]:
-    """The lines as they are compared: without the number of one that follows the line's before."""
-    bare: list[str] = []
-    before = -1
-    matches = [_NUMBER.match(line) for line in lines]
-    for index, (line, match) in enumerate(zip(lines, matches, strict=True)):
-        number = int(match[1]) if match is not None else -1
-        following = matches[index + 1] if index + 1 < len(lines) else None
-        after = int(following[1]) if following is not None else -1
-        counted = match is not None and (before == number - 1 or after == number + 1)
-        bare.append((line[match.end() :] if counted and match is not None else line).rstrip())
-        before = number
-    return bare
+def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
+    """Which lines of a whole text stand in what is left of it, as they are, in their order."""
+    if text == whole:
+        return ((0, whole.count("\n") + 1),)
+    source = Source(whole)
+    stock = Stock()
+    stock.add(source, [(0, len(source.lines))])
+    found = stretches(text.split("\n"), stock, lambda _: True)
+    return tuple((one.line, one.line + one.size) for one in found)
 
 
 def _unblanked(match: re.Match[str]) -> str:

@@ -31,6 +31,25 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     origin: Origin
 
 
+class Reference(msgspec.Struct, frozen=True, gc=False):
+    """Words in a block that stand for another value, or lines of it, while that is in view.
+
+    `event` and `part` say where the log has that value, `handle` how `recall` finds what the words
+    stand for. The lines count from 1; `last` is 0 where all of it is meant. `back` says how many
+    results further up it stands, 0 where the words do not say. `newer` is a value that replaced
+    the one the words stand for.
+    """
+
+    words: str
+    event: str
+    part: int
+    handle: str
+    first: int = 1
+    last: int = 0
+    back: int = 0
+    newer: bool = False
+
+
 class _Base(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What every block carries.
 
@@ -49,11 +68,18 @@ class _Base(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TextBlock(_Base, frozen=True, gc=False, tag="text"):
-    """Text; `spans` where it was put together from several places."""
+    """Text; `spans` where it was put together from several places.
+
+    `refers` are the references in it, and `whole` is what it says without them. `handle` is that
+    of the value for which it stands, where it is a digest.
+    """
 
     text: str
     spans: tuple[Span, ...] = ()
     signature: str | None = None
+    handle: str = ""
+    refers: tuple[Reference, ...] = ()
+    whole: str | None = None
 
 
 class ThoughtBlock(_Base, frozen=True, gc=False, tag="thought"):
@@ -78,7 +104,13 @@ class CallBlock(_Base, frozen=True, gc=False, tag="call"):
 
 
 class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
-    """What a call returned; `synthetic` when Weft had to make it up to keep the pair whole."""
+    """What a call returned; `synthetic` when Weft had to make it up to keep the pair whole.
+
+    `refers` are the references in it, and `whole` is what it says without them. `stands` are the
+    lines of the logged text that stand in it as they are, from one up to another, where that is
+    not all of it. `handle` is that
+    of the value for which it stands, where it is a digest.
+    """
 
     call_id: str
     name: str
@@ -86,6 +118,10 @@ class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
     given: bool = True
     media: "tuple[MediaBlock, ...]" = ()
     synthetic: bool = False
+    handle: str = ""
+    refers: tuple[Reference, ...] = ()
+    whole: JsonObject | None = None
+    stands: tuple[tuple[int, int], ...] | None = None
 
     @property
     def is_error(self) -> bool:

@@ -25,7 +25,8 @@ class Feature:
     WROTE = 16
     UNORDERED = 32
     DATA = 64
-    ALL = 127
+    BOUNDED = 128
+    ALL = 255
 
 
 class ToolDecl(msgspec.Struct, frozen=True):

@@ -66,6 +66,8 @@ def _narrated(item: Item) -> tuple[Block, ...]:
                     stability=Stability.TURN,
                     priority=block.priority,
                     labels=block.labels,
+                    refers=block.refers if isinstance(block, TextBlock | ResultBlock) else (),
+                    handle=block.handle if isinstance(block, TextBlock | ResultBlock) else "",
                 )
             )
             if isinstance(block, ResultBlock):

@@ -10,6 +10,7 @@ from weft.passes.handles import (
     Limits,
     compact_media,
     compact_text,
+    handle_of,
     media_words,
     with_media_words,
 )
@@ -74,4 +75,5 @@ def _result(block: ResultBlock, env: Env, over: int) -> ResultBlock:
     if not words:
         return block
     response = with_media_words(block.response, words)
-    return msgspec.structs.replace(block, response=response, media=tuple(stay))
+    handle = block.handle or handle_of(block.media[0].data)
+    return msgspec.structs.replace(block, response=response, media=tuple(stay), handle=handle)

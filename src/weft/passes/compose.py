@@ -46,6 +46,7 @@ from weft.declare.policy.transforms import (
 )
 from weft.passes.append_changes import append_changes
 from weft.passes.attribute_foreign import attribute_foreign
+from weft.passes.bound_results import bound_results
 from weft.passes.close_turn import close_turn
 from weft.passes.dedupe_state import dedupe_state
 from weft.passes.drop_data import drop_data
@@ -58,9 +59,6 @@ from weft.passes.pipeline import Pass, Views
 from weft.passes.prune_tools import prune_tools
 from weft.passes.select_branch import select_branch
 from weft.passes.select_view import select_view
-
-AUTO = Compact(results=360, texts=4_000, media=2_000, to=270)
-"""What `C.auto()` reduces at birth; media when an edit pays."""
 
 
 class Passes(NamedTuple):
@@ -82,7 +80,7 @@ _SEEN: tuple[Pass, ...] = (
 _TOLD: tuple[Pass, ...] = (attribute_foreign, open_turn)
 _EDGES: tuple[Pass, ...] = (prune_tools, order_system, close_turn)
 
-ON_FRESH: tuple[Pass, ...] = (*_SEEN, *_TOLD)
+ON_FRESH: tuple[Pass, ...] = (*_SEEN, bound_results, *_TOLD)
 ON_REQUEST: tuple[Pass, ...] = (*_EDGES, fit_budget, append_changes)
 PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True)
 
@@ -94,26 +92,41 @@ def passes_of(policy: Policy, agent: str) -> Passes:
     conversation, all stages are united on the request, before other agents' words are told.
     """
     end = (*_write(policy.writings), *_end(policy.protections))
+    restored = _restore(policy)
     seen = (*_SEEN, *_withhold(policy.protections))
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
     if alone is not None and _is_local(alone.selector, agent):
         steps = list(alone.steps)
         turn = isinstance(alone.selector, ThisTurn | Nothing)  # `select_view` sees to it
-        at_birth = () if turn else _select(alone.selector)
+        at_birth: tuple[Pass, ...] = ()
         past: tuple[Pass, ...] = ()
         while steps and isinstance(steps[0], Compact | Project | Truncate | Priority):
             at_birth += _at_birth(steps[0])
             past += _past(steps.pop(0))
+        at_birth += () if turn else _select(alone.selector)  # it refers to what the others leave
         views = _later(alone.selector) + tuple(one for step in steps for one in _reduce(step))
-        told = (*_TOLD, *_redact(policy.protections))
+        redacted = _redact(policy.protections)
         if not views and not at_birth:
-            return Passes((*seen, *told), end, plain=end == ON_REQUEST)
-        if not views or not steps:
-            return Passes((*seen, *at_birth, *told), (*past, *views, *end))
-        return Passes((*seen, *at_birth), (*past, Views((views,)), *_TOLD, *end))
+            fresh = (*seen, bound_results, *_TOLD, *redacted)
+            return Passes(fresh, end, plain=end == ON_REQUEST)
+        if not views or not steps:  # what is said in short is said of what may be seen
+            fresh = (*seen, *redacted, *at_birth, bound_results, *_TOLD)
+            return Passes(fresh, (*past, *views, *restored, *end))
+        fresh = (*seen, *at_birth, bound_results)
+        return Passes(fresh, (*past, Views((views,)), *restored, *_TOLD, *end))
     branches = tuple(_branch(stage) for stage in stages)
-    return Passes(seen, (Views(branches), *_TOLD, *end))
+    return Passes((*seen, bound_results), (Views(branches), *restored, *_TOLD, *end))
+
+
+def _restore(policy: Policy) -> tuple[Pass, ...]:
+    """What brings back references whose source has gone, and offers what handles stand for."""
+    if not policy.makes_handles and not policy.refers:
+        return ()
+    from weft.passes.offer_recall import offer_recall
+    from weft.passes.restore_references import restore_references
+
+    return (restore_references, offer_recall) if policy.refers else (offer_recall,)
 
 
 def _end(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
@@ -195,7 +208,7 @@ def _select(selector: Selector) -> tuple[Pass, ...]:
 
             return (select_turn,)
         case Auto():
-            from weft.passes.reduce_results import reduce_results
+            from weft.passes.reduce_results import AUTO, reduce_results
 
             return (partial(reduce_results, options=AUTO),)
         case UserWords():

@@ -7,10 +7,17 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare.policy.transforms import Dedupe
-from weft.ir import Block, CallBlock, Item, Note, Prompt, ResultBlock, TextBlock
+from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
 from weft.ir.handle import RECALL
 from weft.passes.env import Env
-from weft.passes.handles import result_tokens
+from weft.passes.handles import (
+    handle_of,
+    logged,
+    media_words,
+    result_tokens,
+    with_media_words,
+)
+from weft.passes.restore_references import back_words, call_words
 from weft.values import JsonObject, canonical, compact
 
 LETTERS = 200
@@ -35,7 +42,7 @@ def dedupe_items(prompt: Prompt, env: Env, options: Dedupe) -> Prompt:
     one failed, or gives only a part of it, the older one stays.
 
     Before:  call read(a) -> 90 lines | call read(a) -> the same 90 lines
-    After:   call read(a) -> 90 lines | call read(a) -> "[the same as read({...}) gave above]"
+    After:   call read(a) -> 90 lines | call read(a) -> "[the same as read(a) gave, ..., handle h]"
     """
     if options.how == "superseded":
         return _superseded(prompt, env)
@@ -43,55 +50,74 @@ def dedupe_items(prompt: Prompt, env: Env, options: Dedupe) -> Prompt:
 
 
 def _exact(prompt: Prompt, env: Env) -> Prompt:
-    seen: dict[object, str] = {}
+    seen: dict[object, _First] = {}
     kept: list[Item] = []
     notes: list[Note] = []
+    number = 0
     for item in prompt.items:
-        calls = {block.id: block for block in item.blocks if isinstance(block, CallBlock)}
-        blocks = tuple(_once(block, item, calls, seen, env) for block in item.blocks)
+        own = item.author == env.agent and item.kind == "exchange"
+        blocks: list[Block] = []
+        for block in item.blocks:
+            blocks.append(_once(block, item, number if own else -1, seen, env))
+            number += own and isinstance(block, ResultBlock)
         if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
             kept.append(item)
             continue
-        short = msgspec.structs.replace(item, blocks=blocks)
+        short = msgspec.structs.replace(item, blocks=tuple(blocks))
         notes.append(Note("dedupe_items", "the same stands further up", item, short))
         kept.append(short)
     return prompt.with_items(kept, notes) if notes else prompt
 
 
-def _once(
-    block: Block, item: Item, calls: dict[str, CallBlock], seen: dict[object, str], env: Env
-) -> Block:
-    """The block, or where its value stands already; what is new is remembered."""
+class _First(NamedTuple):
+    """Where a value stands first: its block, the number of the agent's own result, and words."""
+
+    block: Block
+    handle: str
+    number: int
+    words: str
+
+
+def _once(block: Block, item: Item, number: int, seen: dict[object, _First], env: Env) -> Block:
+    """The block, or where its value stands already; what is new is remembered.
+
+    Others are told in other words, with their quotes escaped: their calls have no arguments here.
+    """
     if isinstance(block, ResultBlock):
         text = compact(block.response)
         if len(text) < LETTERS or block.synthetic or block.media or block.name == RECALL:
             return block
+        if block.refers:
+            return block  # what it says depends on where it stands
         key = canonical(block.response)
-        where = _called(block, calls)
+        words = f"{call_words(block, item) if number >= 0 else f'{block.name}()'} gave"
     elif isinstance(block, TextBlock) and item.author not in ("user", env.agent):
         if len(block.text) < LETTERS or item.kind in ("summary", "state", "system"):
             return block
-        key, where = block.text.encode("utf-8", "surrogatepass"), f"{item.author} said"
+        key, words = block.text.encode("utf-8", "surrogatepass"), f"{item.author} said"
     else:
         return block
-    first = seen.setdefault(key, where)
-    if first is where:
+    first = seen.get(key)
+    if first is None:
+        seen[key] = _First(block, handle_of(logged(block, item, env)), number, words)
         return block
-    words = f"[the same as {first} above]"
+    back = number - first.number if number >= 0 and first.number >= 0 else 0
+    where = back_words(back) if back else "above"
+    refers = Reference(
+        f"[the same as {first.words}, {where}, handle {first.handle}]",
+        first.block.origin.name,
+        first.block.origin.part,
+        first.handle,
+        back=back,
+    )
     if isinstance(block, TextBlock):
-        return msgspec.structs.replace(block, text=words, spans=(), kept=None)
-    short = _said(block.response, words)
+        return msgspec.structs.replace(
+            block, text=refers.words, spans=(), kept=None, refers=(refers,), whole=block.text
+        )
+    short = _said(block.response, refers.words)
     if result_tokens(short, env) >= result_tokens(block.response, env):
         return block
-    return msgspec.structs.replace(block, response=short)
-
-
-def _called(block: ResultBlock, calls: dict[str, CallBlock]) -> str:
-    """A call in words."""
-    call = calls.get(block.call_id)
-    args = compact(call.args) if call is not None and call.args else ""
-    shown = args if len(args) <= 40 else ""
-    return f"{block.name}({shown}) gave"
+    return msgspec.structs.replace(block, response=short, refers=(refers,), whole=block.response)
 
 
 def _said(response: JsonObject, words: str) -> JsonObject:
@@ -114,7 +140,7 @@ class _Told(NamedTuple):
 def _superseded(prompt: Prompt, env: Env) -> Prompt:
     items = list(prompt.items)
     told = [one for index, item in enumerate(items) for one in _told(index, item)]
-    gone: dict[int, dict[int, str]] = {}
+    gone: dict[int, dict[int, _Told]] = {}
     calls: dict[bytes, _Told] = {}
     subjects: dict[str, list[_Told]] = {}
     for one in reversed(told):
@@ -122,8 +148,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
         newest = calls.get(one.call) or next((v for v in versions if _is_version(v, one)), None)
         if newest is not None:
             if len(one.text) >= STALE:
-                words = f"[superseded: {newest.name} gives it as it is now, further down]"
-                gone.setdefault(one.item, {})[one.block] = words
+                gone.setdefault(one.item, {})[one.block] = newest
         elif not one.fails:
             calls[one.call] = one
             subjects.setdefault(one.subject, []).append(one)
@@ -131,7 +156,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
     for index, places in gone.items():
         item = items[index]
         blocks = tuple(
-            msgspec.structs.replace(block, response=_said(block.response, places[at]), media=())
+            _replaced(block, places[at], item, prompt, env)
             if at in places and isinstance(block, ResultBlock)
             else block
             for at, block in enumerate(item.blocks)
@@ -139,6 +164,26 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
         items[index] = msgspec.structs.replace(item, blocks=blocks)
         notes.append(Note("dedupe_items", "a later result supersedes it", item, items[index]))
     return prompt.with_items(items, notes) if notes else prompt
+
+
+def _replaced(
+    block: ResultBlock, newest: _Told, item: Item, prompt: Prompt, env: Env
+) -> ResultBlock:
+    """A word about the later result in place of an older one, with the handle of the older."""
+    later = prompt.items[newest.item].blocks[newest.block].origin
+    handle = handle_of(logged(block, item, env))
+    words = f"[superseded: {newest.name} gives it as it is now, further down; handle {handle}]"
+    whole = block.whole if block.whole is not None else block.response
+    if block.media:
+        said = [media_words(one, env, -1) for one in block.media]
+        whole = with_media_words(whole, [one for one in said if one is not None])
+    return msgspec.structs.replace(
+        block,
+        response=_said(block.response, words),
+        media=(),
+        refers=(Reference(words, later.name, later.part, handle, newer=True),),
+        whole=whole,
+    )
 
 
 def _told(index: int, item: Item) -> Iterator[_Told]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare import Policy, TokenBudget, Tool
-from weft.ir import Item, Prompt, TextBlock
+from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand
 
@@ -83,6 +83,8 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     write: float = 1.25
     before: Strand[Item] = msgspec.field(default_factory=Strand[Item])
     widest: Callable[[], int] = _unknown
+    recall: ToolDecl | None = None
+    """The tool that gets back what handles stand for, where it is not offered anyway."""
     whole: Session | None = None
     """The whole session, of which `log` may be the part that the agent is in."""
 

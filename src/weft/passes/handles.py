@@ -68,7 +68,7 @@ def compact_result(block: ResultBlock, item: Item, env: Env, limits: Limits) -> 
         to -= 8
     else:
         short = _bare(response, handle, size)
-    return msgspec.structs.replace(block, response=short)
+    return msgspec.structs.replace(block, response=short, handle=handle)
 
 
 def compact_text(block: TextBlock, item: Item, env: Env, limits: Limits) -> TextBlock:
@@ -79,14 +79,15 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: Limits) -> Text
     size = env.count(text)
     if size <= limits.over:
         return block
-    short = _short_text(text, handle_of(logged(block, item, env)), size, limits, env)
-    return msgspec.structs.replace(block, text=short, spans=(), kept=None)
+    handle = handle_of(logged(block, item, env))
+    short = _short_text(text, handle, size, limits, env)
+    return msgspec.structs.replace(block, text=short, spans=(), kept=None, handle=handle)
 
 
 def compact_media(block: MediaBlock, env: Env, over: int) -> TextBlock | None:
     """What stands for media of an earlier turn: its handle, kind, name and size."""
     words = media_words(block, env, over)
-    if words is None or block.signature is not None:
+    if words is None or block.data is None or block.signature is not None:
         return None
     return TextBlock(
         role=block.role,
@@ -95,6 +96,7 @@ def compact_media(block: MediaBlock, env: Env, over: int) -> TextBlock | None:
         priority=block.priority,
         labels=block.labels,
         text=words,
+        handle=handle_of(block.data),
     )
 
 
@@ -115,7 +117,7 @@ def media_words(block: MediaBlock, env: Env, over: int) -> str | None:
 
 def with_media_words(response: JsonObject, words: list[str]) -> JsonObject:
     """A result that says in words which media came with it."""
-    text = _sole_text(response)
+    text = sole_text(response)
     if text:
         return dict.fromkeys(response, "\n".join((text, *words)))
     key = "media" if "media" not in response else "weft_media"
@@ -129,7 +131,7 @@ def _is_short(text: str, tokens: int) -> bool:
 
 def result_tokens(response: JsonObject, env: Env) -> int:
     """The tokens of a result as it is sent: its one text where it has only one, else JSON."""
-    return env.count(_sole_text(response) or compact(response))
+    return env.count(sole_text(response) or compact(response))
 
 
 def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
@@ -144,7 +146,7 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
     return media_tokens(env.dialect, env.model, mime_type, size, width, height)
 
 
-def _sole_text(response: JsonObject) -> str:
+def sole_text(response: JsonObject) -> str:
     """The one text of a result that has nothing else."""
     if len(response) != 1:
         return ""
@@ -153,7 +155,7 @@ def _sole_text(response: JsonObject) -> str:
 
 
 def _short(response: JsonObject, handle: str, size: int, limits: Limits, env: Env) -> JsonObject:
-    text = _sole_text(response)
+    text = sole_text(response)
     if text:
         return {key: _short_text(text, handle, size, limits, env) for key in response}
     head = env.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
@@ -171,7 +173,7 @@ def _headed(held: JsonObject, handle: str, size: int, left_out: str) -> JsonObje
 def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
     """Nothing but the handle, in the way the value was given."""
     words = f"[handle {handle}: {size:,} tokens]"
-    if _sole_text(response):
+    if sole_text(response):
         return dict.fromkeys(response, words)
     return {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
 

@@ -22,6 +22,7 @@ from weft.passes.knapsack import (
     stride_for,
     units_of,
 )
+from weft.passes.restore_references import notes_on_repointed, repointed
 from weft.passes.shortening import Shortening
 from weft.passes.summaries import Summed, done_without
 from weft.passes.turns import opening_of
@@ -102,6 +103,10 @@ class _Fitting:
 
     def left(self) -> list[Item]:
         """The items as they stand by now."""
+        left = self._formed()
+        return repointed(left, self._items, self._env) if self._given.changes else left
+
+    def _formed(self) -> list[Item]:
         forms = {index: change.form for index, change in self._given.changes.items()}
         found = (forms.get(index, item) for index, item in enumerate(self._items))
         stay = [item for item in found if item is not None]
@@ -117,6 +122,7 @@ class _Fitting:
             Note("fit_budget", change.why, items[index], change.form)
             for index, change in sorted(changes.items())
         ]
+        notes += notes_on_repointed(after, self._formed())
         if spare:
             summary, summed = self._summary(after, spare)
             if summary is not None:

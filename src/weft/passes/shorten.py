@@ -4,12 +4,14 @@ What a provider signed, calls and thoughts stay as they are: only texts, results
 nobody has sealed are shortened.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
+from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
-from weft.ir import Block, Item, MediaBlock, ResultBlock, TextBlock
+from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
 from weft.passes.env import Env
 from weft.passes.fences import Fence, fenced, opened
 from weft.passes.handles import (
@@ -17,7 +19,10 @@ from weft.passes.handles import (
     compact_media,
     compact_result,
     compact_text,
+    handle_of,
+    logged,
     media_words,
+    sole_text,
     with_media_words,
 )
 from weft.values import JsonObject, compact
@@ -31,7 +36,6 @@ TRUNCATED = 96
 REPEATED = 200
 """From how many letters on results are compared."""
 
-AGAIN = "[the same result stands further down]"
 MARK = " […] "
 
 
@@ -44,7 +48,7 @@ def compacted(item: Item, env: Env) -> Item:
 
 def truncated(item: Item, env: Env) -> Item:
     """The item with its texts and results cut to both ends; itself where they are short."""
-    blocks = [_refenced(block, env, lambda one: _cut(one, env)) for block in item.blocks]
+    blocks = [_refenced(block, env, lambda one: _cut(one, item, env)) for block in item.blocks]
     return _changed(item, blocks)
 
 
@@ -91,35 +95,47 @@ def _result(
     return msgspec.structs.replace(short, response=response)
 
 
-def referred(item: Item, places: frozenset[int], env: Env) -> Item:
-    """The item whose results at these places stand further down."""
-    blocks = [
-        _refenced(block, env, _again) if place in places else block
-        for place, block in enumerate(item.blocks)
-    ]
+def referred(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
+    """The item whose results at these places stand further down, each where its origin says."""
+    blocks: list[Block] = list(item.blocks)
+    for place, later in places.items():
+        again = partial(_again, later=later, item=item, env=env)
+        blocks[place] = _refenced(item.blocks[place], env, again)
     return _changed(item, blocks)
 
 
-def _again(block: Block) -> Block:
+def _again(block: Block, later: Origin, item: Item, env: Env) -> Block:
     if not isinstance(block, ResultBlock):
         return block
-    return msgspec.structs.replace(block, response={"result": AGAIN})
+    handle = handle_of(logged(block, item, env))
+    words = f"[the same result stands further down, handle {handle}]"
+    return msgspec.structs.replace(
+        block,
+        response={"result": words},
+        refers=(Reference(words, later.name, later.part, handle),),
+        whole=block.response,
+    )
 
 
-def repeated(items: list[Item], env: Env) -> dict[int, frozenset[int]]:
+def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
     """Where long results stand that a later item gives again which does not go before them."""
-    found: dict[int, frozenset[int]] = {}
-    later: dict[str, int] = {}
+    found: dict[int, dict[int, Origin]] = {}
+    later: dict[str, tuple[int, Origin]] = {}
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
         if item.kind != "exchange":
             continue
         tier, texts = item.priority, _long_results(item, env)
-        again = frozenset(place for place, text in texts.items() if later.get(text, 9) <= tier)
+        again = {
+            place: later[text][1]
+            for place, text in texts.items()
+            if text in later and later[text][0] <= tier
+        }
         if again:
             found[index] = again
-        for text in texts.values():
-            later[text] = min(tier, later.get(text, tier))
+        for place, text in texts.items():
+            if text not in later or tier < later[text][0]:
+                later[text] = (tier, item.blocks[place].origin)
     return found
 
 
@@ -164,13 +180,42 @@ def _compact(block: Block, item: Item, env: Env) -> Block:
     return msgspec.structs.replace(short, response=response, media=stay)
 
 
-def _cut(block: Block, env: Env) -> Block:
+def _shown_in_short(block: TextBlock, item: Item, env: Env) -> TextBlock:
+    """A text as a handle with a digest, as short as a cut one."""
+    head, _, rest = block.text.partition("\n")
+    text = rest if block.handle and head.startswith("[handle ") and rest else block.text
+    bare = block if text is block.text else msgspec.structs.replace(block, text=text)
+    short = compact_text(bare, item, env, Limits(TRUNCATED, TRUNCATED))
+    return block if short is bare else short
+
+
+def _headless(block: ResultBlock) -> ResultBlock:
+    """A result without the line that names its handle, which it gets again."""
+    text = sole_text(block.response)
+    if not text.startswith("[handle ") or "\n" not in text:
+        return block
+    return msgspec.structs.replace(
+        block, response=dict.fromkeys(block.response, text.partition("\n")[2])
+    )
+
+
+def _cut(block: Block, item: Item, env: Env) -> Block:
     if isinstance(block, TextBlock) and block.signature is None:
+        if env.policy.makes_handles and block.origin.kind == "event":
+            return _shown_in_short(block, item, env)
         text = cut_text(block.text, limit=TRUNCATED, count=env.count, keep="bookend", mark=MARK)
         if text == block.text:
             return block
         return msgspec.structs.replace(block, text=text, spans=(), kept=None)
     if isinstance(block, ResultBlock):
+        if (
+            env.policy.makes_handles
+            and not block.media
+            and not (block.name in env.tools and env.tools[block.name].compact is False)
+        ):
+            bare = _headless(block)
+            short = compact_result(bare, item, env, Limits(TRUNCATED, TRUNCATED))
+            return block if short is bare else short
         shorter = reduced(block.response, limit_tokens=TRUNCATED, count=env.count).value
         if shorter == block.response and not block.media:
             return block

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from weft.diagnostics import Origin
 from weft.ir import Item
 from weft.passes.env import Env
 from weft.passes.knapsack import Change, Given, Step
@@ -38,7 +39,7 @@ class Shortening:
         self._env = env
         self._size = size
         self._whole = frozenset(name for name, tool in env.tools.items() if tool.compact is False)
-        self._again: dict[int, frozenset[int]] | None = None
+        self._again: dict[int, dict[int, Origin]] | None = None
 
     def fold(self, index: int) -> Step | None:
         """Handles and digests for its large values."""
@@ -54,6 +55,8 @@ class Shortening:
 
     def refer(self, index: int) -> Step | None:
         """A word instead of results that a later item gives again."""
+        if not self._env.policy.makes_handles:
+            return None  # nobody could get it back, once the later one goes too
         if self._again is None:
             self._again = repeated(self._items, self._env)
         places, item = self._again.get(index), self._now(index)

@@ -10,6 +10,7 @@ from weft.diagnostics import Origin
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Note, Prompt
 from weft.passes.env import Env, Sizes
+from weft.passes.restore_references import notes_on_repointed, repointed
 
 
 def drop_oldest(
@@ -36,7 +37,8 @@ def drop_oldest(
     least = most - (gone[-1] if gone else 0)
     if least > limit:
         # the bounds may be too careful where hardly anything is left, so that is counted
-        least = measure(prompt.with_items([items[index] for index in sorted(pinned)])).total
+        few = repointed([items[index] for index in sorted(pinned)], items, env)
+        least = measure(prompt.with_items(few)).total
     if least > limit:
         raise BudgetExceeded(
             f"what must stay takes {least} tokens, {least - limit} more than the budget of {limit}",
@@ -59,7 +61,8 @@ def drop_oldest(
         f"{len(dropped)} older items were left out to fit {limit} tokens ({total} without)",
         "raise token_budget to keep them",
     )
-    return prompt.with_items(kept, notes, [diagnostic])
+    after = repointed(kept, items, env)
+    return prompt.with_items(after, [*notes, *notes_on_repointed(after, kept)], [diagnostic])
 
 
 def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:

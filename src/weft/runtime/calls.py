@@ -13,6 +13,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.diagnostics import Origin
 from weft.ir.handle import RECALL
+from weft.passes.bound_results import is_short
 from weft.runtime.answer import CUT
 from weft.runtime.invocation import Invocation
 from weft.runtime.kit import BoundTool, Kit
@@ -141,7 +142,9 @@ async def run_calls(
         elif call.name == TRANSFER:
             one.answer(_transfer(path, call, again=transferred))
             transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
-        elif call.name == RECALL and call.name not in kit.tools and _recalls(invocation, path):
+        elif (
+            call.name == RECALL and call.name not in kit.tools and _recalls(invocation, place, path)
+        ):
             from weft.runtime.recall import recalled
 
             one.answer(await recalled(invocation, place, path, call))
@@ -171,9 +174,13 @@ async def run_calls(
     )
 
 
-def _recalls(invocation: Invocation, path: tuple[Agent, ...]) -> bool:
-    """Whether the agent's requests offer what handles stand for."""
-    return policy_of(path[-1], invocation.config).makes_handles
+def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> bool:
+    """Whether the agent's requests may offer what handles stand for."""
+    policy = policy_of(path[-1], invocation.config)
+    if policy.makes_handles or policy.refers:
+        return True
+    log = invocation.view(place.scope).events
+    return any(not is_short(one.response or {}) for event in log for one in event.results)
 
 
 def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:

@@ -1,5 +1,6 @@
 """Answer a call of `recall` from the session's own log, state and artifacts."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from weft.compiler.recall import Held, is_seen, is_withheld, policy_of, standing_values, values_of
@@ -29,6 +30,8 @@ _NEAR = 0.5
 """How well a line must fit beside the best one."""
 _PIECE = 1_000
 """Longer lines are taken apart."""
+_SPAN = re.compile(r"\s*(\d{1,9})\s*(?:(?:-|to|\.\.|:|,)\s*(\d{1,9}))?\s*")
+"""Lines as they are asked for: one, or the first and the last."""
 
 
 async def recalled(
@@ -40,7 +43,7 @@ async def recalled(
 
 
 def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
-    """What the handle stands for: all of it, page by page, or what fits the query.
+    """What the handle stands for: all of it, page by page, some lines, or what fits the query.
 
     A wrong handle gets those there are. One of another session is wrong in this one.
     """
@@ -52,6 +55,9 @@ def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
         return Outcome(call, {"error": f"query is {compact(query)}; pass words, or leave it out"})
     if not isinstance(page, int) or isinstance(page, bool):
         return Outcome(call, {"error": f"page is {compact(page)}; pass a whole number, from 1 on"})
+    span = _span(args.get("lines"))
+    if isinstance(span, str):
+        return Outcome(call, {"error": span})
     wanted = handle.strip().strip("[]").removeprefix("handle").strip(" :")
     found = next((one for one in reversed(known) if one.handle == wanted), None)
     if found is None:
@@ -59,6 +65,8 @@ def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
     if found.media is not None:
         return Outcome(call, {"result": f"what {wanted} stands for"}, parts=(found.media,))
     count = counter_for("").count
+    if span is not None:
+        return Outcome(call, _ranged(found, span, count=count))
     if query is not None and query.strip():
         return Outcome(call, _fitting(found.value, query, count=count))
     whole = _whole(found.value, count=count)
@@ -110,6 +118,38 @@ def _whole(value: Json, *, count: Count) -> JsonObject | None:
     """The value as it was, where it is short enough."""
     response: JsonObject = value if isinstance(value, dict) else {"result": value}
     return response if count(compact(response)) <= PAGE else None
+
+
+def _span(lines: Json) -> tuple[int, int] | str | None:
+    """The first and the last line that are asked for, None for no such wish, or what is wrong."""
+    if lines is None or lines == "":
+        return None
+    if isinstance(lines, int) and not isinstance(lines, bool):
+        first = last = lines
+    else:
+        match = _SPAN.fullmatch(lines) if isinstance(lines, str) else None
+        if match is None:
+            return f'lines is {compact(lines)}; pass the first and the last, as "12-40"'
+        first, last = int(match[1]), int(match[2] or match[1])
+    return (first, last) if 1 <= first <= last else f"there are no lines {first}-{last}"
+
+
+def _ranged(found: Held, span: tuple[int, int], *, count: Count) -> JsonObject:
+    """The lines of a value that are asked for, letter for letter, as many as one call gets."""
+    lines = _text(found.value).split("\n")
+    first, last = span[0], min(span[1], len(lines))
+    if first > len(lines):
+        return {"error": f"there is no line {first}; {found.handle} has {len(lines):,}"}
+    end, size = first - 1, 0
+    while end < last and (end < first or size + count(lines[end]) < PAGE):
+        size += count(lines[end]) + 1
+        end += 1
+    more = f"; more: {RECALL}(handle={found.handle!r}, lines='{end + 1}-{last}')"
+    head = f"[lines {first}-{end} of {len(lines):,}{more if end < last else ''}]"
+    text = "\n".join(lines[first - 1 : end])
+    if size > 2 * PAGE:  # one line alone that is longer than a call gets
+        text = cut_text(text, limit=2 * PAGE, count=count, keep="bookend")
+    return {"result": f"{head}\n{text}"}
 
 
 def _page(found: Held, page: int, *, count: Count) -> JsonObject:
@@ -186,15 +226,20 @@ def _told(chosen: Sequence[int], lines: Sequence[str], *, count: Count) -> str:
     return cut_text("\n".join(told), limit=2 * PAGE, count=count, keep="bookend")
 
 
-def _lines(value: Json) -> list[str]:
-    """A value line by line: a text as it is, JSON a record or a field a line."""
-    text = value if isinstance(value, str) else None
+def _text(value: Json) -> str:
+    """A value as a text: one that is a text as it is, JSON with a record or a field a line."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, dict) and len(value) == 1:
-        held = next(iter(value.values()))
-        text = held if isinstance(held, str) else None
-    if text is None:
-        text = "\n".join(_records(value, ""))
-    return [piece for line in text.split("\n") for piece in _pieces(line)]
+        only = next(iter(value.values()))
+        if isinstance(only, str):
+            return only
+    return "\n".join(_records(value, ""))
+
+
+def _lines(value: Json) -> list[str]:
+    """A value line by line, where very long lines are taken apart."""
+    return [piece for line in _text(value).split("\n") for piece in _pieces(line)]
 
 
 def _records(value: Json, path: str) -> Iterator[str]:

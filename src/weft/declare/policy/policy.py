@@ -21,6 +21,7 @@ from weft.declare.policy.transforms import (
     Budget,
     Capture,
     Compact,
+    Dedupe,
     Distill,
     Extract,
     Fence,
@@ -198,6 +199,16 @@ class Policy(Verbs["Policy"]):
         return labelled or any(
             isinstance(stage.selector, ArtifactText)
             or (isinstance(stage.selector, When) and stage.selector.policy.shows_artifacts)
+            for stage in self.stages
+        )
+
+    @cached_property
+    def refers(self) -> bool:
+        """Whether something in view may be said by a reference to something else in view."""
+        return any(
+            isinstance(stage.selector, Auto)
+            or (isinstance(stage.selector, When) and stage.selector.policy.refers)
+            or any(isinstance(step, Dedupe) for step in stage.steps)
             for stage in self.stages
         )
 
