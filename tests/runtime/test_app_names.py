@@ -13,7 +13,7 @@ from weft.session import SessionKey
 from weft.stores.sqlite import SqliteStore
 from weft.testing import ScriptedModel
 
-MODEL = ScriptedModel([lambda _: "x"] * 99)
+MODEL = ScriptedModel(["x"] * 99)
 ONE = Agent("a", model=MODEL).writes("app:seen") >> Agent("b", model=MODEL)
 TWO = Agent("c", model=MODEL) >> Agent("d", model=MODEL)
 

@@ -1,19 +1,23 @@
 """What was said on branches, for those who come after them."""
 
 from dataclasses import replace
+from typing import cast
 
 import weft
 from weft import Agent, C, Gate, Map, Parallel, Route, Runner, S, Sequence, Session, race
 from weft.content import ContentLike
 from weft.declare import Node, agents_of
+from weft.models.script import Entry
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
 
 
-def says(**script: object) -> ScriptedModel:
-    return ScriptedModel(
-        {name: held if isinstance(held, list) else [held] for name, held in script.items()}
-    )
+def says(**script: Entry | list[Entry]) -> ScriptedModel:
+    entries = {
+        name: cast("list[Entry]", held) if isinstance(held, list) else [held]
+        for name, held in script.items()
+    }
+    return ScriptedModel(entries)
 
 
 def seen(model: ScriptedModel, agent: str, at: int = -1) -> list[str]:
