@@ -333,7 +333,7 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     ),  # type: ignore[arg-type]
     (lambda: Runner(bot(), config={}), "config is a dict", "RunConfig("),  # type: ignore[arg-type]
     (
-        lambda: weft.run_sync(bot(), "Hi", store="mysql://root@host/x"),
+        lambda: weft.run_sync(bot(), "Hi", store="mysql://ann:secret@host/x"),
         "`mysql://...@host/x` is not the address of a store",
         "sqlite:///weft.db",
     ),
