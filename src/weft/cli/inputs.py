@@ -182,7 +182,7 @@ async def _stored(inputs: Inputs, address: str, root: Node) -> tuple[Session, di
             hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
     async with opened(address) as store:
-        app = inputs.app or app_of(root, inputs.target)
+        app: str | None = inputs.app or app_of(root, inputs.target)
         if inputs.app is None and app != root.name and app not in await store.apps():
             app = None  # a program that runs the flow elsewhere has given it another name
         session = await find_session(store, inputs.session, app=app, user=inputs.user)
