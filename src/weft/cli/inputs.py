@@ -10,7 +10,7 @@ import msgspec
 from weft.checker.starting import declared_inputs
 from weft.cli.artifacts import texts_at
 from weft.cli.homes import home_of
-from weft.cli.load import load_node
+from weft.cli.load import app_of, load_node
 from weft.cli.steps import at_step, index_of, model_events, speaking
 from weft.cli.stored import find_session, opened
 from weft.compiler import Compiled, compile
@@ -198,9 +198,10 @@ async def _stored(inputs: Inputs, address: str, root: Node) -> tuple[Session, di
             hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
     async with opened(address) as store:
-        session = await find_session(
-            store, inputs.session, app=inputs.app or root.name, user=inputs.user
-        )
+        app: str | None = inputs.app or app_of(root, inputs.target)
+        if inputs.app is None and app != root.name and app not in await store.apps():
+            app = None  # a program that runs the flow elsewhere has given it another name
+        session = await find_session(store, inputs.session, app=app, user=inputs.user)
         index = len(session.events)
         if inputs.step is not None:
             index = index_of(session, inputs.step, inputs.agent)
