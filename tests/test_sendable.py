@@ -238,6 +238,28 @@ def test_what_is_no_number_passes_for_none(kind: object, wrap: Any, text: str) -
         validate_value(kind, wrap(text), where="x")
 
 
+async def test_no_tool_gets_what_is_no_number_in_a_key_a_decimal_or_a_long_text() -> None:
+    seen: list[object] = []
+
+    def weigh(
+        named: dict[float, str] | None = None,
+        exact: decimal.Decimal | None = None,
+        plain: float | None = None,
+    ) -> str:
+        """Weigh."""
+        seen.append((named, exact, plain))
+        return "weighed"
+
+    bad: list[Any] = [
+        call("weigh", named={"nan": "a"}), call("weigh", named={"-inf": "a"}),
+        call("weigh", exact="sNaN"), call("weigh", exact="nan12"), call("weigh", plain="1" * 500),
+    ]  # fmt: skip
+    fine = call("weigh", named={"1.5": "a"}, exact="1" * 500)
+    model = ScriptedModel([*bad, fine, "done"])
+    await weft.run(Agent("bot", model=model, tools=[weigh]), "go")
+    assert seen == [({1.5: "a"}, decimal.Decimal("1" * 500), None)]
+
+
 def test_a_text_may_still_say_nan() -> None:
     assert validate_value(str, "nan", where="x") == "nan"
     assert validate_value(str | float, "nan", where="x") == "nan"

@@ -10,6 +10,7 @@ import enum
 import functools
 import importlib.util
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -233,15 +234,20 @@ def convert(tp: object, value: Json) -> object:
     return made
 
 
+_SIGNALLING = re.compile(r"\s*[+-]?s?nan[0-9_]*\s*", re.IGNORECASE)
+"""What is no number to a Decimal alone."""
+
+
 def _spells_no_number(value: object) -> bool:
     """Whether some text in a JSON value reads as a number that is none: JSON has no other way."""
     if isinstance(value, str):
         try:
-            return len(value) < 400 and not math.isfinite(float(value))
+            return not math.isfinite(float(value))
         except ValueError:
-            return False
+            return _SIGNALLING.fullmatch(value) is not None
     if isinstance(value, dict):
-        return any(_spells_no_number(held) for held in cast("dict[str, object]", value).values())
+        held = cast("dict[str, object]", value)
+        return any(map(_spells_no_number, held)) or any(map(_spells_no_number, held.values()))
     return isinstance(value, list) and any(map(_spells_no_number, cast("list[object]", value)))
 
 
@@ -258,10 +264,13 @@ def _holds_no_number(tp: object, made: object) -> bool:
 
 
 def _has_no_number(value: object) -> bool:
-    if isinstance(value, float | Decimal):
+    if isinstance(value, Decimal):
+        return not value.is_finite()
+    if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, dict):
-        return any(map(_has_no_number, cast("dict[object, object]", value).values()))
+        held = cast("dict[object, object]", value)
+        return any(map(_has_no_number, held)) or any(map(_has_no_number, held.values()))
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_has_no_number, cast("list[object]", value)))
     return False

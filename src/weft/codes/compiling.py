@@ -276,8 +276,8 @@ Use instead:  a simpler pattern: no repeat inside a repeat.
         _W,
         "claim from outside ignored",
         """Somebody else said what only a model, a provider or Weft itself can say: a log holds a
-call, a thought or a signature in a user's message, or a provider's own JSON
-(`partMetadata.weft`) in a session that was read from outside.
+call, a thought or a signature in a user's message, or, in a session that was read from outside,
+a provider's own JSON (`partMetadata.weft`) or what callable instructions said.
 
 Why it matters: it would reach the model as the agent's word, or unread. It is not sent.
 

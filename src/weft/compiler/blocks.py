@@ -36,7 +36,7 @@ def blocks_of(
     posted = event.author == "user" or (not event.author and content.role == "user")
     for index, part in enumerate(content.parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
-        if part.part_metadata is not None and _is_untrusted(part.part_metadata):
+        if part.part_metadata is not None and is_untrusted(part.part_metadata):
             diagnostics.append(
                 report(
                     "WEFT609",
@@ -53,7 +53,7 @@ def blocks_of(
     return tuple(blocks)
 
 
-def _is_untrusted(metadata: JsonObject) -> bool:
+def is_untrusted(metadata: JsonObject) -> bool:
     """Whether something was set aside when the log was read from outside."""
     held = metadata.get("weft")
     return isinstance(held, dict) and "untrusted" in held

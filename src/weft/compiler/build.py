@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from weft.compiler.blocks import blocks_of, heard, mended
+from weft.codes import report
+from weft.compiler.blocks import blocks_of, heard, is_untrusted, mended
 from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock
@@ -89,6 +90,15 @@ def _built(
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
+        if event.custom_metadata is not None and is_untrusted(event.custom_metadata):
+            diagnostics.append(
+                report(
+                    "WEFT609",
+                    Origin("event", event.id, event.author),
+                    "what Weft is said to have noted with this event does not count",
+                    "read the session with trusted=True if a Weft of yours wrote it",
+                )
+            )
         why = "it is partial" if event.partial else ""
         if hidden is not None and position in hidden:
             why = hidden[position]
@@ -177,6 +187,7 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
             or event.partial
             or event.branch
             or event.isolation_scope
+            or (event.custom_metadata is not None and is_untrusted(event.custom_metadata))
         ):
             break
         actions = event.actions

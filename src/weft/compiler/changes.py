@@ -119,9 +119,14 @@ def first_instructions(
 
 
 def recorded_by(event: Event) -> dict[str, str]:
-    """What instruction providers said for the request that led to this event."""
+    """What instruction providers said for the request that led to this event.
+
+    In a log from outside anybody may have written it, and it would be system text: nobody knows.
+    """
     held = (event.custom_metadata or {}).get("weft")
-    texts = held.get("instructions") if isinstance(held, dict) else None
+    if not isinstance(held, dict) or "untrusted" in held:
+        return {}
+    texts = held.get("instructions")
     return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
 
 

@@ -19,11 +19,12 @@ Held = TypeVar("Held")
 class Looked(Mapping[str, Held], Generic[Held]):
     """A mapping to read that knows which of its values were read."""
 
-    __slots__ = ("_held", "read")
+    __slots__ = ("_held", "named", "read")
 
     def __init__(self, held: Mapping[str, Held]) -> None:
         self._held = dict(held)
         self.read: set[str] = set()
+        self.named = False
 
     def __getitem__(self, key: str) -> Held:
         value = self._held[key]
@@ -34,6 +35,7 @@ class Looked(Mapping[str, Held], Generic[Held]):
         return key in self._held
 
     def __iter__(self) -> Iterator[str]:
+        self.named = True
         return iter(self._held)
 
     def __len__(self) -> int:
@@ -53,7 +55,9 @@ class Looked(Mapping[str, Held], Generic[Held]):
         return repr(self.copy())
 
     def texts(self) -> Iterator[str]:
-        """Every text in the values that were read."""
+        """Every text in the values that were read, and the keys if they were listed."""
+        if self.named:
+            yield from self._held
         for key in self.read:
             yield from _texts(self._held[key])
 

@@ -7,7 +7,7 @@ import msgspec
 
 from weft.codes import report
 from weft.declare.policy.transforms import Redact
-from weft.detect import Redaction, wanted
+from weft.detect import PLACEHOLDER, Redaction, wanted
 from weft.detect.redaction import Cut, moved, replaced
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
@@ -105,7 +105,8 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
             held = weft.get("restored") if isinstance(weft, dict) else None
             if isinstance(held, dict):
                 for made, value in held.items():
-                    if isinstance(value, str | int):
+                    # a log may come from outside, and any other text would be put into ours
+                    if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
                         found.setdefault(str(value), (made, index))
         if not log.tail:
             log.memo["restored values"] = (len(log), found)

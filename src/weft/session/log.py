@@ -179,8 +179,9 @@ class Session:
         """Read ADK's JSON; an error names `name`, the event and the field.
 
         What a provider's answer kept for that provider alone (`partMetadata.weft`) goes back to
-        it unread, so it counts only where Weft itself wrote it: pass `trusted=True` for JSON
-        that your own `to_json` made and nobody else could change. Else it is set aside.
+        it unread, and what callable instructions said is system text. Both count only where Weft
+        itself wrote them: pass `trusted=True` for JSON that your own `to_json` made and nobody
+        else could change. Else they are set aside.
         """
         if not isinstance(cast("object", data), bytes | bytearray | str):
             raise SessionError(
@@ -324,11 +325,29 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _untrusted(event: Event) -> Event:
-    """The event as it counts where nobody knows that Weft wrote it."""
-    content = event.content
-    if content is None or (mended := untrusted(content)) is content:
+    """The event as it counts where nobody knows that Weft wrote it.
+
+    What callable instructions said would be system text again, so it is marked, and only who
+    rebuilds a request by hand reads it. A user's event takes nothing back, and sums nothing up.
+    """
+    content, metadata = event.content, event.custom_metadata
+    if content is not None and (mended := untrusted(content)) is not content:
+        event = replace(event, content=mended)
+    weft = metadata.get("weft") if metadata is not None else None
+    if not isinstance(weft, dict):
         return event
-    return replace(event, content=mended)
+    names = _NO_USERS if event.author in ("user", "") else ()
+    claims = {name: weft[name] for name in names if name in weft}
+    if not claims and "instructions" not in weft:
+        return event
+    before = weft.get("untrusted")
+    rest: JsonObject = {name: value for name, value in weft.items() if name not in claims}
+    rest["untrusted"] = {**(before if isinstance(before, dict) else {}), **claims}
+    return replace(event, custom_metadata={**(metadata or {}), "weft": rest})
+
+
+_NO_USERS = ("undone", "joined", "pieces", "effect", "restored")
+"""What agents and flows note, and a user never."""
 
 
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}\Z')
