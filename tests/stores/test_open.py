@@ -61,7 +61,8 @@ async def test_a_path_is_relative_or_absolute(
 def test_an_address_that_is_none_says_what_to_write(address: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_store(address)
-    assert f"`{address}`" in caught.value.message
+    shown = address.replace("user@", "...@")  # no login in an error
+    assert f"`{shown}`" in caught.value.message
     assert hint in caught.value.hint
 
 

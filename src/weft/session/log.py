@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 from zlib import crc32
 
 import msgspec
@@ -39,7 +39,16 @@ class Session:
     `state` given here is what the session starts with; the events' deltas are folded over it.
     """
 
-    __slots__ = ("app_name", "events", "id", "initial", "last_update_time", "state", "user_id")
+    __slots__ = (
+        "app_name",
+        "events",
+        "id",
+        "initial",
+        "last_update_time",
+        "state",
+        "unread",
+        "user_id",
+    )
 
     @explained('Session("s1", state={...}, events=[...])', words=_WORDS)
     def __init__(
@@ -67,6 +76,7 @@ class Session:
         state: JsonObject,
         events: Strand[Event],
         last_update_time: float,
+        unread: JsonObject | None = None,
     ) -> None:
         self.id = id
         self.app_name = app_name
@@ -75,6 +85,8 @@ class Session:
         self.state = state
         self.events = events
         self.last_update_time = last_update_time
+        # Fields that this version does not know; they are written back.
+        self.unread: JsonObject = unread or {}
 
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.
@@ -107,6 +119,7 @@ class Session:
             _fold(self.initial, self.state, invocation, complete),
             grown,
             made if made > self.last_update_time else self.last_update_time,
+            self.unread,
         )
         return after
 
@@ -144,6 +157,7 @@ class Session:
             _fold(self.initial, self.initial, "", events),
             events,
             events[-1].timestamp if events else 0.0,
+            self.unread,
         )
         return earlier
 
@@ -161,18 +175,31 @@ class Session:
     def to_json(self) -> bytes:
         """ADK's JSON for this session, without `temp:` state, which is never stored.
 
-        Each event has a checksum, which is verified when it is read.
+        Each event has a checksum, and the last one another of the session around the events;
+        they are verified when it is read.
         """
-        return msgspec.json.encode(
-            {
-                "id": self.id,
-                "appName": self.app_name,
-                "userId": self.user_id,
-                "state": msgspec.Raw(encode(without_temp(self.state), where="session.state")),
-                "events": [msgspec.Raw(_checked(stored(event))) for event in self.events],
-                "lastUpdateTime": self.last_update_time,
-            }
-        )
+        around = {
+            "id": self.id,
+            "appName": self.app_name,
+            "userId": self.user_id,
+            "state": msgspec.Raw(encode(without_temp(self.state), where="session.state")),
+            "events": list[msgspec.Raw](),
+            "lastUpdateTime": self.last_update_time,
+            **{
+                name: msgspec.Raw(encode(held, where=f"session.{name}"))
+                for name, held in self.unread.items()
+            },
+        }
+        if not len(self.events):
+            return msgspec.json.encode(around)
+        *events, last = [stored(event).to_json() for event in self.events]
+        sums = [f"{crc32(data):08x}" for data in events]
+        seen = _opened(msgspec.json.encode(around))  # as who reads it will see it
+        seal = _seal(seen.outer, seen.unread, sums)
+        last = _with(last, "sessionChecksum", seal)
+        texts = [_with(data, "checksum", sum) for data, sum in zip(events, sums, strict=True)]
+        texts.append(_with(last, "checksum", f"{crc32(last):08x}"))
+        return msgspec.json.encode({**around, "events": [msgspec.Raw(text) for text in texts]})
 
     @staticmethod
     def from_json(data: bytes | str, *, name: str = "session", trusted: bool = False) -> "Session":
@@ -190,18 +217,22 @@ class Session:
                 hint="pass bytes or text, or build a weft.Session from events",
             )
         try:
-            outer, listed, decode = _opened(data)
+            outer, listed, decode, unread = _opened(data)
         except (ValueError, RecursionError) as error:
             raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
         events: list[Event] = []
+        sums: list[str | None] = []
+        seal: str | None = None
         for index, raw in enumerate(listed):
             try:
-                raw, sound = _unchecked(raw)
+                raw, sum, sound = _unchecked(raw)
+                sums.append(sum)
+                raw, seal = _unsealed(raw)
                 if not sound:
                     raise SessionError(
                         "the event is damaged: it is not what its checksum was made of",
                         where=f"{name}: events[{index}]",
-                        hint="restore it; or take out its `checksum` if it was changed on purpose",
+                        hint=_CHANGED,
                     )
                 try:
                     events.append(decode(raw))
@@ -222,6 +253,17 @@ class Session:
                     index,
                     ", ".join(events[-1].unread),
                 )
+        # Checksums that are all gone were taken out; a single one was damaged.
+        if seal is not None and (any(sums) or any(event.unread for event in events)):
+            known = [sum for sum in sums if sum is not None]
+            if len(known) < len(sums) or seal != _seal(outer, unread, known[:-1]):
+                raise SessionError(
+                    "the session is damaged: it is not what its checksum was made of",
+                    where=name,
+                    hint=_CHANGED,
+                )
+        if unread:
+            _log.warning("%s has unknown fields, which are kept: %s", name, ", ".join(unread))
         try:
             session = Session(
                 outer.id,
@@ -235,6 +277,7 @@ class Session:
             place = error.where.replace("session.", "", 1)
             raise SessionError(error.message, where=f"{name}: {place}", hint=error.hint) from None
         session.state = apply_delta(session.state, outer.state)
+        session.unread = unread
         return session
 
     def __eq__(self, other: object) -> bool:
@@ -270,44 +313,54 @@ _event_decoder = msgspec.json.Decoder(Event)
 _surrogate = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
-def _opened(
-    data: bytes | str,
-) -> tuple[_SessionJson, Sequence[object], Callable[[object], Event]]:
-    """The outer JSON, the events in it, and how to read one of them.
+class _Opened(NamedTuple):
+    """The outer JSON, the events in it, how to read one of them, and the unknown fields."""
+
+    outer: _SessionJson
+    events: Sequence[object]
+    decode: Callable[[object], Event]
+    unread: JsonObject
+
+
+def _opened(data: bytes | str) -> _Opened:
+    """A session's JSON before its events are read.
 
     Lone surrogates, half an emoji for instance, are legal in JSON text but not to the fast
     reader; a session that has them is read by the slow one.
     """
     try:
         outer = msgspec.json.decode(data, type=_SessionJson)
-        return outer, outer.events, cast("Callable[[object], Event]", _event_decoder.decode)
+        decode = cast("Callable[[object], Event]", _event_decoder.decode)
+        return _Opened(outer, outer.events, decode, {})
     except msgspec.ValidationError as error:
-        return _respelled_session(data, error)
+        return _respelled_session(msgspec.json.decode(data), error)
     except ValueError:
         text = data if isinstance(data, str) else data.decode()
         if not _surrogate.search(text):
             raise
     held: object = json.loads(text, parse_constant=_refuse_constant)
-    if not isinstance(held, dict):
-        raise ValueError("expected an object")
-    parsed = cast("dict[str, object]", held)
-    listed = msgspec.convert(parsed.pop("events", []), list[object])
-    return msgspec.convert(parsed, _SessionJson), listed, _event_from
+    return _respelled_session(held)
 
 
-def _respelled_session(
-    data: bytes | str, refused: msgspec.ValidationError
-) -> tuple[_SessionJson, Sequence[object], Callable[[object], Event]]:
-    """The outer JSON in another spelling; if that is not what is wrong, the first complaint."""
-    held = respelled(msgspec.json.decode(data), _SessionJson)
+def _respelled_session(data: object, refused: msgspec.ValidationError | None = None) -> _Opened:
+    """The outer JSON in another spelling; if that is not what is wrong, the first complaint.
+
+    A field is unknown where none of ours is missing: else it is one of them, misspelt.
+    """
+    held = respelled(data, _SessionJson)
     if not isinstance(held, dict):
-        raise refused
+        raise refused or ValueError("expected an object")
     parsed = cast("dict[str, object]", held)
+    names = {field.encode_name for field in msgspec.structs.fields(_SessionJson)}
+    unread: JsonObject = {}
+    if names <= parsed.keys():
+        unread = {name: cast("Json", one) for name, one in parsed.items() if name not in names}
+        parsed = {name: one for name, one in parsed.items() if name in names}
     try:
         listed = msgspec.convert(parsed.pop("events", []), list[object])
-        return msgspec.convert(parsed, _SessionJson), listed, _event_from
-    except msgspec.ValidationError:
-        raise refused from None
+        return _Opened(msgspec.convert(parsed, _SessionJson), listed, _event_from, unread)
+    except msgspec.ValidationError as error:
+        raise (refused or error) from None
 
 
 def _respelled_event(raw: object, refused: msgspec.ValidationError) -> Event:
@@ -351,16 +404,14 @@ _NO_USERS = ("undone", "joined", "pieces", "effect", "restored")
 
 
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}\Z')
+_SEAL = re.compile(rb',"sessionChecksum":"([0-9a-f]{8})"\}\Z')
+_CHANGED = (
+    "restore it; or, if it was changed on purpose, take out every `checksum` and `sessionChecksum`"
+)
 
 
-def _checked(event: Event) -> bytes:
-    """The JSON of an event with its checksum behind it."""
-    data = event.to_json()
-    return b'%b,"checksum":"%08x"}' % (data[:-1], crc32(data))
-
-
-def _unchecked(raw: object) -> tuple[object, bool]:
-    """An event without its checksum, and whether that is right; one without any is.
+def _unchecked(raw: object) -> tuple[object, str | None, bool]:
+    """An event without its checksum, that, and whether it is right; one without any is.
 
     It is made of the compact text, so that a file may be formatted in another way.
     """
@@ -371,20 +422,76 @@ def _unchecked(raw: object) -> tuple[object, bool]:
         if last is not None:
             bare = data[: last.start()] + b"}"
             if crc32(bare) == int(last[1], 16):
-                return msgspec.Raw(bare), True
+                return msgspec.Raw(bare), last[1].decode(), True
         elif b'"checksum"' not in data:
-            return raw, True
+            return raw, None, True
         value = msgspec.json.decode(data)
     if not isinstance(value, dict):
-        return raw, True
+        return raw, None, True
     held = cast("dict[str, object]", value)
     checksum = held.get("checksum")
     if not isinstance(checksum, str) or not re.fullmatch("[0-9a-f]{8}", checksum):
-        return raw, True
+        return raw, None, True
     rest = {key: one for key, one in held.items() if key != "checksum"}
     text = encode(rest, where="event")
-    sums = (crc32(text), crc32(event_from(rest).to_json()))
-    return msgspec.Raw(text) if value is not raw else rest, int(checksum, 16) in sums
+    sums = (crc32(text), crc32(_sealed(rest)))
+    sound = int(checksum, 16) in sums
+    return msgspec.Raw(text) if value is not raw else rest, checksum, sound
+
+
+def _sealed(event: dict[str, object]) -> bytes:
+    """The JSON of an event as it is written, whatever the order of its fields was."""
+    seal = event.get("sessionChecksum")
+    data = event_from({k: v for k, v in event.items() if k != "sessionChecksum"}).to_json()
+    return _with(data, "sessionChecksum", seal) if isinstance(seal, str) else data
+
+
+def _with(event: bytes, name: str, checksum: str) -> bytes:
+    """The JSON of an event with a checksum behind it."""
+    return b'%b,"%b":"%b"}' % (event[:-1], name.encode(), checksum.encode())
+
+
+def _unsealed(raw: object) -> tuple[object, str | None]:
+    """An event without the checksum of the session around it, and that."""
+    value: object = raw
+    if isinstance(raw, msgspec.Raw):
+        data = bytes(raw)
+        last = _SEAL.search(data, max(0, len(data) - 32))
+        if last is not None:
+            return msgspec.Raw(data[: last.start()] + b"}"), last[1].decode()
+        if b'"sessionChecksum"' not in data:
+            return raw, None
+        value = msgspec.json.decode(data)
+    if not isinstance(value, dict):
+        return raw, None
+    held = cast("dict[str, object]", value)
+    seal = held.get("sessionChecksum")
+    if not isinstance(seal, str):
+        return raw, None
+    rest = {key: one for key, one in held.items() if key != "sessionChecksum"}
+    return msgspec.Raw(encode(rest, where="event")) if value is not raw else rest, seal
+
+
+def _seal(outer: _SessionJson, unread: JsonObject, sums: Sequence[str]) -> str:
+    """The checksum of a session: what is around its events, and theirs but the last one's.
+
+    The last event has it, as google-adk refuses unknown fields of a session but not of an event;
+    that event's own checksum covers this one.
+    """
+    around = [
+        outer.id,
+        outer.app_name,
+        outer.user_id,
+        outer.state,
+        outer.last_update_time,
+        unread,
+        sums,
+    ]
+    try:
+        text = json.dumps(around, sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        raise SessionError("the state nests too deep", where="session.state") from None
+    return f"{crc32(text.encode()):08x}"
 
 
 def read_session(path: Path, *, trusted: bool = False) -> Session:

@@ -95,9 +95,9 @@ def _require_store(store: object) -> None:
 def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
     scheme, separator, _ = address.partition("://")
     shown = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
-    hint = f"write one of: {', '.join(forms)}"
-    if not separator or difflib.get_close_matches(scheme, _SCHEMES, n=1, cutoff=0.6):
+    hint = f"valid forms: {', '.join(forms)}"
+    database = scheme.partition("+")[0]  # others name their driver behind it
+    if not separator or difflib.get_close_matches(database, _SCHEMES, n=1, cutoff=0.6):
         near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
-        also = f"did you mean {near[0]}? " if near else ""
-        hint = f"{also}valid forms: {', '.join(forms)}"
+        hint = f"did you mean {near[0]}? {hint}" if near else hint
     return UsageError(f"`{shown}` is not the address of {what}", where="store", hint=hint)

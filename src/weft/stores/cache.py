@@ -7,7 +7,7 @@ what the compiler derived from its log stays with it.
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
@@ -150,17 +150,63 @@ def value_text(value: Json) -> str:
     return encode(value, where="state").decode()
 
 
-def read_state(text: str) -> JsonObject:
-    """A state that was stored."""
-    held = read_value(text)
-    assert isinstance(held, dict)
-    return held
+def row_checksum(*cells: str | float | bytes) -> int:
+    """What tells that a row of state is as it was written: names and value belong together."""
+    texts = [cell if isinstance(cell, bytes) else str(cell).encode() for cell in cells]
+    return crc32(b"\0".join(texts))
 
 
-def read_value(text: str) -> Json:
-    """A state value that was stored."""
-    try:
-        held: Json = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        held = json.loads(text)
-    return held
+class StateReader:
+    """Reads the rows of state of one session; rows of older versions have no checksum.
+
+    A damaged row is an error, or is left out and noted where the rest is wanted.
+    """
+
+    def __init__(self, key: SessionKey, *, skip_unreadable: bool = False) -> None:
+        self.key = key
+        self.problems: list[StoreError] = []
+        self._skip = skip_unreadable
+
+    def initial(self, created: float, text: bytes, checksum: int | None) -> JsonObject:
+        """The state that the session began with."""
+        expected = row_checksum(*self.key, created, text)
+        try:
+            held = self._value(text, checksum, expected, what="the state it began with")
+            if not isinstance(held, dict):
+                raise self._damaged("the state it began with", "it is not an object")
+        except StoreError as problem:
+            if not self._skip:
+                raise
+            self.problems.append(problem)
+            return {}
+        return held
+
+    def shared(
+        self, scope: Sequence[str], rows: Iterable[tuple[str, bytes, int | None]]
+    ) -> JsonObject:
+        """The state of an app, or of one user of it, which is the `scope`."""
+        state: JsonObject = {}
+        for name, text, checksum in rows:
+            expected = row_checksum(*scope, name, text)
+            try:
+                state[name] = self._value(text, checksum, expected, what=f"the state {name!r}")
+            except StoreError as problem:
+                if not self._skip:
+                    raise
+                self.problems.append(problem)
+        return state
+
+    def _value(self, text: bytes, checksum: int | None, expected: int, *, what: str) -> Json:
+        if checksum is not None and checksum != expected:
+            raise self._damaged(what, "it is not what was stored")
+        try:
+            try:
+                held: Json = msgspec.json.decode(text)
+            except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
+                held = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(what, str(error)) from None
+        return held
+
+    def _damaged(self, what: str, why: str) -> StoreError:
+        return StoreError(f"{what} is damaged: {why}", where=str(self.key), hint=_REST)

@@ -8,11 +8,11 @@ from weft.session.kept import Growth, Kept, exists_already
 from weft.stores.cache import (
     Cache,
     Row,
+    StateReader,
     caught_up,
     event_row,
-    read_state,
-    read_value,
     readable,
+    row_checksum,
     value_text,
     warn_unreadable,
 )
@@ -23,14 +23,15 @@ from weft.values import JsonObject, Strand
 _NEWEST = """
 SELECT 0, s.number, s.created, e.seq,
        (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = s.number),
-       CASE WHEN s.number = %(held)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event, e.checksum
+       CASE WHEN s.number = %(held)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event, e.checksum,
+       s.checksum
 FROM weft.sessions s LEFT JOIN weft.events e
     ON e.session = s.number AND e.seq >= CASE WHEN s.number = %(held)s THEN %(length)s ELSE 0 END
 WHERE s.app_name = %(app_name)s AND s.user_id = %(user_id)s AND s.id = %(id)s
 UNION ALL
-SELECT 1, 0, 0, 0, 0, key, value, NULL FROM weft.app_state WHERE app_name = %(app_name)s
+SELECT 1, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.app_state WHERE app_name = %(app_name)s
 UNION ALL
-SELECT 2, 0, 0, 0, 0, key, value, NULL FROM weft.user_state
+SELECT 2, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.user_state
 WHERE app_name = %(app_name)s AND user_id = %(user_id)s
 ORDER BY 1, 4
 """
@@ -76,24 +77,25 @@ async def newest(
         },
     )
     rows = cast(
-        "list[tuple[int, int, float, int | None, int, str | None, str, int | None]]",
+        "list[tuple[int, int, float, int | None, int, str | None, str, int | None, int | None]]",
         await found.fetchall(),
     )
     if not rows or rows[0][0] != 0:
         return None
-    _, number, created, _, length, state, _, _ = rows[0]
+    _, number, created, _, length, state, _, _, checksum = rows[0]
+    reader = StateReader(key, skip_unreadable=skip_unreadable)
     if held is None or held.number != number:
-        initial = read_state(state or "{}")
+        initial = reader.initial(created, (state or "").encode(), checksum)
         held = Kept(key, number, created, initial, initial, Strand())
     elif length < len(held.events):  # a server took over that had not got everything
         cache.drop(key)
         return await newest(connection, key, cache)
     events = [Row(row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None]
-    app = {row[5]: read_value(row[6]) for row in rows if row[0] == 1 and row[5]}
-    user = {row[5]: read_value(row[6]) for row in rows if row[0] == 2 and row[5]}
+    app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
+    user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
     if skip_unreadable:
         kept, problems = readable(held, events)
-        warn_unreadable(problems)
+        warn_unreadable([*reader.problems, *problems])
         return kept, app, user
     return caught_up(held, events, length), app, user
 
@@ -102,11 +104,12 @@ async def insert_session(
     connection: Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> Kept:
     """A new session."""
+    state = value_text(initial)
     try:
         made = await connection.execute(
-            """INSERT INTO weft.sessions (app_name, user_id, id, created, state)
-            VALUES (%s, %s, %s, %s, %s) RETURNING number""",
-            (*key, created, value_text(initial)),
+            """INSERT INTO weft.sessions (app_name, user_id, id, created, state, checksum)
+            VALUES (%s, %s, %s, %s, %s, %s) RETURNING number""",
+            (*key, created, state, row_checksum(*key, created, state)),
         )
     except psycopg.errors.UniqueViolation:
         raise exists_already(key) from None
@@ -157,10 +160,12 @@ async def share(connection: Connection, key: SessionKey, app: JsonObject, user: 
                 "DELETE FROM weft.app_state WHERE app_name = %s AND key = %s", (app_name, name)
             )
         else:
+            row = (app_name, name, value_text(value))
             await connection.execute(
-                """INSERT INTO weft.app_state VALUES (%s, %s, %s)
-                ON CONFLICT (app_name, key) DO UPDATE SET value = excluded.value""",
-                (app_name, name, value_text(value)),
+                """INSERT INTO weft.app_state (app_name, key, value, checksum)
+                VALUES (%s, %s, %s, %s) ON CONFLICT (app_name, key)
+                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
+                (*row, row_checksum(*row)),
             )
     for name, value in sorted(user.items(), key=_name):
         if value is None:
@@ -169,10 +174,12 @@ async def share(connection: Connection, key: SessionKey, app: JsonObject, user: 
                 (app_name, user_id, name),
             )
         else:
+            owned = (app_name, user_id, name, value_text(value))
             await connection.execute(
-                """INSERT INTO weft.user_state VALUES (%s, %s, %s, %s)
-                ON CONFLICT (app_name, user_id, key) DO UPDATE SET value = excluded.value""",
-                (app_name, user_id, name, value_text(value)),
+                """INSERT INTO weft.user_state (app_name, user_id, key, value, checksum)
+                VALUES (%s, %s, %s, %s, %s) ON CONFLICT (app_name, user_id, key)
+                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
+                (*owned, row_checksum(*owned)),
             )
 
 

@@ -67,6 +67,11 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # What was stored before has none.
     ("ALTER TABLE weft.events ADD COLUMN checksum bigint",),
+    (
+        "ALTER TABLE weft.sessions ADD COLUMN checksum bigint",
+        "ALTER TABLE weft.app_state ADD COLUMN checksum bigint",
+        "ALTER TABLE weft.user_state ADD COLUMN checksum bigint",
+    ),
 )
 
 

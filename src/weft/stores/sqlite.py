@@ -4,6 +4,7 @@ One thread writes and one reads, so the event loop never waits for the disk. `ap
 when the event is on the disk.
 """
 
+import logging
 import os
 import sqlite3
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from weft.errors import UsageError
+from weft.errors import StoreError, UsageError
 from weft.session import Busy, Event, Lease, Session, SessionInfo, SessionKey, Transaction
 from weft.session.kept import (
     Kept,
@@ -28,7 +29,7 @@ from weft.session.kept import (
     unknown,
 )
 from weft.stores import commit, sqlite_rows
-from weft.stores.cache import Cache, warn_unreadable
+from weft.stores.cache import Cache, StateReader, warn_unreadable
 from weft.stores.commit import Hold
 from weft.stores.inside import inside, require_outside
 from weft.stores.sqlite_file import explained, open_file
@@ -39,14 +40,56 @@ from weft.values import Json, require_object
 
 T = TypeVar("T")
 
+CHECKED_BYTES = 16_000_000
+"""Files up to this size are looked through once when they are opened: some 30 ms."""
+
+_log = logging.getLogger("weft")
+
 
 class _Open(NamedTuple):
     """What an open store has in this process."""
 
     process: int
     leases: FileLeases
+    whole: "_Whole"
     writer: Worker
     reader: Worker
+
+
+class _Whole:
+    """Whether the file is whole, which is found out once, with its first use.
+
+    Of a file that is larger than `CHECKED_BYTES` the rows that are read are verified, and no
+    others: looking through all of it would take too long.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._damage: str | None = None
+
+    def damage(self, connection: sqlite3.Connection) -> str:
+        """What is wrong with the file, or nothing."""
+        with self._lock:
+            if self._damage is None:
+                small = self._path.stat().st_size <= CHECKED_BYTES
+                self._damage = sqlite_rows.damage(connection) if small else ""
+            return self._damage
+
+    def require(self, connection: sqlite3.Connection) -> None:
+        """Refuse a damaged file: what it lacks, nobody could tell."""
+        if damage := self.damage(connection):
+            raise StoreError(
+                f"the file is damaged: {damage}",
+                where=str(self._path),
+                hint="restore it from a backup, or read what is left of a session: "
+                "store.get(key, skip_unreadable=True)",
+            )
+
+    def warn(self, connection: sqlite3.Connection) -> None:
+        """Log that something may be missing."""
+        if damage := self.damage(connection):
+            _log.warning("%s: the file is damaged: %s; some may be missing", self._path, damage)
 
 
 class SqliteStore:
@@ -82,7 +125,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
             kept = sqlite_rows.insert_session(connection, key, time.time(), own)
             sqlite_rows.share(connection, key, app, user)
-            shared = sqlite_rows.shared(connection, key)
+            shared = sqlite_rows.shared(connection, StateReader(key))
             return lambda: self._keep(kept).session(*shared)
 
         return await self._write(work)
@@ -107,7 +150,7 @@ class SqliteStore:
             kept = sqlite_rows.newest(connection, key, self._cache)
             if kept is None:
                 return lambda: None
-            shared = sqlite_rows.shared(connection, key)
+            shared = sqlite_rows.shared(connection, StateReader(key))
             return lambda: self._keep(kept).session(*shared)
 
         session = await self._read(work)
@@ -121,15 +164,15 @@ class SqliteStore:
         """The session without the events that cannot be read."""
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
-            found = sqlite_rows.sound(connection, key)
-            if found is None:
+            reader = StateReader(key, skip_unreadable=True)
+            kept = sqlite_rows.sound(connection, reader)
+            if kept is None:
                 return lambda: None
-            kept, problems = found
-            warn_unreadable(problems)
-            shared = sqlite_rows.shared(connection, key)
+            shared = sqlite_rows.shared(connection, reader)
+            warn_unreadable(reader.problems)
             return lambda: kept.session(*shared)
 
-        session = await self._read(work)
+        session = await self._read(work, whole=False)
         if session is None or (recent is None and after is None):
             return session
         return part(session, recent=recent, after=after)
@@ -143,7 +186,7 @@ class SqliteStore:
             if kept is None:
                 raise unknown(key)
             if not follows(session, kept.events) and has_all(kept.events, events):
-                shared = sqlite_rows.shared(connection, key)
+                shared = sqlite_rows.shared(connection, StateReader(key))
                 return lambda: kept.session(*shared)
             after, grown = _store(connection, kept, session, events)
             if leases.holds(key):
@@ -159,7 +202,7 @@ class SqliteStore:
             found = sqlite_rows.listed(connection, app_name, user_id)
             return lambda: found
 
-        return await self._read(work)
+        return await self._read(work, whole=False)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
@@ -168,7 +211,7 @@ class SqliteStore:
             found = sqlite_rows.apps(connection)
             return lambda: found
 
-        return await self._read(work)
+        return await self._read(work, whole=False)
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
@@ -263,6 +306,7 @@ class SqliteStore:
                 opened = self._open = _Open(
                     process,
                     leases,
+                    _Whole(self._path),
                     Worker(f"weft writes {self._path}", connect, commit.write),
                     Worker(
                         f"weft reads {self._path}",
@@ -274,17 +318,31 @@ class SqliteStore:
                 self._cache = Cache()
             return opened
 
-    async def _read(self, work: Work[T]) -> T:
-        return await self._explained(self._opened().reader.run(work))
+    async def _read(self, work: Work[T], *, whole: bool = True) -> T:
+        """The result of the work; of a damaged file it may lack something, unless `whole`."""
+        opened = self._opened()
+        look = opened.whole.require if whole else opened.whole.warn
+
+        def checked(connection: sqlite3.Connection) -> Callable[[], T]:
+            look(connection)
+            return work(connection)
+
+        return await self._explained(opened.reader.run(checked))
 
     async def _write(self, work: Work[T]) -> T:
         self._require_outside()
-        return await self._explained(self._opened().writer.run(work))
+        opened = self._opened()
+
+        def checked(connection: sqlite3.Connection) -> Callable[[], T]:
+            opened.whole.require(connection)
+            return work(connection)
+
+        return await self._explained(opened.writer.run(checked))
 
     async def _explained(self, work: Awaitable[T]) -> T:
         try:
             return await work
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._path, timeout=self._timeout) from None
 
     def _require_outside(self) -> None:

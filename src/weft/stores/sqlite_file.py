@@ -64,6 +64,11 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # What was stored before has none.
     ("ALTER TABLE events ADD COLUMN checksum INTEGER",),
+    (
+        "ALTER TABLE sessions ADD COLUMN checksum INTEGER",
+        "ALTER TABLE app_state ADD COLUMN checksum INTEGER",
+        "ALTER TABLE user_state ADD COLUMN checksum INTEGER",
+    ),
 )
 
 
@@ -92,7 +97,7 @@ def open_file(
         connection.execute("PRAGMA synchronous=FULL")
         pages = CHECKPOINT_BYTES // _number(connection, "PRAGMA page_size")
         connection.execute(f"PRAGMA wal_autocheckpoint={pages}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # damage in the schema is in no words
         connection.close()
         raise explained(error, path, timeout=timeout) from None
     except BaseException:
@@ -152,6 +157,8 @@ def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
     code = (
         error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) and _coded(error) else 0
     )
+    if isinstance(error, UnicodeDecodeError):
+        code = sqlite3.SQLITE_CORRUPT
     message, hint = str(error), ""
     match code:
         case sqlite3.SQLITE_NOTADB:

@@ -1,19 +1,19 @@
 """The statements of the SQLite store: each function reads or writes inside a transaction."""
 
 import sqlite3
+from collections.abc import Iterable
 from typing import cast
 
-from weft.errors import StoreError
 from weft.session import SessionInfo, SessionKey
 from weft.session.kept import Growth, Kept, exists_already
 from weft.stores.cache import (
     Cache,
     Row,
+    StateReader,
     caught_up,
     event_row,
-    read_state,
-    read_value,
     readable,
+    row_checksum,
     value_text,
 )
 from weft.values import JsonObject, Strand
@@ -26,9 +26,10 @@ def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kep
     """The session as the file has it; of one that is at hand, only the rest is read."""
     held = cache.get(key)
     row = cast(
-        "tuple[int, float, str, int | None] | None",
+        "tuple[int, float, bytes, int | None, int | None] | None",
         connection.execute(
-            """SELECT number, created, CASE WHEN number = ? THEN '' ELSE state END, (
+            """SELECT number, created,
+            CASE WHEN number = ? THEN '' ELSE CAST(state AS BLOB) END, checksum, (
                 SELECT place FROM events
                 WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
                 ORDER BY place DESC LIMIT 1
@@ -38,10 +39,10 @@ def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kep
     )
     if row is None:
         return None
-    number, created, state, last = row
+    number, created, state, checksum, last = row
     length = 0 if last is None else last - number * ROOM + 1
     if held is None or held.number != number:
-        initial = read_state(state)
+        initial = StateReader(key).initial(created, state, checksum)
         held = Kept(key, number, created, initial, initial, Strand())
     elif length < len(held.events):  # the file was replaced by an older one
         cache.drop(key)
@@ -51,22 +52,25 @@ def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kep
     return caught_up(held, _rows(connection, number, len(held.events)), length)
 
 
-def sound(connection: sqlite3.Connection, key: SessionKey) -> tuple[Kept, list[StoreError]] | None:
-    """The session as far as it can be read, and what is wrong with the rest."""
+def sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
+    """The session as far as it can be read; the reader notes what is wrong with the rest."""
+    key = reader.key
     row = cast(
-        "tuple[int, float, str] | None",
+        "tuple[int, float, bytes, int | None] | None",
         connection.execute(
-            "SELECT number, created, state FROM sessions"
+            "SELECT number, created, CAST(state AS BLOB), checksum FROM sessions"
             " WHERE app_name = ? AND user_id = ? AND id = ?",
             key,
         ).fetchone(),
     )
     if row is None:
         return None
-    number, created, state = row
-    initial = read_state(state)
+    number, created, state, checksum = row
+    initial = reader.initial(created, state, checksum)
     held = Kept(key, number, created, initial, initial, Strand())
-    return readable(held, _rows(connection, number, 0))
+    kept, problems = readable(held, _rows(connection, number, 0))
+    reader.problems.extend(problems)
+    return kept
 
 
 def _rows(connection: sqlite3.Connection, number: int, first: int) -> list[Row]:
@@ -86,10 +90,12 @@ def insert_session(
     connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> Kept:
     """A new session."""
+    state = value_text(initial)
     try:
         number = connection.execute(
-            "INSERT INTO sessions (app_name, user_id, id, created, state) VALUES (?, ?, ?, ?, ?)",
-            (*key, created, value_text(initial)),
+            "INSERT INTO sessions (app_name, user_id, id, created, state, checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, created, state, row_checksum(*key, created, state)),
         ).lastrowid
     except sqlite3.IntegrityError:
         raise exists_already(key) from None
@@ -122,9 +128,11 @@ def share(
                 "DELETE FROM app_state WHERE app_name = ? AND key = ?", (app_name, name)
             )
         else:
+            row = (app_name, name, value_text(value))
             connection.execute(
-                "INSERT OR REPLACE INTO app_state VALUES (?, ?, ?)",
-                (app_name, name, value_text(value)),
+                "INSERT OR REPLACE INTO app_state (app_name, key, value, checksum)"
+                " VALUES (?, ?, ?, ?)",
+                (*row, row_checksum(*row)),
             )
     for name, value in user.items():
         if value is None:
@@ -133,24 +141,77 @@ def share(
                 (app_name, user_id, name),
             )
         else:
+            owned = (app_name, user_id, name, value_text(value))
             connection.execute(
-                "INSERT OR REPLACE INTO user_state VALUES (?, ?, ?, ?)",
-                (app_name, user_id, name, value_text(value)),
+                "INSERT OR REPLACE INTO user_state (app_name, user_id, key, value, checksum)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (*owned, row_checksum(*owned)),
             )
 
 
-def shared(connection: sqlite3.Connection, key: SessionKey) -> tuple[JsonObject, JsonObject]:
+def shared(connection: sqlite3.Connection, reader: StateReader) -> tuple[JsonObject, JsonObject]:
     """The `app:` and `user:` state as it is now."""
-    app = connection.execute("SELECT key, value FROM app_state WHERE app_name = ?", key[:1])
-    user = connection.execute(
-        "SELECT key, value FROM user_state WHERE app_name = ? AND user_id = ?", key[:2]
+    key = reader.key
+    app = connection.execute(
+        "SELECT CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM app_state WHERE app_name = ?",
+        key[:1],
     )
-    return _state(app), _state(user)
+    user = connection.execute(
+        "SELECT CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state"
+        " WHERE app_name = ? AND user_id = ?",
+        key[:2],
+    )
+    return reader.shared(key[:1], _state(app)), reader.shared(key[:2], _state(user))
 
 
-def _state(rows: sqlite3.Cursor) -> JsonObject:
-    found = cast("list[tuple[str, str]]", rows.fetchall())
-    return {name: read_value(text) for name, text in found}
+def _state(rows: sqlite3.Cursor) -> list[tuple[str, bytes, int | None]]:
+    found = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
+    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in found]
+
+
+def damage(connection: sqlite3.Connection) -> str:
+    """What is wrong with the file as a whole, or nothing: what no session's own rows can tell.
+
+    A row whose name is damaged is missing elsewhere, and so is one that its index lost.
+    """
+    try:
+        (verdict,) = cast("tuple[str]", connection.execute("PRAGMA integrity_check(1)").fetchone())
+        if verdict != "ok":
+            return " ".join(verdict.split())
+        for table, query in _NAMED_ROWS:
+            rows = cast(
+                "Iterable[tuple[int, bytes, *tuple[float | bytes, ...]]]", connection.execute(query)
+            )
+            for checksum, *cells in rows:
+                if row_checksum(*cells) != checksum:
+                    return f"a row of {table} is not what was stored"
+        orphan = connection.execute(_ORPHAN).fetchone()
+    except sqlite3.OperationalError:  # locked, for instance: that says nothing about the file
+        raise
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "it has events of no session" if orphan else ""
+
+
+_NAMED_ROWS = (
+    (
+        "sessions",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(user_id AS BLOB), CAST(id AS BLOB),"
+        " created, CAST(state AS BLOB) FROM sessions WHERE checksum IS NOT NULL",
+    ),
+    (
+        "app_state",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB)"
+        " FROM app_state WHERE checksum IS NOT NULL",
+    ),
+    (
+        "user_state",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(user_id AS BLOB), CAST(key AS BLOB),"
+        " CAST(value AS BLOB) FROM user_state WHERE checksum IS NOT NULL",
+    ),
+)
+_ORPHAN = """SELECT 1 FROM (SELECT DISTINCT place / 4294967296 AS session FROM events)
+WHERE session NOT IN (SELECT number FROM sessions) LIMIT 1"""
 
 
 def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
