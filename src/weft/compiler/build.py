@@ -86,7 +86,7 @@ def _built(
     features = Feature.NONE
     for position, event in events:
         if summaries:
-            items += summaries.get(position, ())
+            items += summaries.get(position, [])
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
