@@ -59,6 +59,8 @@ def _looked_up(node: ast.expr, scope: Scope) -> frozenset[str]:
     match node:
         case ast.Name(id=name) if name in scope.aliased:
             return _looked_up(scope.aliased[name], scope)
+        case ast.NamedExpr(value=value):
+            return _looked_up(value, scope)
         case ast.Call(func=ast.Attribute(attr="get"), args=[_, _, *_]):
             return frozenset()
         case _:
