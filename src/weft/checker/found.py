@@ -23,11 +23,14 @@ class Found:
         self._numbers: set[Way] = set()
         self._compared: set[Compared] = set()
         self.touched: set[str] = set()
+        self._filled: set[str] = set()
+        """Keys that are written where they lacked, and so are there behind."""
         self._sure: set[str] = set()
         self._guarded: set[str] = set()
         self._optional: set[str] = set()
         self._paths: set[Way] = set()
         self._kinds: dict[str, set[str]] = {}
+        self._texts: dict[str, set[frozenset[str]]] = {}
         self._written: dict[str, set[str]] = {}
         self._taken: dict[str, set[str]] = {}
         self._leaked: set[str] = set()
@@ -37,14 +40,17 @@ class Found:
         """All of it."""
         first, *others = self.exits or [{}]
         sure = {k: there for k, there in first.items() if all(e.get(k) is there for e in others)}
-        writes = {key for key, there in sure.items() if there}
-        drops = sure.keys() - writes
+        drops = {key for key, there in sure.items() if not there}
+        changed, taken = self._written.get(STATE, set()), self._taken.get(STATE, set())
+        fills = self._filled & changed - taken
+        writes = {key for key in sure.keys() - drops if key not in self._filled or key in fills}
         return Keys(
             reads=frozenset(self._sure - self._optional),
             optional=frozenset(self._optional),
             guarded=frozenset(self._guarded - self._sure - self._optional),
             writes=frozenset(writes),
             maybe=frozenset(self._written.get(STATE, set()) - writes),
+            fills=frozenset(fills & writes),
             drops=frozenset(drops),
             may_drop=frozenset(self._taken.get(STATE, set()) - drops - writes),
             touches=frozenset(self.touched),
@@ -53,9 +59,23 @@ class Found:
             writes_all=not self.unseen and not self._used & self._leaked,
             numbers=frozenset(self._numbers),
             kinds={key: next(iter(k)) for key, k in self._kinds.items() if len(k) == 1},
+            texts={} if self.unseen else self._all_texts(),
             paths=frozenset(self._paths),
             compared=frozenset(self._compared),
         )
+
+    def _all_texts(self) -> dict[str, frozenset[str]]:
+        """By key: all texts that it may get, where no other value is given to it."""
+        return {
+            key: frozenset[str]().union(*each) for key, each in self._texts.items() if all(each)
+        }
+
+    def leave(self, path: Path) -> None:
+        """A way out of the function."""
+        held = path.keys_of(STATE)
+        found = path.has() - held.keys()
+        self._filled |= found
+        self.exits.append({**dict.fromkeys(found, True), **held})
 
     def read(self, key: str, path: Path) -> None:
         """A key of the state that is looked up: nothing new, where the function itself wrote it."""
@@ -89,13 +109,21 @@ class Found:
         if (STATE, compared.key) not in self.changed and STATE not in self._leaked:
             self._compared.add(compared)
 
-    def write(self, holder: str, key: str, path: Path, kind: str | None = None) -> None:
-        """A key that gets a value; the kind is known where it stands there."""
+    def write(
+        self,
+        holder: str,
+        key: str,
+        path: Path,
+        kind: str | None = None,
+        texts: frozenset[str] = frozenset(),
+    ) -> None:
+        """A key that gets a value; its kind and its texts are known where they stand there."""
         path.held[holder, key] = True
         self.changed.append((holder, key))
         self._written.setdefault(holder, set()).add(key)
         if kind is not None:
             self._kinds.setdefault(key, set()).add(kind)
+            self._texts.setdefault(key, set()).add(texts)
 
     def take(self, holder: str, key: str, path: Path) -> None:
         """A key that is taken away, or that a dict says is to go."""

@@ -26,8 +26,9 @@ class Keys(NamedTuple):
     `reads` are read on every path, `guarded` on some only, `optional` where they may be absent;
     `writes` are written or returned on every path, `maybe` on some, `drops` and `may_drop` are
     taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
-    a number, `kinds` is the type of what is written, where it can be seen, and `paths` are ways
-    into values. `proves` are there wherever the function says yes.
+    a number, `kinds` is the type of what is written, where it can be seen, `texts` are all that it
+    can be, where they stand there, and `paths` are ways into values. `fills` are written only
+    where they lacked. `proves` are there wherever the function says yes.
     """
 
     reads: frozenset[str] = frozenset()
@@ -35,6 +36,7 @@ class Keys(NamedTuple):
     guarded: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     maybe: frozenset[str] = frozenset()
+    fills: frozenset[str] = frozenset()
     drops: frozenset[str] = frozenset()
     may_drop: frozenset[str] = frozenset()
     touches: frozenset[str] = frozenset()
@@ -43,5 +45,6 @@ class Keys(NamedTuple):
     writes_all: bool = False
     numbers: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
     kinds: Mapping[str, str] = MappingProxyType({})
+    texts: Mapping[str, frozenset[str]] = MappingProxyType({})
     paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
     compared: frozenset[Compared] = frozenset()

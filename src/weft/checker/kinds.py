@@ -33,6 +33,18 @@ def kind_of(node: ast.AST | None) -> str:
             return ""
 
 
+def texts_of(node: ast.AST | None) -> frozenset[str]:
+    """The texts of which an expression is one, where they stand there; none where they do not."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return frozenset((text,))
+        case ast.IfExp(body=body, orelse=orelse):
+            one, other = texts_of(body), texts_of(orelse)
+            return one | other if one and other else frozenset()
+        case _:
+            return frozenset()
+
+
 def is_none(node: ast.AST) -> bool:
     """Whether an expression is None as it stands there."""
     return isinstance(node, ast.Constant) and node.value is None

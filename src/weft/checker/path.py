@@ -32,10 +32,13 @@ class Path:
     """Whether what fails here is caught."""
     left: bool = False
     """Whether some runs have returned before."""
+    there: frozenset[str] = frozenset()
+    """Keys that the state has here, because a test said so."""
 
     def branch(self, *, tried: bool = False) -> "Path":
         """A way that is taken by some runs only."""
-        return Path(dict(self.held), sure=False, tried=self.tried or tried, left=self.left)
+        tried = self.tried or tried
+        return Path(dict(self.held), sure=False, tried=tried, left=self.left, there=self.there)
 
     def forget(self, keys: Iterable[tuple[str, str]]) -> None:
         """Take back what was sure of these: something may have been done to them."""
@@ -45,6 +48,10 @@ class Path:
     def keys_of(self, holder: str) -> dict[str, bool]:
         """What is known of one holder."""
         return {key: there for (owner, key), there in self.held.items() if owner == holder}
+
+    def has(self) -> frozenset[str]:
+        """The keys that the state surely has: written, or found there."""
+        return self.there | {key for key, there in self.keys_of(STATE).items() if there}
 
 
 def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
@@ -62,4 +69,5 @@ def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
         for key, there in open_ways[0].held.items()
         if all(way.held.get(key) is there for way in open_ways)
     }
-    return Path(held, before.sure and not left, before.tried, left)
+    there = frozenset[str].intersection(*(way.has() for way in open_ways))
+    return Path(held, before.sure and not left, before.tried, left, there)

@@ -12,19 +12,37 @@ def proved(body: Sequence[ast.stmt], scope: Scope) -> frozenset[str]:
     match body:
         case [*_, ast.Return(value=ast.expr() as answer)]:
             several = sum(isinstance(one, ast.Return) for node in body for one in ast.walk(node))
-            return _by(answer, scope) if several == 1 else frozenset()
+            return held_by(answer, scope) if several == 1 else frozenset()
         case _:
             return frozenset()
 
 
-def _by(node: ast.expr, scope: Scope) -> frozenset[str]:
+def lacked(node: ast.expr, scope: Scope) -> frozenset[str]:
+    """The keys that are there wherever a test does not hold: `"key" not in state`."""
+    match node:
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return frozenset[str]().union(*(lacked(value, scope) for value in values))
+        case ast.BoolOp(op=ast.And(), values=[first, *others]):
+            return lacked(first, scope).intersection(*(lacked(value, scope) for value in others))
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return held_by(inner, scope)
+        case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[right]):
+            return held_by(ast.Compare(left, [ast.In()], [right]), scope)
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant() as no]):
+            return _looked_up(left, scope) if no.value is None else frozenset()
+        case _:
+            return frozenset()
+
+
+def held_by(node: ast.expr, scope: Scope) -> frozenset[str]:
+    """The keys that are there wherever a test holds."""
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
-            return frozenset[str]().union(*(_by(value, scope) for value in values))
+            return frozenset[str]().union(*(held_by(value, scope) for value in values))
         case ast.BoolOp(op=ast.Or(), values=[first, *others]):
-            return _by(first, scope).intersection(*(_by(value, scope) for value in others))
+            return held_by(first, scope).intersection(*(held_by(value, scope) for value in others))
         case ast.Call(func=ast.Name(id="bool"), args=[inner]):
-            return _by(inner, scope)
+            return held_by(inner, scope)
         case ast.Compare(left=left, ops=[ast.In()], comparators=[right]):
             key = scope.text(left) if scope.holder(right) == STATE else None
             return frozenset() if key is None else frozenset((key,))
@@ -39,6 +57,10 @@ def _by(node: ast.expr, scope: Scope) -> frozenset[str]:
 def _looked_up(node: ast.expr, scope: Scope) -> frozenset[str]:
     """The key of `state["key"]` or `state.get("key")`, whatever stands in its value."""
     match node:
+        case ast.Name(id=name) if name in scope.aliased:
+            return _looked_up(scope.aliased[name], scope)
+        case ast.NamedExpr(value=value):
+            return _looked_up(value, scope)
         case ast.Call(func=ast.Attribute(attr="get"), args=[_, _, *_]):
             return frozenset()
         case _:

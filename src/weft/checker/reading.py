@@ -14,7 +14,7 @@ from weft.checker.kinds import is_none
 from weft.checker.looking import Looks
 from weft.checker.names import Names, names_of
 from weft.checker.path import STATE, Contents, Path, meet
-from weft.checker.proving import proved
+from weft.checker.proving import held_by, lacked, proved
 from weft.checker.scope import Helper, Scope
 from weft.checker.sources import Function, called_function, definition, opened, parameter_for
 
@@ -41,7 +41,7 @@ def read(
     scope, found = Scope(state, names or {}, body, helper or Helpers()), Found()
     left = _Reader(scope, found, answers=answers).run(body, Path())
     if left is not None:
-        found.exits.append(left.keys_of(STATE))
+        found.leave(left)
     found.proved = proved(body, scope)
     return found.keys()
 
@@ -116,10 +116,7 @@ class _Reader:
                 return None
             case ast.If():
                 looks.at(node.test, path)
-                return meet(
-                    path,
-                    (self.run(node.body, path.branch()), self.run(node.orelse, path.branch())),
-                )
+                return self._if(node, path)
             case ast.For() | ast.AsyncFor():
                 return self._for(node, path)
             case ast.With() | ast.AsyncWith():
@@ -148,6 +145,14 @@ class _Reader:
                 looks.children(node, path)
         return path
 
+    def _if(self, node: ast.If, path: Path) -> Path | None:
+        """Two ways: what the test says of keys is known on each."""
+        changed = {key for holder, key in self._found.changed if holder == STATE}
+        ways = path.branch(), path.branch()  # a name may stand for a value before it was changed
+        ways[0].there |= held_by(node.test, self._scope) - changed
+        ways[1].there |= lacked(node.test, self._scope) - changed
+        return meet(path, (self.run(node.body, ways[0]), self.run(node.orelse, ways[1])))
+
     def _return(self, value: ast.expr | None, path: Path) -> None:
         """Take note of what is returned: a dict with known keys, None, or who knows what."""
         if isinstance(value, ast.IfExp) and self._answers:
@@ -165,7 +170,7 @@ class _Reader:
             self._found.unseen = True
         else:
             self._stores.put(STATE, given, path)
-        self._found.exits.append(path.keys_of(STATE))
+        self._found.leave(path)
 
     def _for(self, node: ast.For | ast.AsyncFor, path: Path) -> Path | None:
         """A round for each element; where they stand there as texts, each is walked."""

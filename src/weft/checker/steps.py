@@ -7,7 +7,7 @@ from typing import cast
 from weft.checker.agents import TEXT, conditions_of
 from weft.checker.functions import keys_of
 from weft.checker.keys import Compared, Keys
-from weft.checker.kinds import kind_of
+from weft.checker.kinds import kind_of, texts_of
 from weft.checker.sites import Read, ReadHow
 from weft.checker.sources import definition
 from weft.checker.world import Fact, World, Writer
@@ -92,9 +92,9 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
     tainted = _labels_of(node.reads, world, labels) if node.written else frozenset[str]()
     shapes = _shapes(node)
     for key in node.writes or (() if node.written else sorted(found.writes)):
-        shape = shapes.get(key) or _shape(found.kinds.get(key, ""))
+        shape = shapes.get(key) or _shape(found.kinds.get(key, ""), found.texts.get(key))
         held = world.facts.get(key)
-        if node.fills and held is not None:
+        if (node.fills or key in found.fills) and held is not None:
             if held.must:
                 continue
             filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
@@ -167,9 +167,10 @@ def _shapes(node: Step) -> dict[str, JsonObject]:
     if node.written.startswith("S.compute("):
         made = zip(node.writes, map(definition, node.asks), strict=True)
         return {
-            key: {"type": kind}
+            key: shape
             for key, found in made
-            if isinstance(found, ast.Lambda) and (kind := kind_of(found.body))
+            if isinstance(found, ast.Lambda)
+            and (shape := _shape(kind_of(found.body), texts_of(found.body)))
         }
     if node.written.startswith("S.counter("):
         return {key: {"type": "number"} for key in node.writes}
@@ -188,5 +189,7 @@ def _type_of(value: Json) -> JsonObject | None:
     return _shape("string" if isinstance(value, str) else "array" * isinstance(value, list))
 
 
-def _shape(kind: str) -> JsonObject | None:
+def _shape(kind: str, texts: frozenset[str] | None = None) -> JsonObject | None:
+    if texts and len(texts) > 1:  # one alone is a mark, to be compared with what others write
+        return {"enum": [*sorted(texts)]}
     return {"type": kind} if kind else None

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterable
 
 from weft.checker.found import Found
-from weft.checker.kinds import is_none, kind_of
+from weft.checker.kinds import is_none, kind_of, texts_of
 from weft.checker.path import STATE, Contents, Path
 from weft.checker.scope import Scope
 
@@ -74,7 +74,7 @@ class Stores:
         elif value is not None and is_none(value):
             self._found.take(holder, key, path)
         else:
-            self._found.write(holder, key, path, kind_of(value))
+            self._found.write(holder, key, path, kind_of(value), texts_of(value))
 
     def augment(self, target: ast.expr, value: ast.expr, path: Path) -> None:
         """`state["n"] += 1`, or `changes |= {...}`."""
@@ -162,7 +162,7 @@ class Stores:
             if name is None:
                 return None
             sure[name] = not is_none(held)
-            self._found.write("?", name, path.branch(), kind_of(held))
+            self._found.write("?", name, path.branch(), kind_of(held), texts_of(held))
         return Contents(sure, frozenset(maybe - sure.keys()), frozenset(gone - sure.keys()))
 
     def touch(self, node: ast.expr) -> None:

@@ -21,6 +21,7 @@ from weft.checker.rules.routes import (
 from weft.checker.rules.sight import lost_message, lost_output, seen_twice
 from weft.checker.rules.state import (
     dead_key,
+    misspelt_drop,
     misspelt_read,
     parallel_writers,
     read_of_nothing,
@@ -33,6 +34,7 @@ from weft.checker.rules.types import vain_comparison, wrong_type
 RULES = (
     read_of_nothing,
     misspelt_read,
+    misspelt_drop,
     wrong_type,
     vain_comparison,
     lookalike_placeholder,

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from weft.checker.agents import blurs, sees_text_of, writes_of
+from weft.checker.code import used_by
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.shapes import route_reads
 from weft.checker.sites import Read, Record, Site
 from weft.codes import report
-from weft.declare import Agent
+from weft.declare import Agent, Tool
 from weft.declare.policy.selectors import StateKeys
 from weft.declare.policy.transforms import Capture
 from weft.diagnostics import Diagnostic, Origin, Severity
@@ -81,17 +82,27 @@ def lost_output(record: Record) -> Iterator[Diagnostic]:
 
 _LOOKING = frozenset(
     (
-        "browse", "calculate", "check", "compute", "convert", "count", "fetch", "find", "get",
-        "grep", "google", "inspect", "list", "load", "look", "lookup", "measure", "open", "query",
-        "read", "retrieve", "scan", "search", "show", "view",
+        "browse", "calculate", "compute", "count", "fetch", "find", "get", "google", "grep",
+        "lookup", "query", "read", "retrieve", "search",
     )
 )  # fmt: skip
-"""First words of tools that only look something up."""
+"""First words of tools that only look something up; not those that also do: `open_ticket`."""
 
 
 def acts(agent: Agent) -> bool:
     """Whether it may do something beside answering: a tool of it does more than look."""
-    return any(tool.name.partition("_")[0].lower() not in _LOOKING for tool in agent.tools)
+    return any(map(_may_act, agent.tools))
+
+
+def _may_act(tool: Tool) -> bool:
+    """Whether a tool may do more than look: its declaration decides, then its code and its name."""
+    if tool.effect == "pure":
+        return False
+    declared = tool.effect != "idempotent" or tool.confirm or tool.long_running
+    if declared or tool.writes or used_by(tool).writes:
+        return True
+    first, *others = tool.name.lower().replace("-", "_").split("_")
+    return first not in _LOOKING or "and" in others
 
 
 def lost_message(record: Record) -> Iterator[Diagnostic]:

@@ -10,9 +10,9 @@ from weft.checker.near import close, few, is_slip, meant
 from weft.checker.rules.declarations import everybody
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.rules.sight import acts
-from weft.checker.schemas import follow, missing_field
+from weft.checker.schemas import follow, kind_of, missing_field
 from weft.checker.sites import Read, Record, Site
-from weft.checker.world import Gone, World, Writer
+from weft.checker.world import Fact, Gone, World, Writer
 from weft.codes import report
 from weft.declare import Parallel, Sequence, Step
 from weft.declare.template import Variable
@@ -52,7 +52,7 @@ def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
             if read.how == "template"
             else "write it on every path, or set it first",
         )
-    if read.path:
+    if read.path and not _is_letter(fact, read):
         _, problem = follow(fact.schema, read.path)
         if problem:
             yield report(
@@ -62,6 +62,14 @@ def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
                 meant(*missing_field(fact.schema, read.path))
                 or "read a field that is there, or give the writer an output_schema that has it",
             )
+
+
+def _is_letter(fact: Fact, read: Read) -> bool:
+    """Whether code takes a letter of a text, as `state["name"][0]` does; a template cannot."""
+    *before, last = read.path
+    if read.how not in ("step", "predicate") or not isinstance(last, int):
+        return False
+    return kind_of(follow(fact.schema, before)[0]) == "string"
 
 
 def misspelt_read(record: Record) -> Iterator[Diagnostic]:
@@ -89,6 +97,24 @@ def misspelt_read(record: Record) -> Iterator[Diagnostic]:
                     read.origin,
                     f"{_reads(read)}, and nobody who can be seen writes that; it is near"
                     f" `{near[0]}`, which is known",
+                    f"did you mean `{near[0]}`?",
+                    severity=Severity.WARNING,
+                )
+
+
+def misspelt_drop(record: Record) -> Iterator[Diagnostic]:
+    """A key that `S.drop` takes away and nobody writes, one letter away from one that is there."""
+    for site in record.sites:
+        step, facts = site.node, site.world.facts
+        if not isinstance(step, Step) or not step.written.startswith("S.drop("):
+            continue
+        for key in step.drops:
+            near = sorted(one for one in facts if is_slip(key, one))
+            if near and key not in facts and key not in record.everywhere:
+                yield report(
+                    "WEFT105",
+                    Origin("field", "function", step.name),
+                    f"`{key}` is taken away here, and nobody writes that; `{near[0]}` stays",
                     f"did you mean `{near[0]}`?",
                     severity=Severity.WARNING,
                 )
@@ -249,6 +275,7 @@ def dead_key(record: Record) -> Iterator[Diagnostic]:
             "WEFT112",
             writer.origin,
             f"`{key}` is written by `{writer.name}`, and nothing behind it reads it"
+            + (" before it is written again" if any(key == k for k, _ in record.used) else "")
             + ("; no other agent sees its words either" if wholly else ""),
             f'read {{{key}}} behind it, or leave it out; allow=["WEFT112"] if the application'
             " reads it"
@@ -256,6 +283,14 @@ def dead_key(record: Record) -> Iterator[Diagnostic]:
             else "read it, or leave it out",
             severity=Severity.WARNING if wholly else None,
         )
+
+
+def _is_rewritten(fact: Fact | None) -> bool:
+    """Whether a key was written by who writes it in any case: not by a tool or a callback."""
+    if fact is None:
+        return False
+    steps = ("step", "transform")
+    return all(one.kind in steps or one.origin.name == "output_key" for one in fact.writers)
 
 
 class _Lost:
@@ -267,7 +302,12 @@ class _Lost:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._agents = {agent.name: agent for agent in everybody(record.root)}
-        self._read = {read.key for site in record.sites for read in site.reads}
+        self._read = {
+            read.key
+            for site in record.sites
+            for read in site.reads
+            if not _is_rewritten(site.world.facts.get(read.key))
+        }
         self._dropped: set[str] = set()
         self._kept: list[frozenset[str]] = []
         for node, _ in walk_nodes(record.root):
