@@ -364,10 +364,17 @@ def _message(dialect: str, part: Json) -> JsonObject:
         ("openai-responses", {"type": "input_image", "file_id": "file-1"}),
     ],
 )
-def test_an_image_at_an_address_counts_as_one_of_usual_size(dialect: str, part: JsonObject) -> None:
-    (found,) = READERS[dialect].turn(_message(dialect, part)).parts
-    assert (found.kind, found.text) == ("media", "")
-    assert 500 < Meter(dialect, FAMILIES[dialect][0]).part(found) < 2_000
+def test_an_image_at_an_address_counts_as_a_small_one_at_least(
+    dialect: str, part: JsonObject
+) -> None:
+    message = _message(dialect, part)
+    (image,) = READERS[dialect].turn(message).parts
+    meter = Meter(dialect, FAMILIES[dialect][0])
+    assert (image.kind, image.text) == ("media", "")
+    assert 0 < meter.part(image) < 500
+    assert meter.uncounted({READERS[dialect].turns: [message]}) == (
+        "the image that only an address is sent of",
+    )
 
 
 def test_text_sent_as_a_document_costs_a_little_more() -> None:

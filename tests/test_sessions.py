@@ -503,14 +503,28 @@ def test_the_deepest_value_a_session_takes_also_compiles(dialect: str) -> None:
     assert str(compiled.prompt)
 
 
-def test_a_tool_result_of_ten_megabytes_arrives_whole() -> None:
+def test_a_tool_result_of_ten_megabytes_stays_whole_in_the_log() -> None:
     large = "0123456789" * 1_000_000
     session = Session("s", events=exchange({}, {"result": large}))
     compiled = weft.compile(BOT, session=session)
     for dialect in DIALECTS:
-        assert large in json.dumps(compiled.lower(dialect))
+        assert len(json.dumps(compiled.lower(dialect))) < 50_000
     assert compiled.hash
     assert Session.from_json(session.to_json()) == session
+
+
+def test_a_tool_that_is_not_compacted_sends_ten_megabytes() -> None:
+    large = "0123456789" * 1_000_000
+
+    @weft.tool(compact=False)
+    def look() -> str:
+        """Look."""
+        return large
+
+    session = Session("s", events=exchange({}, {"result": large}))
+    compiled = weft.compile(weft.Agent("bot", tools=[look]), session=session)
+    for dialect in DIALECTS:
+        assert large in json.dumps(compiled.lower(dialect))
 
 
 def test_a_hundred_thousand_events_compile_in_one_go() -> None:

@@ -157,7 +157,7 @@ def test_bad_arguments_are_one_line(
         ('{"events": {}}', "log.json: ", "events"),
         ('{"events": [{"author": "user"}, {"author": 7}]}', "log.json: events[1]", "author"),
         (
-            '{"events": [{"author": "u", "content": {"parts": [{"txt": "a"}]}}]}',
+            '{"events": [{"author": "u", "content": {"parts": [{"text": 7}]}}]}',
             "log.json: events[0]",
             "content",
         ),

@@ -173,7 +173,7 @@ def test_a_run_that_ends_with_an_error_exits_with_1(
         (("--answer", "x=1"), "which session?", "--session ID"),
         (("--resume", "--session", "s"), "weft.db: there is no such file", "weft chat"),
         (("Hi", "--store", "mysql://x"), "`mysql://x` is not the address", "sqlite:///"),
-        (("Hi", "--store", "sqlite:///no/such/x.db"), "no/such/x.db", ""),
+        (("Hi", "--store", "sqlite:///no/such/x.db"), "no/such: the directory", "mkdir"),
         (("Hi", "--max-llm-calls", "0"), "max_llm_calls=0", "1 or more"),
         (("Hi", "--budget-tokens", "0"), "tokens=0 is not a whole number above 0", "RunBudget("),
         (("Hi", "--max-llm-calls", "x"), "run: invalid value for '--max-llm-calls'", "--help"),

@@ -76,7 +76,7 @@ def test_the_authors_own_word_is_not_touched() -> None:
     assert any("has no effort `xhigh`" in one for one in said)
 
 
-@pytest.mark.parametrize("model", ["my-own", "openrouter/anthropic/claude-sonnet-4-5"])
+@pytest.mark.parametrize("model", ["ollama/my-own", "openrouter/anthropic/claude-sonnet-4-5"])
 def test_a_model_of_which_nothing_is_known_gets_what_was_asked_for(model: str) -> None:
     wire, _ = lowered(model, thinking={"effort": "xhigh"}, tool_choice="any", temperature=0.1)
     assert wire["reasoning_effort"] == "xhigh"

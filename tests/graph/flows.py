@@ -25,7 +25,7 @@ from weft.declare import Node
 
 
 def agent(name: str, instruction: str = "", **more: object) -> Agent:
-    return Agent(name, model="a-model", instruction=instruction, **more)  # type: ignore[arg-type]
+    return Agent(name, model="ollama/a-model", instruction=instruction, **more)  # type: ignore[arg-type]
 
 
 def approved(state: Mapping[str, object]) -> bool:

@@ -105,7 +105,11 @@ def read(value: Json) -> Session:
 
 
 def test_what_is_read_is_written_again() -> None:
-    assert json.loads(read(RICH).to_json()) == RICH
+    written = json.loads(read(RICH).to_json())
+    for event in written["events"]:
+        assert event.pop("checksum")
+    assert written["events"][-1].pop("sessionChecksum")
+    assert written == RICH
 
 
 @pytest.mark.parametrize("spelled", [snake(RICH), with_nulls(RICH), snake(with_nulls(RICH))])
@@ -162,14 +166,9 @@ def test_a_signature_on_an_empty_text_goes_back_and_media_is_in_the_standard_alp
 @pytest.mark.parametrize(
     ("event", "complaint"),
     [
-        ({"author": "bot", "autor": 1}, "unknown field `autor`"),
-        ({"actions": {"state_deltas": {}}}, "unknown field `state_deltas` - at `$.actions`"),
-        (
-            {"invocation_id": "i", "content": {"parts": [{"txt": 1}]}},
-            "unknown field `invocation_id`",
-        ),
         ({"timestamp": "noon"}, "Expected `float`, got `str` - at `$.timestamp`"),
-        ({"long_running_tool_ids": "c1"}, "unknown field `long_running_tool_ids`"),
+        ({"content": {"parts": [{"text": 1}]}}, "Expected `str | null`, got `int`"),
+        ({"content": "Hi"}, "Expected `object | null`, got `str` - at `$.content`"),
     ],
 )
 def test_what_no_spelling_explains_is_refused_as_it_stands(

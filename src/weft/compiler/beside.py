@@ -263,14 +263,16 @@ class Branches:
 def _is_over(level: _Level, event: Event) -> bool:
     """Whether an event shows that what runs below a branch is over.
 
-    An agent speaks, or a flow ends, only behind the flows before it. Where another invocation
-    begins, the one before may be resumed, but what it said so far is said: others may have read
-    it by then, and what was sent once stays where it is.
+    An agent speaks, or a flow ends, only behind the flows before it, and a user's words are said
+    behind what was said; a user's answers may be to a branch that still waits. Where another
+    invocation begins, the one before may be resumed, but what it said so far is said: others may
+    have read it by then, and what was sent once stays where it is.
     """
     if event.invocation_id != level.invocation:
         return True
-    ended = event.content is not None or bool(event.actions.end_of_agent)
-    return event.author != "user" and ended
+    if event.author == "user":
+        return event.content is not None and not event.results
+    return event.content is not None or bool(event.actions.end_of_agent)
 
 
 def _rank(branch: str, event: Event) -> int:

@@ -54,8 +54,18 @@ class GeminiTurns:
             self._open = _Side(at, side)
         if is_plain(turn.get("parts")):
             return
-        parts = objects(turn.get("parts"), f"{at}/parts")
-        if not parts:
+        listed = turn.get("parts")
+        parts = (
+            objects(listed, f"{at}/parts")
+            if not isinstance(listed, list)
+            else [
+                (f"{at}/parts/{number}", part)
+                for number, part in enumerate(listed)
+                # Plain texts are never refused, and an agent in a loop says hundreds in one turn.
+                if type(part) is dict and ("text" not in part or len(part) > 1)
+            ]
+        )
+        if not parts and not listed:
             yield Finding(REQUEST, f"{at}/parts", "this turn is empty", "say something")
         for where, part in parts:
             yield from _part(part, where, self._model)
