@@ -209,8 +209,13 @@ class Machine(RuleBasedStateMachine):
         if not groups:
             return self.say({})
         id, ids = groups[which % len(groups)]
-        given = dict(zip(ids, values, strict=False))
-        replies = {self.model.waiting(id)[call]: value for call, value in given.items()}
+        questions = self.model.waiting(id)
+        # A call that waits for a yes takes nothing but a yes or a no.
+        given = {
+            call: value if questions[call] == call else value is True
+            for call, value in zip(ids, values, strict=False)
+        }
+        replies = {questions[call]: value for call, value in given.items()}
         result = self._run(resume={"answers": given})
         new = self._new()
         said = [event for _, event in new if event.author == "user" and event.results]
@@ -371,7 +376,8 @@ class Machine(RuleBasedStateMachine):
         for branch in {event.branch for event in result.events}:
             places = [known[event.id] for event in result.events if event.branch == branch]
             assert places == sorted(places), "events are given in another order than the log's"
-        assert set(result.waiting) == set(self.model.waiting(result.invocation_id))
+        waiting = {call for _, id, _ in self._begun() for call in self.model.waiting(id)}
+        assert set(result.waiting) == waiting
         assert list(result.session.events) == self.log
         stored = self.loop.run(self.store.inner.get(KEY))
         assert result.session == stored
