@@ -86,7 +86,7 @@ def test_a_packed_file_is_unpacked() -> None:
             "tool_calls[0]",
             "a call has no function name",
         ),
-        (b'{"events": [{"bad": 1}]}', "f:1: events[0]", "this is not an event"),
+        (b'{"events": [{"author": 1}]}', "f:1: events[0]", "this is not an event"),
         (b"\x1f\x8bbroken", "f", "it cannot be unpacked"),
         (b"plain words\n", "f:1", "this is not JSON"),
     ],
