@@ -208,9 +208,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    _forget_modules_in(tmp_path.parent)  # another test may have left one of the same name
     yield tmp_path
+    _forget_modules_in(tmp_path)
+
+
+def _forget_modules_in(folder: Path) -> None:
     for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+        if str(getattr(module, "__file__", None)).startswith(str(folder)):
             del sys.modules[name]
 
 

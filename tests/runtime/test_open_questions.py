@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, object]:
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, object]]:
     """A store whose session was killed inside an approved call, and the call's tool."""
     (tmp_path / "bank.py").write_text(BANK)
     (tmp_path / "first.py").write_text(FIRST)
@@ -62,10 +63,10 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, object
     )
     assert done.returncode == -signal.SIGKILL
     monkeypatch.syspath_prepend(str(tmp_path))
-    sys.modules.pop("bank", None)
     import bank  # type: ignore[import-not-found]
 
-    return store, bank
+    yield store, bank
+    del sys.modules["bank"]  # pages and other tests have a bank of their own
 
 
 @pytest.mark.parametrize("asked_first", [True, False])
