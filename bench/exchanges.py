@@ -23,15 +23,15 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 import meaning
 
-from weft.compiler.blocks import blocks_of
-from weft.compiler.read import read_request
+from weft.compiler.view import blocks_of
 from weft.content import Content
 from weft.dialects import dialect_named
 from weft.dialects.lift import lift, stream_of
 from weft.dialects.lift.sse import Events
 from weft.errors import WeftError
 from weft.ir import Item, ModelResponse, Prompt
-from weft.models.check_refused import check_request
+from weft.models.check_request import check_request
+from weft.replay.recordings import read_request
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
 

@@ -62,14 +62,14 @@ def first_of(*places: str) -> Any:
     raise SystemExit(f"golden: none of {', '.join(places)} is in {weft.__file__}")
 
 
-read_request = first_of("weft.compiler.read:read_request", "weft.replay.read:read_request")
+read_request = first_of("weft.compiler.read:read_request", "weft.replay.recordings:read_request")
 dialect_named = first_of("weft.dialects:dialect_named")
 count_request = first_of("weft.dialects:count_request")
 lift = first_of("weft.dialects.lift:lift", "weft.dialects:lift")
 stream_of = first_of("weft.dialects.lift:stream_of", "weft.dialects:stream_of")
 Events = first_of("weft.dialects.lift.sse:Events", "weft.dialects.stream:Events")
 check_request = first_of(
-    "weft.models.check_refused:check_request", "weft.dialects.refuse:refusals",
+    "weft.models.check_request:check_request", "weft.dialects.refuse:refusals",
     "weft.dialects:refusals",
 )  # fmt: skip
 

@@ -15,9 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.recorded import coding_run, service_run
 
 from weft import C
-from weft.compiler.evidence import uses_of
-from weft.compiler.recordings import Recording, read_recordings
-from weft.compiler.replay import Trial, replay, total
+from weft.replay.recordings import Recording, read_recordings
+from weft.replay.replay import Trial, replay, total, uses_of
 
 POLICIES = (
     C.default(),

@@ -11,11 +11,9 @@ import argparse
 from itertools import islice
 from pathlib import Path
 
-from weft.compiler.evidence import Kept, rebuilt
-from weft.compiler.policies import policy_from
-from weft.compiler.recordings import read_recordings
-from weft.compiler.replay import requests_of
 from weft.errors import BudgetExceeded
+from weft.replay.recordings import read_recordings
+from weft.replay.replay import Kept, policy_from, rebuilt, requests_of
 
 POLICIES = (
     "C.auto()",

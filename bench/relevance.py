@@ -27,8 +27,7 @@ from weft import Agent, C
 from weft.content import Content, Part
 from weft.declare import Policy
 from weft.meaning import is_installed
-from weft.relevance.index import Index, all_of, match
-from weft.relevance.words import words
+from weft.relevance.index import Index, all_of, match, words
 from weft.session import Event, Session
 from weft.tokens import counter_for
 

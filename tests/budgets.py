@@ -13,7 +13,7 @@ from weft.declare import Policy
 from weft.errors import BudgetExceeded
 from weft.ir import CallBlock, Item, Prompt, ResultBlock
 from weft.passes import Env
-from weft.passes.fit_budget import fit_budget
+from weft.passes.budget import fit_budget
 
 MODELS = (
     "gemini-2.5-pro",

@@ -11,11 +11,10 @@ from tests.recorded import coding_run
 from weft import Agent, C, RunConfig, Session
 from weft.compiler import Compiled
 from weft.compiler.breaks import break_of, read_again
-from weft.compiler.evidence import uses_of
-from weft.compiler.recordings import Recording, read_recordings, recording_of
-from weft.compiler.replay import replay, requests_of
 from weft.content import call_part, result_part
 from weft.declare import Policy
+from weft.replay.recordings import Recording, read_recordings, recording_of
+from weft.replay.replay import replay, requests_of, uses_of
 from weft.testing import ScriptedModel, call, make_session
 
 POLICIES = (

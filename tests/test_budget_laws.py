@@ -6,7 +6,7 @@ import pytest
 
 from tests import budgets
 from weft import Agent, C, Session, compile
-from weft.passes.knapsack import stride_for
+from weft.passes.shorten import stride_for
 
 CASES = 250
 """How many random sessions are tried here; `bench/budget.py` tries 10,000."""

@@ -6,8 +6,16 @@ import pytest
 
 import weft
 from weft import Agent, C
-from weft.compiler.costs import RELATIVE, Load, cost_of, load_of, rates_for, said
-from weft.compiler.prices import cliffs_of, price_of
+from weft.compiler.costs import (
+    RELATIVE,
+    Load,
+    cliffs_of,
+    cost_of,
+    load_of,
+    price_of,
+    rates_for,
+    said,
+)
 from weft.dialects import facts_for
 from weft.testing import make_session
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.build import calls, returns, says, session, user
 from tests.strategies import logs
 from weft import Agent, Event, RunConfig, Session, compile
-from weft.compiler.text import columns
+from weft.compiler.report import columns
 
 
 def look(city: str) -> str:

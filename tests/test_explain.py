@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.build import calls, returns, says, session, user
 from tests.strategies import logs
 from weft import Agent, C, Compiled, Content, Event, Part, RunConfig, Session, TokenBudget, compile
-from weft.compiler.report import Report
-from weft.compiler.text import clip, columns, safe
+from weft.compiler.report import Report, clip, columns, safe
 from weft.content import call_part, thought_part
 from weft.ir import CallBlock
 from weft.passes import ON_FRESH, ON_REQUEST

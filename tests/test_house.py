@@ -18,33 +18,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "weft"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-PASSES_WITHOUT_FIXTURE = {
-    "__init__": "the names of the passes",
-    "env": "what the passes read, is none",
-    "budget_summary": "sums up what a budget has no room for",
-    "figures": "the figures of a budget",
-    "knapsack": "what gives way to a budget, and in which order",
-    "limit": "fits a request into a policy's budget",
-    "shorten": "shorter forms of an item",
-    "shortening": "shorter forms as steps of a budget",
-    "token_budget": "fits a request into a TokenBudget",
-    "pipeline": "runs the passes, is none",
-    "compose": "which passes a policy means",
-    "turns": "which turn an item is in",
-    "tool_rank": "how well tools fit what was said",
-    "handles": "what stands for a large value",
-    "cutting": "cuts at tokens",
-    "summaries": "what a summary is made of, for those who need one",
-    "item_sizes": "what items take, is none",
-    "item_text": "what items say, is none",
-    "relevance_asked": "what a model is asked, is none",
-    "contradictions": "what a request says twice, is none",
-    "copies": "where values stand in a text, is none",
-    "cover": "marks in place of values, is none",
-    "fences": "marks around a text, is none",
-    "labelled": "what carries labels, is none",
-}
-
 CODES_NOT_YET_EMITTED: dict[str, str] = {}
 """Codes that have a page but no code that reports them, each with the reason."""
 
@@ -195,12 +168,6 @@ def test_every_code_in_the_table_is_emitted() -> None:
         for code in CODE.findall(token)
     }
     assert set(CODES) - emitted == set(CODES_NOT_YET_EMITTED)
-
-
-def test_every_pass_has_a_fixture_and_every_fixture_a_pass() -> None:
-    passes = {path.stem for path in (PACKAGE / "passes").glob("*.py")}
-    fixtures = {path.stem for path in (ROOT / "tests" / "passes").glob("*.md")}
-    assert passes - set(PASSES_WITHOUT_FIXTURE) == fixtures
 
 
 def test_importing_weft_loads_nothing_heavy() -> None:

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 import weft
 from weft import Agent, C, Map, Parallel, Route, RunConfig, Runner, S, Sequence, race, timeout
-from weft.checker.sight import sights
-from weft.checker.starting import declared_inputs
+from weft.checker.check import declared_inputs
+from weft.checker.visibility import sights
 from weft.cli import main
 from weft.errors import DeclarationError, MissingVariable, UsageError
 from weft.session import MemoryStore

@@ -24,7 +24,7 @@ from weft import (
     while_,
 )
 from weft.declare import Flow, agents_of, walk_nodes
-from weft.declare.inherit import inherit
+from weft.declare.visit import inherit
 from weft.errors import DeclarationError
 from weft.values import Json
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from weft.compiler.prices import price_of, window_of
+from weft.compiler.costs import price_of, window_of
 
 
 def test_a_price_knows_what_reading_and_writing_a_cache_cost() -> None:

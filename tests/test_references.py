@@ -12,13 +12,12 @@ import weft
 from tests.test_auto import working_session
 from weft import Agent, C, RunConfig, Session, TokenBudget
 from weft.compiler import Compiled
-from weft.compiler.evidence import Kept, rebuilt
-from weft.compiler.recordings import recording_of
-from weft.compiler.replay import requests_of
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
-from weft.ir.handle import handle_of
+from weft.ir.item import handle_of
+from weft.replay.recordings import recording_of
+from weft.replay.replay import Kept, rebuilt, requests_of
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import Json
 

@@ -9,7 +9,7 @@ import weft
 from tests.cli.run import weft as shell
 from tests.linear import calls
 from weft import Agent, Event, RunConfig, Session
-from weft.compiler.refused import refused
+from weft.compiler.prefix import refused
 from weft.content import Content, Part, call_part, media_part, result_part
 from weft.dialects import DIALECTS, dialect_named
 from weft.dialects.refuse import refusals

@@ -7,15 +7,12 @@ import pytest
 
 from tests.recorded import coding_run, service_run
 from weft import Agent, C
-from weft.compiler.evidence import strings_in, uses_of
-from weft.compiler.policies import policy_from
-from weft.compiler.recordings import Recording, read_recordings, recording_of
-from weft.compiler.replay import Trial, replay, requests_of, total
-from weft.compiler.replay_page import replay_page
-from weft.compiler.replay_rows import as_json, lines
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import DeclarationError, SessionError
+from weft.replay.page import as_json, lines, replay_page
+from weft.replay.recordings import Recording, read_recordings, recording_of
+from weft.replay.replay import Trial, policy_from, replay, requests_of, strings_in, total, uses_of
 from weft.testing import make_session
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.build import calls, returns, says, session, user
 from tests.strategies import logs
 from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
-from weft.compiler.thread import Thread
+from weft.compiler.incremental import Thread
 from weft.declare import Policy
 from weft.dialects import DIALECTS
 from weft.errors import LoweringError

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
-    from weft.compiler.context import ReadonlyContext
+    from weft.compiler.inputs import ReadonlyContext
     from weft.content import Content, Part
     from weft.declare import (
         Agent,
@@ -25,26 +25,19 @@ if TYPE_CHECKING:
         ToolContext,
         Toolset,
     )
-    from weft.declare.expect import expect
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
-    from weft.declare.gate import Gate
-    from weft.declare.map import Map
-    from weft.declare.race import race
+    from weft.declare.nodes import Gate, Map, Step, expect, race, tap, timeout
     from weft.declare.route import Route
-    from weft.declare.step import Step
-    from weft.declare.tap import tap
-    from weft.declare.timeout import timeout
     from weft.declare.tool import tool
     from weft.declare.transform import S
     from weft.diagnostics import Diagnostic, Origin, Severity
     from weft.dialects.measure import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
-    from weft.runtime.around import RunOutcome
     from weft.runtime.callbacks import Plugin
-    from weft.runtime.once import run, run_sync, stream
     from weft.runtime.result import Result
-    from weft.runtime.runner import Runner
+    from weft.runtime.run import RunOutcome
+    from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
 
 __version__ = "0.1.0"
@@ -169,7 +162,7 @@ def __getattr__(name: str) -> object:
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     if home == "weft.declare":
-        from weft.declare.picture import draw_with
+        from weft.declare.compose import draw_with
 
         draw_with(_drawn)
     return value

@@ -23,11 +23,11 @@ import pydantic
 
 import weft
 from weft import Event, Result, Runner, schema
-from weft.checker.starting import declared_inputs
+from weft.checker.check import declared_inputs
 from weft.declare import Agent, Node, Tool
 from weft.declare.compose import Composable
-from weft.declare.rebuild import rebuilt
-from weft.declare.walk import agents_of
+from weft.declare.nodes import agents_of
+from weft.declare.visit import rebuilt
 from weft.testing import ScriptedModel, call
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from weft.checker.chart import PAGE, Chart
+from weft.checker.world import PAGE, Chart
 
 
 def test_a_chart_is_what_a_dict_is_after_the_same_changes() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import Agent, C, ToolContext, tool
-from weft.checker.contexts import Uses, uses_of
+from weft.checker.functions import Uses, uses_of
 from weft.diagnostics import Diagnostic, Severity
 from weft.tools import exit_loop
 

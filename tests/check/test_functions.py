@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from weft.checker.functions import keys_of
-from weft.checker.keys import Keys
-from weft.session.view import State
+from weft.checker.scope import Keys
+from weft.session.state import State
 
 KEYS, FLAGS = "abcd", "pq"
 DRAFT = "a"

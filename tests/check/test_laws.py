@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft import Agent, Loop, Map, Parallel, Result, Route, Runner, S, Sequence, race
 from weft.declare import Node, agents_of
-from weft.declare.rebuild import rebuilt
+from weft.declare.visit import rebuilt
 from weft.testing import ScriptedModel
 
 KEYS = ("a", "b", "c", "d")

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from weft.detect import KINDS, find
-from weft.detect.plain import plain
+from weft.detect.find import plain
 
 
 def wide(text: str) -> str:

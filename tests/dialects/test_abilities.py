@@ -9,7 +9,7 @@ from weft.content import Blob, Content, Part
 from weft.dialects.abilities import EFFORTS, nearest
 from weft.dialects.facts import facts_for
 from weft.errors import LoweringError
-from weft.models.check_refused import check_request
+from weft.models.check_request import check_request
 from weft.session import Event
 from weft.values import Json, JsonObject
 

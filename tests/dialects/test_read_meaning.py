@@ -3,7 +3,6 @@
 import pytest
 
 from tests.dialects.requests import REQUESTS
-from weft.compiler.read import read_request
 from weft.dialects import dialect_named
 from weft.errors import UsageError
 from weft.ir import (
@@ -16,6 +15,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.replay.recordings import read_request
 from weft.values import JsonObject
 
 

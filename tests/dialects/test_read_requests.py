@@ -7,11 +7,11 @@ import pytest
 from bench.meaning import meaning
 
 from tests.dialects.requests import CASES, REQUESTS
-from weft.compiler.read import read_request
 from weft.dialects import DIALECTS, dialect_named
 from weft.dialects.refuse import refusals
 from weft.errors import WeftError
 from weft.ir import verify
+from weft.replay.recordings import read_request
 from weft.values import Json, JsonObject
 
 MODEL = "gemini-2.5-flash"

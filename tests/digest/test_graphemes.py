@@ -5,7 +5,7 @@ import random
 import pytest
 
 from weft.digest import cut_text
-from weft.digest.graphemes import boundary_after, boundary_before, is_boundary
+from weft.digest.cut import boundary_after, boundary_before, is_boundary
 
 WHOLE = [
     "👨‍👩‍👧‍👦",

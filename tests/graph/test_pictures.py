@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.graph.flows import WRITTEN, Wild
-from weft.compiler.text import columns
+from weft.compiler.report import columns
 from weft.graph import graph_of, to_mermaid, to_text
 
 PAGE = Path(__file__).with_name("pictures.md")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.graph.flows import WRITTEN, Wild, agent
 from weft import Gate, Parallel, Route, Sequence
-from weft.compiler.text import columns
+from weft.compiler.report import columns
 from weft.graph import graph_of, to_svg
-from weft.graph.layout import LETTER, WIDEST
+from weft.graph.svg import LETTER, WIDEST
 
 SVG = "{http://www.w3.org/2000/svg}"
 

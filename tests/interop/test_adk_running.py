@@ -26,7 +26,7 @@ from tests.interop.kit import (
     google_search,
 )
 from tests.interop.shapes import llm
-from weft.declare.rebuild import rebuilt
+from weft.declare.visit import rebuilt
 from weft.errors import UsageError
 from weft.interop.adk import check_adk, from_adk
 from weft.testing import ScriptedModel, call

@@ -9,8 +9,7 @@ import pytest
 from weft.errors import ModelError
 from weft.models import weights
 from weft.models.local import LocalModel
-from weft.models.local_engine import Engine
-from weft.models.local_slots import Conversation
+from weft.models.local_engine import Conversation, Engine
 from weft.values import JsonObject
 
 WINDOW = 1024

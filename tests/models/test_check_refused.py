@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.requests import REQUESTS
 from weft import Agent, compile
-from weft.models.check_refused import check_request
+from weft.models.check_request import check_request
 from weft.values import Json, JsonObject
 
 _TOOL: JsonObject = {"name": "weather", "input_schema": {"type": "object", "properties": {}}}

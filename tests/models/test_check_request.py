@@ -29,8 +29,7 @@ from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.content import call_part, result_part
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded, IllegalRequest, InvalidPrompt
-from weft.models.check_request import RequestChecker
-from weft.models.check_turns import MANNERS
+from weft.models.check_request import MANNERS, RequestChecker
 from weft.session.event import Compaction
 from weft.testing import ScriptedModel
 from weft.values import Strand

@@ -14,7 +14,7 @@ from tests.models.server import Server, says
 from weft import Agent, RunConfig, Runner
 from weft.errors import DeclarationError, ModelError
 from weft.models import Gemini
-from weft.models.gemini_cache import Heads
+from weft.models.gemini import Heads
 from weft.session import Event
 from weft.testing import GeminiServer, call
 from weft.testing.gemini_service import GeminiRequest
@@ -153,7 +153,7 @@ async def test_a_head_is_kept_anew_before_it_expires(monkeypatch: pytest.MonkeyP
         await weft.run(agent, "Hi")
         real = time.monotonic
         for later in (3_500, 3_570):
-            monkeypatch.setattr("weft.models.gemini_cache.now", lambda later=later: real() + later)
+            monkeypatch.setattr("weft.models.gemini.now", lambda later=later: real() + later)
             await weft.run(agent, "Still there?")
         assert server.refusals == []
     assert len(made(server)) == 2

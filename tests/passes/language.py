@@ -42,7 +42,7 @@ from weft.passes import (
     name_of,
     passes_of,
 )  # fmt: skip
-from weft.passes.pair_results import pair_results
+from weft.passes.history import pair_results
 from weft.values import JsonObject, Strand, compact
 
 _LINE = re.compile(

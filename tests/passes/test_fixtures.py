@@ -1,5 +1,6 @@
 """Every pass does what its fixtures show, once and the same the second time."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -11,33 +12,25 @@ from weft.ir import verify
 from weft.passes import ON_FRESH, ON_REQUEST
 
 HERE = Path(__file__).parent
-NO_PASSES = {
-    "__init__",
-    "budget_summary",
-    "compose",
-    "handles",
-    "item_sizes",
-    "item_text",
-    "cutting",
-    "contradictions",
-    "copies",
-    "cover",
-    "fences",
-    "labelled",
-    "env",
-    "figures",
-    "knapsack",
-    "limit",
-    "pipeline",
-    "relevance_asked",
-    "shorten",
-    "summaries",
-    "shortening",
-    "token_budget",
-    "tool_rank",
-    "turns",
-}
-PASSES = {path.stem for path in Path(str(weft.passes.__file__)).parent.glob("*.py")} - NO_PASSES
+PARTS_OF_FIT_BUDGET = {"keep_limit", "drop_oldest"}
+
+
+def passes() -> set[str]:
+    """Every public function `(prompt, env, ...) -> Prompt` in the room."""
+    room = Path(str(weft.passes.__file__)).parent
+    return {
+        node.name
+        for path in room.glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and [argument.arg for argument in node.args.args[:2]] == ["prompt", "env"]
+        and node.returns is not None
+        and ast.unparse(node.returns) == "Prompt"
+    }
+
+
+PASSES = passes() - PARTS_OF_FIT_BUDGET
 IDEMPOTENT = PASSES - {"pair_results", "attribute_foreign", "select_branch"}
 
 

@@ -68,7 +68,7 @@ def test_what_a_tool_answers_still_calls_it() -> None:
 
 def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
     never: Callable[[], bool] = lambda: False  # noqa: E731
-    monkeypatch.setattr("weft.passes.tool_rank.is_installed", never)
+    monkeypatch.setattr("weft.passes.tools.is_installed", never)
 
 
 def test_without_vectors_a_general_question_calls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

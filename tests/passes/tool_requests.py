@@ -1,7 +1,7 @@
 """Requests that a tool answers, and requests that none does: eight sets of three tools each.
 
 `NEAR` is about the tools' own field and `CHAT` is not; what one set answers, no other does. The
-numbers in `weft.passes.tool_rank` were chosen on one half of them, by their hash. The other half is
+numbers in `weft.passes.tools` were chosen on one half of them, by their hash. The other half is
 no blind trial: it was looked at once on the way, and the wording of general questions was written
 by somebody who knew all of the requests.
 """

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import Agent, C, Parallel, RunConfig, Session, tool
-from weft.compiler.effects import effect_of
+from weft.compiler.inputs import effect_of
 from weft.declare import Node, Policy
 from weft.errors import BudgetExceeded, CompileError, DeclarationError
 from weft.testing import ScriptedModel, call

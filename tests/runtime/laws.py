@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Iterable
 import weft
 from weft import Agent, Event, Runner, Session
 from weft.declare import Node
+from weft.declare.nodes import walk_nodes
 from weft.declare.tree import walk
-from weft.declare.walk import walk_nodes
 from weft.models.check_request import RequestChecker
 from weft.session.state import apply_delta
 from weft.session.waiting import CONFIRMATION, waiting_calls

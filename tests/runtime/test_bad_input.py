@@ -23,7 +23,7 @@ from weft import (
 from weft.content import FunctionResponse
 from weft.errors import DeclarationError, SessionBusy, SessionError
 from weft.ir import Prompt
-from weft.runtime.memory import SessionMemory
+from weft.runtime.recall import SessionMemory
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
 

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 import weft
 from weft import Agent, C, Content, Part, Runner, Session, WeftError, tool
 from weft.cli import app
-from weft.compiler.recordings import read_recordings
 from weft.content import (
     Blob,
     CodeExecutionResult,
@@ -19,6 +18,7 @@ from weft.content import (
     FunctionResponse,
     media_part,
 )
+from weft.replay.recordings import read_recordings
 from weft.session import Event
 from weft.testing import ScriptedModel, call
 

@@ -10,7 +10,7 @@ import weft
 from weft import Agent, C, Session, tool
 from weft.content import call_part, result_part
 from weft.declare import Policy
-from weft.ir.handle import handle_of
+from weft.ir.item import handle_of
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import JsonObject
 

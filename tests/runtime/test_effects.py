@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from weft import Agent, C, Event, ModelResponse, Parallel, RunConfig, Runner, Session
-from weft.cli.steps import at_step
-from weft.compiler.effects import effect_of
+from weft.cli.inputs import at_step
+from weft.compiler.inputs import effect_of
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError, UsageError
 from weft.ir import Prompt

@@ -7,7 +7,7 @@ import weft
 from weft import Agent, C, Gate, Map, Parallel, Route, Runner, S, Sequence, Session, race
 from weft.content import ContentLike
 from weft.declare import Node, agents_of
-from weft.models.script import Entry
+from weft.models.scripted import Entry
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
 

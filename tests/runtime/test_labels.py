@@ -13,7 +13,7 @@ from weft.content import Blob, FunctionCall, FunctionResponse
 from weft.declare.context import ToolContext
 from weft.errors import ProtectionError
 from weft.ir import Prompt
-from weft.ir.handle import handle_of
+from weft.ir.item import handle_of
 from weft.testing import ScriptedModel, call
 
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")

@@ -8,9 +8,9 @@ import pytest
 
 import weft
 from weft import Agent, C, CallbackContext, Content, Part, RunConfig, Runner, S, Session, Step
-from weft.compiler.effects import effect_of
-from weft.declare.noting import noted
-from weft.declare.policy.transforms import Strategy
+from weft.compiler.inputs import effect_of
+from weft.declare.policy_parts import Strategy
+from weft.declare.transform import noted
 from weft.errors import DeclarationError, MissingVariable
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call

@@ -7,7 +7,7 @@ import pytest
 import weft
 from weft import Agent, RunConfig, Runner
 from weft.errors import ModelError
-from weft.runtime.overflow import tighter
+from weft.runtime.model_call import tighter
 from weft.testing import ScriptedModel
 
 

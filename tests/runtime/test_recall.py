@@ -14,7 +14,7 @@ from weft.declare.policy import Policy
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError
 from weft.ir import Prompt, ResultBlock
-from weft.ir.handle import handle_of
+from weft.ir.item import handle_of
 from weft.testing import ScriptedModel, call
 from weft.tokens import counter_for
 from weft.values import JsonObject, compact
@@ -140,7 +140,7 @@ async def test_a_handle_of_another_session_stands_for_nothing_here() -> None:
 
 
 def asks_first() -> Callable[[Prompt], object]:
-    from weft.ir.handle import handle_of
+    from weft.ir.item import handle_of
 
     return lambda _: call("recall", handle=handle_of({"result": REPORT}))
 

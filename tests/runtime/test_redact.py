@@ -17,7 +17,7 @@ from weft.detect import PLACEHOLDER
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError, ProtectionError
 from weft.ir import Prompt, TextBlock
-from weft.models.script import Entry
+from weft.models.scripted import Entry
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import JsonObject
 

@@ -85,7 +85,7 @@ async def test_seconds_are_those_of_the_clock_and_no_call_is_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("weft.runtime.spending.time", clock)
+    monkeypatch.setattr("weft.runtime.costs.time", clock)
 
     def thinks(prompt: Prompt) -> Part:
         clock.now += 10
@@ -168,7 +168,7 @@ async def test_seconds_of_an_earlier_stretch_count_and_those_in_between_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("weft.runtime.spending.time", clock)
+    monkeypatch.setattr("weft.runtime.costs.time", clock)
 
     class Stamp(Plugin):
         def on_event(self, ctx: CallbackContext, event: Event) -> Event:

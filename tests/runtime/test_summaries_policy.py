@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import Agent, C, Content, Event, Part, RunConfig, Session, ToolContext
-from weft.compiler.effects import effect_of
+from weft.compiler.inputs import effect_of
 from weft.content import call_part, result_part
 from weft.errors import DeclarationError
 from weft.ir import Prompt

@@ -13,8 +13,14 @@ from weft import Part
 from weft.content import Blob, media_part, result_part
 from weft.errors import SessionError, StoreError
 from weft.session import ArtifactStore
-from weft.stores.artifacts import FileArtifacts, MemoryArtifacts
-from weft.stores.file_names import LONGEST, file_name, is_cut, text_of
+from weft.stores.artifacts import (
+    LONGEST,
+    FileArtifacts,
+    MemoryArtifacts,
+    file_name,
+    is_cut,
+    text_of,
+)
 
 ADA = ("app", "ada", "s1")
 

@@ -17,11 +17,11 @@ import weft
 from weft import Actions, Agent, Content, Event, Part, RunConfig, Runner, Session
 from weft.errors import Conflict, DeclarationError, SessionBusy, SessionError, StoreError
 from weft.session import MemoryStore, SessionKey, Store
-from weft.stores import open_store, postgres_server
-from weft.stores.locks import FileLocks
-from weft.stores.postgres_server import migrate
-from weft.stores.sqlite import SqliteStore
-from weft.stores.sqlite_file import MIGRATIONS, open_file
+from weft.stores import open_store
+from weft.stores import postgres as postgres_server
+from weft.stores.postgres import migrate
+from weft.stores.sqlite import MIGRATIONS, SqliteStore, open_file
+from weft.stores.sqlite_lease import FileLocks
 from weft.testing import ScriptedModel, delayed
 from weft.values import Json
 
@@ -127,7 +127,7 @@ def test_closing_the_file_elsewhere_does_not_drop_a_lock(tmp_path: Path) -> None
     with path.open("rb"):
         pass
     take = (
-        "import sys; from pathlib import Path; from weft.stores.locks import FileLocks;"
+        "import sys; from pathlib import Path; from weft.stores.sqlite_lease import FileLocks;"
         "print(FileLocks(Path(sys.argv[1])).take(7))"
     )
 

@@ -12,8 +12,7 @@ import pytest
 from tests.build import user
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
-from weft.stores.postgres import PostgresStore
-from weft.stores.postgres_server import MIGRATIONS, Migration, explained, migrate, place
+from weft.stores.postgres import MIGRATIONS, Migration, PostgresStore, explained, migrate, place
 
 KEY = SessionKey("app", "ada", "s")
 

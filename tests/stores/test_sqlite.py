@@ -19,10 +19,9 @@ from tests.stores.child import ENVIRONMENT, ROOT
 from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
-from weft.session.kept import Kept
+from weft.session.memory import Kept
 from weft.stores.cache import Cache
-from weft.stores.sqlite import SqliteStore
-from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
+from weft.stores.sqlite import MIGRATIONS, Migration, SqliteStore, open_file
 from weft.values import Strand
 
 KEY = SessionKey("app", "ada", "s")

@@ -1,21 +1,41 @@
 """What an agent reads and writes, by its declaration alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from weft import schema
-from weft.checker.code import callback_writer, callbacks_of, handled, touched, used_by
-from weft.checker.contexts import Uses, uses_of
-from weft.checker.kept import kept, listed
-from weft.checker.sites import Read
-from weft.checker.world import World, Writer
-from weft.declare import Agent, Policy, template
+from weft.checker.functions import Uses, keys_of, uses_of
+from weft.checker.schemas import follow, may_lack, values_of
+from weft.checker.scope import Keys
+from weft.checker.world import Read, ReadHow, World, Writer, WriterKind
+from weft.declare import (
+    Agent,
+    Gate,
+    Map,
+    Node,
+    Policy,
+    Route,
+    Sequence,
+    Step,
+    Timeout,
+    Tool,
+    template,
+)
+from weft.declare.checks import CALLBACKS
+from weft.declare.compare import same
+from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
-from weft.declare.policy.selectors import (
+from weft.declare.nodes import agents_of
+from weft.declare.policy_parts import (
+    Capture,
+    Distill,
     Everything,
+    Extract,
     FromAgents,
+    Label,
     Matching,
+    NoteDown,
     Notes,
     Nothing,
     Relevant,
@@ -26,8 +46,9 @@ from weft.declare.policy.selectors import (
     When,
     WithoutAgents,
 )
-from weft.declare.policy.transforms import Capture, Distill, Extract, NoteDown
+from weft.declare.route import Case
 from weft.diagnostics import Origin
+from weft.session.state import scope_of
 from weft.values import JsonObject
 
 TEXT: JsonObject = {"type": "string"}
@@ -62,6 +83,32 @@ def _text_reads(agent: Agent, text: object, place: Origin) -> Iterator[Read]:
         optional = variable.optional or agent.on_missing == "empty"
         typed = text[variable.start : variable.end]
         yield Read(variable.key, origin, variable.path, optional, typed=typed)
+
+
+Found = TypeVar("Found")
+
+
+def kept(derive: Callable[[Agent], Found]) -> Callable[[Agent], Found]:
+    """The same function, asked once for each agent."""
+
+    def found(agent: Agent) -> Found:
+        memo = agent.memo
+        if derive not in memo:
+            memo[derive] = derive(agent)
+        return cast("Found", memo[derive])
+
+    found.__doc__ = derive.__doc__
+    return found
+
+
+def listed(derive: Callable[[Agent], Iterator[Found]]) -> Callable[[Agent], tuple[Found, ...]]:
+    """The same function, asked once for each agent, with all it finds as a tuple."""
+
+    def all_of(agent: Agent) -> tuple[Found, ...]:
+        return tuple(derive(agent))
+
+    all_of.__doc__ = derive.__doc__
+    return kept(all_of)
 
 
 @listed
@@ -264,3 +311,201 @@ def after(agent: Agent, world: World) -> World:
     if reason:
         world = world.blurred(reason)
     return world.spoke(agent, agent.output_key)
+
+
+def used_by(tool: Tool) -> Uses:
+    """What a tool does with the state: what it declares counts, else what its source shows."""
+    if tool.context_parameter is None or tool.function is None:
+        known = tool.context_parameter is None or bool(tool.writes)
+        return Uses(
+            tool.reads, writes=tool.writes, reads_all=known, known=known, escalates=not known
+        )
+    found = uses_of(tool.function, tool.context_parameter)
+    named = tool.reads or found.reads
+    reads = tuple(key for key in named if key not in found.asks)
+    if tool.writes:
+        ends = found.known and found.escalates
+        found = found._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
+    return found._replace(reads=reads)
+
+
+@listed
+def callbacks_of(agent: Agent) -> Iterator[tuple[str, Uses]]:
+    """The callbacks of an agent, each with its field and what it does with the state."""
+    for name in CALLBACKS:
+        given = cast("object", getattr(agent, name))
+        for one in cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,)):
+            if callable(one):
+                yield name, uses_of(one)
+
+
+def callback_writer(agent: Agent, name: str) -> Writer:
+    """A callback as the one who writes."""
+    return Writer(f"{agent.name}.{name}", Origin("field", name, agent.name), "callback")
+
+
+def handled(world: World, agent: Agent, *callbacks: str) -> World:
+    """The world after these callbacks took keys away."""
+    for name, uses in callbacks_of(agent):
+        if name in callbacks:
+            world = world.lost(uses.drops, callback_writer(agent, name))
+    return world
+
+
+def touched(world: World, uses: Iterable[Uses]) -> World:
+    """The world after code may have changed values in place: their shapes are known no longer."""
+    held = {
+        key: fact._replace(schema=None)
+        for one in uses
+        for key in one.touches
+        if (fact := world.facts.get(key)) is not None and fact.schema is not None
+    }
+    return world.holding(held)
+
+
+WritersByKey = dict[str, tuple[Writer, ...]]
+
+
+class Writes:
+    """The keys of each node of a flow, worked out once; with or without what only fills gaps."""
+
+    def __init__(self, *, fills: bool = True) -> None:
+        self._fills = fills
+        self._known: dict[int, WritersByKey] = {}
+
+    def of(self, node: Node) -> WritersByKey:
+        """The keys that the node or anything below it writes, and who does."""
+        known = self._known.get(id(node))
+        if known is not None:
+            return known
+        found: dict[str, dict[Writer, None]] = {}
+        for key, writer in self._pairs(node):
+            found.setdefault(key, {})[writer] = None
+        known = self._known[id(node)] = {key: tuple(writers) for key, writers in found.items()}
+        return known
+
+    def _pairs(self, node: Node) -> Iterator[tuple[str, Writer]]:
+        match node:
+            case Agent():
+                for key, writer, _ in writes_of(node):
+                    yield key, writer
+                called = [t.agent for t in node.tools if isinstance(t.agent, Composable)]
+                for below in (*node.sub_agents, *cast("list[Node]", called)):
+                    yield from self._flat(below)
+            case Step():
+                writer = step_writer(node)
+                found = Keys() if node.written else keys_of(node.function)
+                keys = node.writes or (() if node.written else (*found.writes, *found.maybe))
+                if self._fills or not node.fills:
+                    yield from ((key, writer) for key in keys)
+                yield from ((new, writer) for _, new in node.renames)
+                yield from ((key, writer) for key in node.captures if key not in keys)
+            case Gate():
+                yield node.key, Writer(node.name, Origin("field", "key", node.name), "gate")
+            case Map():
+                yield node.into, Writer(node.name, Origin("field", "into", node.name), "map")
+                for key, writer in self._flat(node.body):
+                    if scope_of(key) in ("app", "user"):
+                        yield key, writer
+            case _:
+                for child in node.children:
+                    yield from self._flat(child)
+
+    def _flat(self, node: Node) -> Iterator[tuple[str, Writer]]:
+        for key, writers in self.of(node).items():
+            yield from ((key, writer) for writer in writers)
+
+
+def step_writer(node: Step) -> Writer:
+    """A step as the one who writes."""
+    kind: WriterKind = "transform" if node.written else "step"
+    return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
+
+
+def may_write_anything(node: Node) -> bool:
+    """Whether code runs in it that does not say what it writes."""
+    if isinstance(node, Agent):
+        called = [tool.agent for agent in agents_of(node) for tool in agent.tools]
+        flows = cast("list[Node]", [flow for flow in called if isinstance(flow, Composable)])
+        return any(map(blurs, agents_of(node))) or any(map(may_write_anything, flows))
+    if isinstance(node, Step):
+        return not node.writes and not node.written and not keys_of(node.function).writes_all
+    return any(may_write_anything(child) for child in node.children)
+
+
+def labels_in(node: Node) -> dict[str, frozenset[str]]:
+    """By key: the labels that any policy or tool of the flow puts on it."""
+    found: dict[str, set[str]] = {}
+    for agent in agents_of(node):
+        policies = [agent.policy] if agent.context is not None else []
+        while policies:
+            policy = policies.pop()
+            for one in policy.protections:
+                if isinstance(one, Label):
+                    for key in one.keys:
+                        found.setdefault(key, set()).add(one.name)
+            policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
+        for tool in agent.tools:
+            for key in used_by(tool).writes:
+                if tool.labels:
+                    found.setdefault(key, set()).update(tool.labels)
+    return {key: frozenset(names) for key, names in found.items()}
+
+
+def route_reads(node: Route) -> Iterable[Read]:
+    """The key that a route decides by; where all its cases ask functions, nobody looks it up."""
+    if isinstance(node.key, str):
+        unused = bool(node.cases) and all(case.op == "when" for case in node.cases)
+        for read in key_reads(node.key, Origin("field", "key", node.name), "route"):
+            yield read._replace(optional=node.default is not None, guarded=unused)
+
+
+def key_reads(key: str, origin: Origin, how: ReadHow) -> Iterable[Read]:
+    """A key that may walk into a value, read as a template reads it."""
+    for variable in template.parse(f"{{{key}}}").variables:
+        yield Read(variable.key, origin, variable.path, how=how)
+
+
+def proved(node: Route, case: Case) -> frozenset[str]:
+    """The keys that are there wherever a case of a route holds."""
+    if case.predicate is not None:
+        return keys_of(case.predicate).proves
+    return frozenset(read.key for read in route_reads(node))
+
+
+def gate_reads(node: Gate) -> Iterable[Read]:
+    """What a gate's question shows."""
+    for one in template.parse(node.question).variables:
+        if not one.artifact:
+            place = Origin("field", "question", node.name, one.start, one.end)
+            typed = node.question[one.start : one.end]
+            yield Read(one.key, place, one.path, one.optional, typed=typed)
+
+
+def collected(body: Node) -> JsonObject | None:
+    """What a map collects: texts, or values of the schema of the agent that speaks last."""
+    while isinstance(body, Sequence | Timeout):
+        body = body.steps[-1] if isinstance(body, Sequence) else body.body
+    if not isinstance(body, Agent) or body.sub_agents:
+        return {"type": "array"}
+    if body.output_schema is None:
+        return {"type": "array", "items": TEXT}
+    return {
+        "type": "array",
+        "items": schema.of_type(body.output_schema, where=f"{body.name}.output_schema"),
+    }
+
+
+def is_covered(node: Route, world: World) -> bool:
+    """Whether the cases name every value that the key can have."""
+    if not isinstance(node.key, str):
+        return False
+    for read in key_reads(node.key, Origin("field"), "route"):
+        fact = world.facts.get(read.key)
+        if fact is None or not fact.must or may_lack(fact.schema, read.path):
+            return False
+        shape, _ = follow(fact.schema, read.path)
+        named = [case.value for case in node.cases if case.op == "eq"]
+        values = values_of(shape)
+        return bool(values) and all(any(same(v, other) for other in named) for v in values or ())
+    return False

@@ -5,11 +5,10 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
 
-from weft.checker.names import names_of, text_of
-from weft.checker.sources import definition, opened
+from weft.checker.scope import definition, names_of, opened, text_of
 from weft.declare import Agent, Policy, template
 from weft.declare.checks import CALLBACKS
-from weft.declare.policy.selectors import ArtifactText, When
+from weft.declare.policy_parts import ArtifactText, When
 from weft.diagnostics import Origin
 
 _SAVES = "save_artifact"

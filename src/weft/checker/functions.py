@@ -4,16 +4,35 @@ A function is read, never run. What cannot be seen makes the answer incomplete; 
 need to know then stay silent.
 """
 
+import ast
+import copy
 import functools
 import inspect
-from collections.abc import Callable, Hashable
-from typing import cast
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, cast
 
-from weft.checker.contexts import uses_of
-from weft.checker.keys import Keys
-from weft.checker.names import names_of
-from weft.checker.reading import read
-from weft.checker.sources import definition, opened
+from weft.checker.expressions import Found, Looks
+from weft.checker.scope import (
+    STATE,
+    Contents,
+    Function,
+    Helper,
+    Keys,
+    Names,
+    Path,
+    Scope,
+    called_function,
+    definition,
+    held_by,
+    is_none,
+    lacked,
+    meet,
+    names_of,
+    opened,
+    parameter_for,
+    proved,
+)
 from weft.declare.functions import Foreign
 
 
@@ -54,3 +73,607 @@ def _foreign_keys(code: Foreign) -> Keys:
         reads_all=uses.reads_all,
         writes_all=uses.known,
     )
+
+
+HARMLESS = frozenset(
+    (
+        "actions", "function_call_id", "call_id", "invocation_id", "agent_name", "app_name",
+        "user_id", "session_id", "branch", "confirmed", "connection", "save_artifact",
+        "load_artifact", "list_artifacts", "search_memory", "user_content", "tool_confirmation",
+        "request_confirmation", "request_credential", "get_auth_response", "load_credential",
+        "save_credential", "get_credential", "add_session_to_memory", "add_events_to_memory",
+        "add_memory", "get_artifact_version", "render_ui_widget", "run_config", "is_aborted",
+        "custom_metadata", "node_path", "run_id", "attempt_count", "isolation_scope",
+    )
+)  # fmt: skip
+"""What a context has beside the state that changes no key."""
+
+_STATE, _HELPER = "the state of the context", "a function of the context"
+"""No argument has that name."""
+
+_STATES = (("session", "state"), ("actions", "state_delta"))
+"""Where else a context has its state."""
+
+_AROUND = (("_invocation_context",), ("invocation_context",))
+"""The invocation that a context of google-adk belongs to."""
+
+_LOOKING = frozenset(("print", "isinstance", "repr", "str", "type", "id", "bool", "hasattr"))
+"""Functions that do nothing with a context."""
+
+
+class Uses(NamedTuple):
+    """The keys that a function reads, sets and takes away, and whether that is all.
+
+    `reads` must be there and `asks` may lack; `writes` are set on some path, `drops` taken away on
+    all. `touches` hold values that it may change in place.
+    """
+
+    reads: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    touches: tuple[str, ...] = ()
+    reads_all: bool = False
+    known: bool = False
+    """Whether it changes no other keys."""
+    escalates: bool = True
+
+
+def uses_of(function: Callable[..., object], context: str = "") -> Uses:
+    """What a function does with the state of its context, by default its first argument."""
+    if isinstance(function, Foreign):
+        return _together(function)
+    try:
+        return _uses(function, context)
+    except TypeError:  # unhashable
+        return Uses()
+
+
+def _together(code: Foreign) -> Uses:
+    """What all the functions do that are called one behind the other."""
+    if code.opaque:
+        return Uses()
+    found = Uses(reads_all=True, known=True, escalates=False)
+    for one in (uses_of(function, code.context) for function in code.functions):
+        found = Uses(
+            tuple(dict.fromkeys((*found.reads, *(k for k in one.reads if k not in found.writes)))),
+            tuple(dict.fromkeys((*found.asks, *one.asks))),
+            tuple(dict.fromkeys((*found.writes, *one.writes))),
+            tuple(key for key in (*found.drops, *one.drops) if key not in one.writes),
+            tuple(dict.fromkeys((*found.touches, *one.touches))),
+            found.reads_all and one.reads_all,
+            found.known and one.known,
+            found.escalates or one.escalates,
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _uses(function: Callable[..., object], context: str) -> Uses:
+    found = _read(function, context, frozenset())
+    if found is None:
+        return Uses()
+    keys, writer = found
+    return Uses(
+        tuple(sorted(keys.reads)),
+        tuple(sorted(keys.optional | keys.guarded)),
+        tuple(sorted((keys.writes | keys.maybe) - keys.drops)),
+        tuple(sorted(keys.drops)),
+        tuple(sorted(keys.touches)),
+        keys.reads_all and not writer.leaks,
+        keys.writes_all and not writer.leaks,
+        writer.escalates or writer.leaks,
+    )
+
+
+def _read(
+    function: Callable[..., object], context: str, above: frozenset[object]
+) -> "tuple[Keys, _Writer] | None":
+    """The keys that a function of a context uses; `above` are those that it is called from."""
+    called, given, named = opened(function)
+    found = definition(called) if inspect.unwrap(called) is called else None
+    if found is None or called in above or len(above) > MOST_DEEP:
+        return None  # also where another function is wrapped around it, which may do more
+    names = [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
+    known = {**dict(zip(names, given, strict=False)), **named}
+    context = context or next((name for name in names if name not in known), "")
+    everything = {*names, *(each.arg for each in found.args.kwonlyargs)}
+    if not context or context not in everything - known.keys():
+        return None
+    around = names_of(called, known)
+    inside = above | {called}
+    writer = _Writer(context, around, inside)
+    plain = writer.rewritten(found)
+    return read(plain, _STATE, around, helper=_Followed(writer, inside), answers=False), writer
+
+
+class _Followed:
+    """Knows what functions do that get the context or its state."""
+
+    def __init__(self, writer: "_Writer", above: frozenset[object]) -> None:
+        self._writer = writer
+        self._plain = Helpers(above)
+
+    def __call__(self, node: ast.Call, given: ast.expr, names: Names) -> Keys:
+        held = self._writer.helpers.get(id(node))
+        return held if held is not None else self._plain(node, given, names)
+
+
+class _Writer(ast.NodeTransformer):
+    """Writes a function of a context as one of its state, which returns nothing."""
+
+    def __init__(self, context: str, names: Names, above: frozenset[object]) -> None:
+        self.context = context
+        self.leaks = False
+        self.escalates = False
+        self.helpers: dict[int, Keys] = {}
+        """By call: what it does with the state of the context that it gets."""
+        self._names = names
+        self._above = above
+        self._contexts = {context}
+
+    def rewritten(self, found: Function) -> ast.FunctionDef:
+        """The function, with one name for the state."""
+        made = copy.deepcopy(found)
+        body: list[ast.stmt] = [ast.Expr(made.body)] if isinstance(made, ast.Lambda) else made.body
+        self._contexts |= _renamed(body, self.context)
+        plain = ast.FunctionDef("function", made.args, body, [])
+        return cast("ast.FunctionDef", self.generic_visit(plain))
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST | list[ast.AST]:
+        self.generic_visit(node)
+        return [ast.Expr(node.value), ast.Return()] if node.value is not None else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        match node:  # another name for the context
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=held)) if (
+                name in self._contexts and held in self._contexts
+            ):
+                return ast.Pass()
+            case _:
+                return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        self.leaks |= node.id in self._contexts
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        given = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        contexts = [one for one in given if self._is_context(one)]
+        if len(contexts) != 1:
+            return self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _LOOKING:
+            return ast.Constant(None)
+        function = called_function(node.func, self._names)
+        parameter = parameter_for(function, node, contexts[0]) if function is not None else ""
+        found = _read(function, parameter, self._above) if function and parameter else None
+        if found is None:
+            return self.generic_visit(node)
+        keys, writer = found
+        self.escalates |= writer.escalates
+        self.leaks |= writer.leaks
+        others = [one for one in node.args if one is not contexts[0]]
+        named = [one for one in node.keywords if one.value is not contexts[0]]
+        made = ast.Call(
+            ast.Name(_HELPER, ast.Load()),
+            [ast.Name(_STATE, ast.Load()), *(self.visit(one) for one in others)],
+            [self.visit(one) for one in named],
+        )
+        self.helpers[id(made)] = keys
+        return made
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        way = _way(node)
+        if way is None or way[0] not in self._contexts:
+            self.escalates |= node.attr == "escalate"
+            self.leaks |= node.attr == "state_delta"
+            return self.generic_visit(node)
+        steps = way[1:]
+        if steps[:1] in _AROUND:
+            steps = steps[1:]
+            if steps[:1] not in (("session",), ()) and steps:
+                return ast.Constant(None)
+        if steps[-2:] in _STATES or steps == ("state",):
+            return ast.Name(_STATE, node.ctx)
+        for position, step in enumerate(steps):  # state.get, session.state.update
+            if step in ("state", "state_delta") and position + 1 < len(steps):
+                return self.generic_visit(node)
+        self.escalates |= steps[-1:] == ("escalate",)
+        known = steps[:1] and (steps[0] in HARMLESS or (steps[0] == "session" and len(steps) > 1))
+        self.leaks |= not known
+        return node
+
+    def _is_context(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._contexts
+
+
+def _way(node: ast.expr) -> tuple[str, ...] | None:
+    """The name that a chain of attributes begins with, and its steps."""
+    match node:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.Attribute(value=value, attr=attribute):
+            before = _way(value)
+            return None if before is None else (*before, attribute)
+        case _:
+            return None
+
+
+def _renamed(body: Iterable[ast.stmt], context: str) -> set[str]:
+    """Other names for the context: `ctx = callback_context`, where they stay that."""
+    stored: Counter[str] = Counter()
+    found: set[str] = set()
+    for node in (one for statement in body for one in ast.walk(statement)):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            stored[node.id] += 1
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=held)):
+                if held == context:
+                    found.add(name)
+            case _:
+                pass
+    return {name for name in found if stored[name] == 1}
+
+
+MOST_DEEP = 8
+"""How deep the state is followed from one function into another."""
+
+
+def read(
+    function: Function,
+    state: str,
+    names: Names | None = None,
+    *,
+    helper: Helper | None = None,
+    answers: bool = True,
+) -> Keys:
+    """What a function does with the argument that is the state; `names` are those around it.
+
+    What it returns counts as written where it `answers`. A `helper` knows more than the plain
+    functions that it calls.
+    """
+    body: list[ast.stmt] = (
+        [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
+    )
+    scope, found = Scope(state, names or {}, body, helper or Helpers()), Found()
+    left = _Reader(scope, found, answers=answers).run(body, Path())
+    if left is not None:
+        found.leave(left)
+    found.proved = proved(body, scope)
+    return found.keys()
+
+
+class Helpers:
+    """Follows the state into plain functions, but not into one that it is in already."""
+
+    def __init__(self, above: frozenset[object] = frozenset()) -> None:
+        self._above = above
+
+    def __call__(self, node: ast.Call, given: ast.expr, names: Names) -> Keys:
+        """What the called function does with the state."""
+        function = called_function(node.func, names)
+        parameter = parameter_for(function, node, given) if function is not None else ""
+        if function is None or not parameter:
+            return Keys()
+        called, placed, named = opened(function)
+        found = definition(called)
+        if found is None or called in self._above or len(self._above) > MOST_DEEP:
+            return Keys()
+        known = {**dict(zip(_arguments(found), placed, strict=False)), **named}
+        deeper = Helpers(self._above | {called})
+        own = names_of(called, known)
+        return read(found, parameter, own, helper=deeper, answers=False)
+
+
+def _arguments(found: Function) -> list[str]:
+    return [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
+
+
+class _Reader:
+    """Walks the statements of a function."""
+
+    def __init__(self, scope: Scope, found: Found, *, answers: bool) -> None:
+        self._scope = scope
+        self._found = found
+        self._looks = Looks(scope, found)
+        self._stores = self._looks.stores
+        self._answers = answers
+        """Whether what is returned is written: not in a function in the function."""
+        self._loops: list[_Jumps] = []
+        """The loops around a statement, the innermost last."""
+
+    def run(self, body: Iterable[ast.stmt], path: Path) -> Path | None:
+        """The path behind statements; None where they do not end."""
+        now: Path | None = path
+        before: list[ast.stmt] = []
+        for node in body:
+            if now is None:
+                return None
+            if isinstance(node, ast.While):
+                now = self._while(node, before, now)
+            else:
+                now = self._statement(node, now)
+            before.append(node)
+        return now
+
+    def _statement(self, node: ast.stmt, path: Path) -> Path | None:
+        looks = self._looks
+        match node:
+            case ast.Return():
+                self._return(node.value, path)
+                return None
+            case ast.Raise():
+                looks.children(node, path)
+                return None
+            case ast.Break():
+                self._loops[-1].breaks.append(path)
+                return None
+            case ast.Continue():
+                self._loops[-1].ends.append(path)
+                return None
+            case ast.If():
+                looks.at(node.test, path)
+                return self._if(node, path)
+            case ast.For() | ast.AsyncFor():
+                return self._for(node, path)
+            case ast.With() | ast.AsyncWith():
+                return self._with(node, path)
+            case ast.Try():
+                return self._try(node, path)
+            case ast.Match():
+                return self._match(node, path)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._inside(node.body, path)
+            case ast.Assign():
+                looks.rename(node)
+                looks.at(node.value, path)
+                for target in node.targets:
+                    self._stores.assign(target, node.value, path)
+            case ast.AnnAssign() if node.value is not None:
+                looks.at(node.value, path)
+                self._stores.assign(node.target, node.value, path)
+            case ast.AugAssign():
+                looks.at(node.value, path)
+                self._stores.augment(node.target, node.value, path)
+            case ast.Delete():
+                for target in node.targets:
+                    self._stores.delete(target, path)
+            case _:
+                looks.children(node, path)
+        return path
+
+    def _if(self, node: ast.If, path: Path) -> Path | None:
+        """Two ways: what the test says of keys is known on each."""
+        changed = {key for holder, key in self._found.changed if holder == STATE}
+        ways = path.branch(), path.branch()  # a name may stand for a value before it was changed
+        ways[0].there |= held_by(node.test, self._scope) - changed
+        ways[1].there |= lacked(node.test, self._scope) - changed
+        return meet(path, (self.run(node.body, ways[0]), self.run(node.orelse, ways[1])))
+
+    def _return(self, value: ast.expr | None, path: Path) -> None:
+        """Take note of what is returned: a dict with known keys, None, or who knows what."""
+        if isinstance(value, ast.IfExp) and self._answers:
+            self._looks.at(value.test, path)
+            self._return(value.body, path.branch())
+            self._return(value.orelse, path.branch())
+            return
+        given: Contents | None = Contents({})
+        if value is not None:
+            if self._answers and not is_none(value) and not self._looks.is_update(value):
+                given = self._stores.contents(value, path)
+                self._looks.returned(value)
+            self._looks.at(value, path)
+        if given is None:
+            self._found.unseen = True
+        else:
+            self._stores.put(STATE, given, path)
+        self._found.leave(path)
+
+    def _for(self, node: ast.For | ast.AsyncFor, path: Path) -> Path | None:
+        """A round for each element; where they stand there as texts, each is walked."""
+        looks = self._looks
+        looks.iterate(node.iter, path)
+        if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple | ast.List):
+            texts = [self._scope.text(one) for one in node.iter.elts]
+            if texts and None not in texts and not _jumps(node.body):
+                now: Path | None = path
+                for text in texts:
+                    if now is not None:
+                        self._scope.names[node.target.id] = text
+                        now = self.run(node.body, now)
+                self._scope.names.pop(node.target.id, None)
+                return now
+        return self._rounds(node, path, at_least_once=_has_elements(node.iter))
+
+    def _while(self, node: ast.While, before: list[ast.stmt], path: Path) -> Path | None:
+        """A loop with a test; `before` are the statements that its first test surely follows."""
+        self._looks.at(node.test, path)
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        begins = endless or _holds_at_first(node.test, before)
+        return self._rounds(node, path, at_least_once=begins, endless=endless)
+
+    def _rounds(
+        self,
+        node: ast.For | ast.AsyncFor | ast.While,
+        path: Path,
+        *,
+        at_least_once: bool,
+        endless: bool = False,
+    ) -> Path | None:
+        """A body that is run any number of times; behind it are its last round and its breaks."""
+        mark = len(self._found.changed)
+        jumps = _Jumps([], [])
+        self._loops.append(jumps)
+        way = path.branch()
+        way.sure = path.sure and at_least_once
+        last = self.run(node.body, way)
+        self._loops.pop()
+        changed = self._found.changed[mark:]
+        ends = meet(path, jumps.ends if last is None else [last, *jumps.ends])
+        for one in jumps.breaks:  # a round before may have undone what was so at first
+            one.forget(
+                key
+                for key in changed
+                if key in path.held
+                and one.held.get(key) is path.held[key]
+                and ends is not None
+                and ends.held.get(key) is not path.held[key]
+            )
+        ways: list[Path | None] = [*jumps.breaks]
+        if not endless:
+            unrun = [] if at_least_once else [path.branch()]
+            done = meet(path, [*unrun, *([ends] if ends is not None else [])])
+            if done is not None:
+                done.sure, done.left = path.sure and not jumps.breaks, path.left
+                self._returns(node.body, done)
+                ways.append(self.run(node.orelse, done))
+        met = meet(path, ways)
+        if met is not None:
+            met.sure, met.left = path.sure, path.left
+            self._returns([*node.body, *node.orelse], met)
+        return met
+
+    def _returns(self, body: Iterable[ast.stmt], path: Path) -> None:
+        """Take note that some runs end within statements."""
+        if any(isinstance(one, ast.Return) for inner in body for one in ast.walk(inner)):
+            path.sure, path.left = False, True
+
+    def _with(self, node: ast.With | ast.AsyncWith, path: Path) -> Path | None:
+        for item in node.items:
+            self._looks.at(item.context_expr, path)
+        if not any(_suppresses(item.context_expr) for item in node.items):
+            return self.run(node.body, path)
+        with self._found.perhaps(path, tried=True) as way:
+            self.run(node.body, way)
+        self._returns(node.body, path)
+        return path
+
+    def _try(self, node: ast.Try, path: Path) -> Path | None:
+        exits, mark = len(self._found.exits), len(self._found.changed)
+        jumps = [way for loop in self._loops for way in (*loop.breaks, *loop.ends)]
+        done = self.run(node.body, path.branch(tried=bool(node.handlers)))
+        if done is not None:
+            sure = path.sure and not node.handlers and not done.left
+            done = self.run(node.orelse, Path(done.held, sure, path.tried, done.left))
+        caught = path.branch()
+        caught.forget(self._found.changed[mark:])
+        ways = [done, *(self.run(one.body, caught.branch()) for one in node.handlers)]
+        met = meet(path, ways)
+        mark = len(self._found.changed)
+        last = self.run(node.finalbody, path.branch() if met is None else met)
+        for end in self._found.exits[exits:]:  # what returned before did this as well
+            for _, key in self._found.changed[mark:]:
+                end.pop(key, None)
+        for loop in self._loops:
+            for way in (*loop.breaks, *loop.ends):
+                if not any(way is one for one in jumps):
+                    way.forget(self._found.changed[mark:])
+        return None if met is None else last
+
+    def _match(self, node: ast.Match, path: Path) -> Path | None:
+        self._looks.at(node.subject, path)
+        ways: list[Path | None] = []
+        open_end = True
+        for case in node.cases:
+            way = path.branch()
+            if case.guard is not None:
+                self._looks.at(case.guard, way)
+            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+                open_end = False
+            ways.append(self.run(case.body, way))
+        return meet(path, [*ways, path.branch()] if open_end else ways)
+
+    def _inside(self, body: Sequence[ast.stmt], path: Path) -> None:
+        """A function in the function: what it returns is not what the outer one does."""
+        answers, self._answers = self._answers, False
+        exits = len(self._found.exits)
+        with self._found.perhaps(path) as way:
+            self.run(body, way)
+        del self._found.exits[exits:]
+        self._answers = answers
+
+
+class _Jumps(NamedTuple):
+    """Where a loop is left from within, and where its rounds end."""
+
+    breaks: list[Path]
+    ends: list[Path]
+
+
+def _has_elements(node: ast.expr) -> bool:
+    """Whether a loop over it surely has a first round: a list with elements, a range of some."""
+    match node:
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return any(not isinstance(one, ast.Starred) for one in elements)
+        case ast.Call(func=ast.Name(id="range"), args=[*bounds]) if bounds:
+            numbers = [one.value for one in bounds if isinstance(one, ast.Constant)]
+            whole = [one for one in numbers if isinstance(one, int)]
+            return len(whole) == len(bounds) and bool(range(*whole))
+        case _:
+            return False
+
+
+def _holds_at_first(test: ast.expr, before: list[ast.stmt]) -> bool:
+    """Whether a test surely holds the first time, by constants that were set right before it."""
+    known: dict[str, object] = {}
+    for node in before:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
+                known[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value)):
+                known[name] = value
+            case _:
+                for one in ast.walk(node):
+                    if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load):
+                        known.pop(one.id, None)
+                    elif isinstance(one, ast.Nonlocal | ast.Global | ast.FunctionDef):
+                        known.clear()  # another function may set them
+    match test:
+        case ast.Name(id=name):
+            return bool(known.get(name))
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name in known and not known[name]
+        case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[ast.Constant() as c]):
+            return name in known and _compared(known[name], operator, c.value)
+        case _:
+            return False
+
+
+def _compared(one: object, operator: ast.cmpop, other: object) -> bool:
+    """Whether a comparison of two numbers, or with None, surely holds."""
+    if isinstance(operator, ast.Is):
+        return one is None and other is None
+    if not isinstance(one, int | float) or not isinstance(other, int | float):
+        return False
+    match operator:
+        case ast.Lt():
+            return one < other
+        case ast.LtE():
+            return one <= other
+        case ast.Gt():
+            return one > other
+        case ast.GtE():
+            return one >= other
+        case ast.Eq():
+            return one == other
+        case ast.NotEq():
+            return one != other
+        case _:
+            return False
+
+
+def _jumps(body: Iterable[ast.stmt]) -> bool:
+    jumps = (ast.Break, ast.Continue, ast.Return)
+    return any(isinstance(one, jumps) for inner in body for one in ast.walk(inner))
+
+
+def _suppresses(node: ast.expr) -> bool:
+    """Whether it is contextlib.suppress(...)."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name == "suppress"
+        case _:
+            return False

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from weft.checker.agents import may_escalate
+from weft.checker.agents import Writes, may_escalate
 from weft.checker.functions import keys_of
-from weft.checker.writes import Writes
 from weft.declare import (
     Agent,
     Fallback,
@@ -18,8 +17,8 @@ from weft.declare import (
     Step,
     Timeout,
 )
+from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
-from weft.declare.walk import agents_of
 
 MOST = 3
 """How many paths are named."""

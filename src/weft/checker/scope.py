@@ -1,15 +1,68 @@
 """The names of a function: which stand for the state, for dicts of its own, for values of it."""
 
 import ast
+import enum
+import functools
+import inspect
+import linecache
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
+from typing import Literal, NamedTuple, cast
 
-from weft.checker.keys import Keys
-from weft.checker.names import Names, text_of
-from weft.checker.path import STATE
+from weft.declare.functions import Foreign
 
 Way = tuple[str, tuple[str | int, ...]]
 """A key, and the steps into its value."""
+
+Names = Mapping[str, object]
+
+Operator = Literal["eq", "ne", "in", "not in", "contains"]
+
+
+class Compared(NamedTuple):
+    """A value of the state that a function compares with values that stand in its source.
+
+    `spare` is what the function takes in its place where the key lacks.
+    """
+
+    key: str
+    path: tuple[str | int, ...]
+    operator: Operator
+    values: tuple[str | int | float | bool, ...]
+    spare: tuple[str | int | float | bool, ...] = ()
+
+
+class Keys(NamedTuple):
+    """What a function does with the keys of a state, as far as its source shows.
+
+    `reads` are read on every path, `guarded` on some only, `optional` where they may be absent;
+    `writes` are written or returned on every path, `maybe` on some, `drops` and `may_drop` are
+    taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
+    a number, `kinds` is the type of what is written, where it can be seen, `texts` are all that it
+    can be, where they stand there, and `paths` are ways into values. `fills` are written only
+    where they lacked. `proves` are there wherever the function says yes.
+    """
+
+    reads: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    maybe: frozenset[str] = frozenset()
+    fills: frozenset[str] = frozenset()
+    drops: frozenset[str] = frozenset()
+    may_drop: frozenset[str] = frozenset()
+    touches: frozenset[str] = frozenset()
+    proves: frozenset[str] = frozenset()
+    reads_all: bool = False
+    writes_all: bool = False
+    numbers: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
+    kinds: Mapping[str, str] = MappingProxyType({})
+    texts: Mapping[str, frozenset[str]] = MappingProxyType({})
+    paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
+    compared: frozenset[Compared] = frozenset()
+
 
 Helper = Callable[[ast.Call, ast.expr, Names], Keys]
 """What a call does with the state, which is the argument."""
@@ -98,3 +151,348 @@ def _number(node: ast.AST) -> int | None:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     return None
+
+
+Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def definition(function: Callable[..., object]) -> Function | None:
+    """The function in its source; None where there is none, or more than one it could be."""
+    target: object = inspect.unwrap(function)
+    if not isinstance(target, FunctionType):
+        return None
+    code = target.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, target.__globals__)
+    found = _functions("".join(lines)).get(code.co_firstlineno, ())
+    fits = [node for node in found if _is_of(node, code)]
+    if len(fits) > 1:
+        fits = [node for node in fits if _stands_at(node, code)]
+    return fits[0] if len(fits) == 1 else None
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(source: str) -> dict[int, tuple[Function, ...]]:
+    """All functions of a file, by the line that they begin in, decorators and all."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return {}
+    found: dict[int, tuple[Function, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda):
+            found[node.lineno] = (*found.get(node.lineno, ()), node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            line = min(one.lineno for one in (node, *node.decorator_list))
+            found[line] = (*found.get(line, ()), node)
+    return found
+
+
+def _is_of(node: Function, code: CodeType) -> bool:
+    """Whether the code may have been made from this."""
+    name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+    given = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+    return name == code.co_name and given == [*code.co_varnames[: len(given)]]
+
+
+def _stands_at(node: Function, code: CodeType) -> bool:
+    """Whether all the code was made from what stands between its first letter and its last."""
+    body = node.body if isinstance(node, ast.Lambda) else node
+    first = (body.lineno, body.col_offset)
+    last = (body.end_lineno or 0, body.end_col_offset or 0)
+    spans = {
+        ((line, column), (end, end_column))
+        for line, end, column, end_column in code.co_positions()
+        if line is not None and column is not None and end is not None and end_column is not None
+    }
+    inside = [span for span in spans if span[0] < span[1] and span[0][1] > 0]
+    return bool(inside) and all(first <= start and end <= last for start, end in inside)
+
+
+def opened(
+    function: Callable[..., object],
+) -> tuple[Callable[..., object], list[object], dict[str, object]]:
+    """The plain function that is called in the end, and the arguments that it is given already."""
+    if isinstance(function, Foreign) and len(function.functions) == 1:
+        return opened(function.functions[0])
+    if isinstance(function, functools.partial):
+        part = cast("functools.partial[object]", function)
+        called, given, named = opened(part.func)
+        return called, [*given, *part.args], {**named, **part.keywords}
+    if inspect.ismethod(function):
+        return function.__func__, [function.__self__], {}
+    if not inspect.isroutine(function) and inspect.isfunction(type(function).__call__):
+        return type(function).__call__, [function], {}
+    return function, [], {}
+
+
+def called_function(node: ast.expr, names: Mapping[str, object]) -> Callable[..., object] | None:
+    """The function that an expression calls: by its name, of a module, or of an object."""
+    held: object = None
+    match node:
+        case ast.Name(id=name):
+            held = names.get(name)
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
+            owner = names[name]
+            held = inspect.getattr_static(owner, attribute, None)
+            if isinstance(held, staticmethod):
+                held = cast("object", held.__func__)
+            elif isinstance(held, FunctionType) and not isinstance(owner, ModuleType | type):
+                held = held.__get__(owner)
+        case _:
+            pass
+    if isinstance(held, type) or not callable(held):
+        return None
+    return held
+
+
+def parameter_for(function: Callable[..., object], node: ast.Call, given: ast.expr) -> str:
+    """The parameter that gets an argument of a call; "" where that cannot be said."""
+    called, placed, named = opened(function)
+    found = definition(called) if inspect.unwrap(called) is called else None
+    if found is None:
+        return ""
+    args = found.args
+    names = [each.arg for each in (*args.posonlyargs, *args.args)][len(placed) :]
+    known = {*names, *(each.arg for each in args.kwonlyargs)} - named.keys()
+    for one in node.keywords:
+        if one.value is given:
+            return one.arg if one.arg in known else ""
+    if any(isinstance(one, ast.Starred) for one in node.args):
+        return ""
+    position = next((i for i, one in enumerate(node.args) if one is given), len(names))
+    return names[position] if position < len(names) and names[position] in known else ""
+
+
+def names_of(function: object, given: Names) -> dict[str, object]:
+    """The globals and the enclosing names that a function uses, and what it is given by default."""
+    if not isinstance(function, FunctionType):
+        return dict(given)
+    code: CodeType = function.__code__
+    used = {name: function.__globals__[name] for name in _used(code) & function.__globals__.keys()}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            used[name] = cell.cell_contents
+        except ValueError:  # not bound yet
+            continue
+    spare = function.__defaults__ or ()
+    first = code.co_argcount - len(spare)
+    used |= dict(zip(code.co_varnames[first : code.co_argcount], spare, strict=True))
+    return {**used, **(function.__kwdefaults__ or {}), **given}
+
+
+def _used(code: CodeType) -> set[str]:
+    """The names that a function asks its module for, with those of the functions in it."""
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*map(_used, inner))
+
+
+def text_of(node: ast.AST | None, names: Names) -> str | None:
+    """The text that an expression is: a constant, a name of one, an f-string of such."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Name(id=name):
+            return _text(names.get(name))
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
+            held = names[name]
+            if isinstance(held, enum.EnumType):
+                return _text(held.__members__.get(attribute))
+            return _text(inspect.getattr_static(held, attribute, None))
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            return text_of(value, names)
+        case ast.JoinedStr(values=values):
+            parts = [text_of(value, names) for value in values]
+            return None if None in parts else "".join(part for part in parts if part is not None)
+        case _:
+            return None
+
+
+def _text(value: object) -> str | None:
+    return str.__str__(value) if isinstance(value, str) else None
+
+
+STATE = ""
+
+Held = dict[tuple[str, str], bool]
+"""By holder and key: whether it was written last, or taken away; nothing is known of the rest."""
+
+
+class Contents(NamedTuple):
+    """The keys of a dict: those it surely has, or says are to go, and those it may have so."""
+
+    sure: Mapping[str, bool]
+    maybe: frozenset[str] = frozenset()
+    may_go: frozenset[str] = frozenset()
+
+
+@dataclass
+class Path:
+    """What holds at one point of a function."""
+
+    held: Held = field(default_factory=Held)
+    sure: bool = True
+    """Whether every run comes here."""
+    tried: bool = False
+    """Whether what fails here is caught."""
+    left: bool = False
+    """Whether some runs have returned before."""
+    there: frozenset[str] = frozenset()
+    """Keys that the state has here, because a test said so."""
+
+    def branch(self, *, tried: bool = False) -> "Path":
+        """A way that is taken by some runs only."""
+        tried = self.tried or tried
+        return Path(dict(self.held), sure=False, tried=tried, left=self.left, there=self.there)
+
+    def forget(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Take back what was sure of these: something may have been done to them."""
+        for key in keys:
+            self.held.pop(key, None)
+
+    def keys_of(self, holder: str) -> dict[str, bool]:
+        """What is known of one holder."""
+        return {key: there for (owner, key), there in self.held.items() if owner == holder}
+
+    def has(self) -> frozenset[str]:
+        """The keys that the state surely has: written, or found there."""
+        return self.there | {key for key, there in self.keys_of(STATE).items() if there}
+
+
+def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
+    """Where ways meet again; None where none of them goes on."""
+    open_ways: list[Path] = []
+    left = False
+    for way in ways:
+        left = left or way is None or way.left
+        if way is not None:
+            open_ways.append(way)
+    if not open_ways:
+        return None
+    held = {
+        key: there
+        for key, there in open_ways[0].held.items()
+        if all(way.held.get(key) is there for way in open_ways)
+    }
+    there = frozenset[str].intersection(*(way.has() for way in open_ways))
+    return Path(held, before.sure and not left, before.tried, left, there)
+
+
+_CALLS = {
+    "str": "string", "len": "number", "int": "number", "float": "number", "round": "number",
+    "list": "array", "sorted": "array", "bool": "boolean", "dict": "object",
+}  # fmt: skip
+
+
+def kind_of(node: ast.AST | None) -> str:
+    """The JSON type of an expression, or nothing where it cannot be seen."""
+    match node:
+        case ast.Constant(value=bool()):
+            return "boolean"
+        case ast.Constant(value=str()) | ast.JoinedStr():
+            return "string"
+        case ast.Constant(value=int() | float()):
+            return "number"
+        case ast.List() | ast.ListComp():
+            return "array"
+        case ast.Dict() | ast.DictComp():
+            return "object"
+        case ast.Call(func=ast.Name(id=name)):
+            return _CALLS.get(name, "")
+        case ast.Call(func=ast.Attribute(attr="split" | "splitlines")):
+            return "array"
+        case ast.Call(func=ast.Attribute(attr="join" | "strip" | "lower" | "upper" | "title")):
+            return "string"
+        case ast.Compare():
+            return "boolean"
+        case _:
+            return ""
+
+
+def texts_of(node: ast.AST | None) -> frozenset[str]:
+    """The texts of which an expression is one, where they stand there; none where they do not."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return frozenset((text,))
+        case ast.IfExp(body=body, orelse=orelse):
+            one, other = texts_of(body), texts_of(orelse)
+            return one | other if one and other else frozenset()
+        case _:
+            return frozenset()
+
+
+def is_none(node: ast.AST) -> bool:
+    """Whether an expression is None as it stands there."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def is_number(node: ast.AST) -> bool:
+    """Whether an expression is a number as it stands there."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, int | float)
+        and not isinstance(node.value, bool)
+    )
+
+
+def proved(body: Sequence[ast.stmt], scope: Scope) -> frozenset[str]:
+    """The keys that are there if a function of one answer says yes."""
+    match body:
+        case [*_, ast.Return(value=ast.expr() as answer)]:
+            several = sum(isinstance(one, ast.Return) for node in body for one in ast.walk(node))
+            return held_by(answer, scope) if several == 1 else frozenset()
+        case _:
+            return frozenset()
+
+
+def lacked(node: ast.expr, scope: Scope) -> frozenset[str]:
+    """The keys that are there wherever a test does not hold: `"key" not in state`."""
+    match node:
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return frozenset[str]().union(*(lacked(value, scope) for value in values))
+        case ast.BoolOp(op=ast.And(), values=[first, *others]):
+            return lacked(first, scope).intersection(*(lacked(value, scope) for value in others))
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return held_by(inner, scope)
+        case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[right]):
+            return held_by(ast.Compare(left, [ast.In()], [right]), scope)
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant() as no]):
+            return _looked_up(left, scope) if no.value is None else frozenset()
+        case _:
+            return frozenset()
+
+
+def held_by(node: ast.expr, scope: Scope) -> frozenset[str]:
+    """The keys that are there wherever a test holds."""
+    match node:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return frozenset[str]().union(*(held_by(value, scope) for value in values))
+        case ast.BoolOp(op=ast.Or(), values=[first, *others]):
+            return held_by(first, scope).intersection(*(held_by(value, scope) for value in others))
+        case ast.Call(func=ast.Name(id="bool"), args=[inner]):
+            return held_by(inner, scope)
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[right]):
+            key = scope.text(left) if scope.holder(right) == STATE else None
+            return frozenset() if key is None else frozenset((key,))
+        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return _looked_up(left, scope)
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=held)]):
+            return frozenset() if held is None else _looked_up(left, scope)
+        case _:
+            return _looked_up(node, scope)
+
+
+def _looked_up(node: ast.expr, scope: Scope) -> frozenset[str]:
+    """The key of `state["key"]` or `state.get("key")`, whatever stands in its value."""
+    match node:
+        case ast.Name(id=name) if name in scope.aliased:
+            return _looked_up(scope.aliased[name], scope)
+        case ast.NamedExpr(value=value):
+            return _looked_up(value, scope)
+        case ast.Call(func=ast.Attribute(attr="get"), args=[_, _, *_]):
+            return frozenset()
+        case _:
+            way = scope.way(node)
+            return frozenset() if way is None else frozenset((way[0],))

@@ -4,29 +4,51 @@ Branches that meet are joined, loops are walked until nothing changes, and what 
 lead to is taken as possible in any order. The walk reports nothing; it leaves sites for rules.
 """
 
+import ast
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias, cast
 
 from weft.checker.agents import (
+    TEXT,
+    Writes,
     after,
     before,
+    collected,
+    conditions_of,
+    gate_reads,
+    is_covered,
+    key_reads,
+    labels_in,
     may_escalate,
     may_read_anything,
     must_hand_over,
+    proved,
     reads_of,
+    route_reads,
+    sees_text_of,
+    step_writer,
+    view_of,
     without_answer,
     writes_of,
 )
-from weft.checker.chart import Chart
 from weft.checker.functions import keys_of
-from weft.checker.hearing import Hearing
-from weft.checker.meeting import behind_branches, behind_map, in_map, may_fail, surely_speaks
-from weft.checker.shapes import gate_reads, is_covered, key_reads, proved, route_reads
-from weft.checker.sites import Beside, Read, Record, Site
-from weft.checker.steps import after_step, function_reads, reads_of_conditions, reads_of_step
-from weft.checker.tearing import quarrels, takers, torn
-from weft.checker.world import Fact, World, Writer, join
-from weft.checker.writes import Writes, labels_in
+from weft.checker.parallel_conflicts import quarrels, takers, torn
+from weft.checker.schemas import follow
+from weft.checker.scope import Compared, Keys, definition, kind_of, texts_of
+from weft.checker.world import (
+    Beside,
+    Chart,
+    Fact,
+    Gone,
+    Read,
+    ReadHow,
+    Record,
+    Site,
+    World,
+    Writer,
+    join,
+)
 from weft.declare import (
     Agent,
     Expect,
@@ -45,12 +67,12 @@ from weft.declare import (
 )
 from weft.declare.compose import Composable
 from weft.declare.inputs import may_be_absent, shape_of
-from weft.declare.roles import inner_agents
+from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
-from weft.declare.walk import agents_of
+from weft.declare.visit import inner_agents
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
-from weft.values import JsonObject
+from weft.values import Json, JsonObject
 
 MOST_ROUNDS = 8
 """How often a loop is walked: worlds only ever lose certainty, so few rounds are enough."""
@@ -462,3 +484,302 @@ class Walk:
             if fact is not None and before.facts.get(key) is not fact:
                 for writer in fact.writers:
                     self.record.written.setdefault((key, writer), fact)
+
+
+_LISTS = ("S.accumulate(", "S.zip(")
+
+
+def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
+    """What a function of the state reads, each with how sure that is."""
+    found = keys_of(function)
+    reads = [Read(key, origin, how=how) for key in sorted(found.reads)]
+    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(found.guarded)]
+    reads += [Read(key, origin, optional=True, how=how) for key in sorted(found.optional)]
+    reads += [
+        Read(key, origin, path, optional=True, how=how)
+        for key, path in sorted(found.paths, key=str)
+    ]
+    compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
+    for one in sorted(found.compared, key=str):
+        compared.setdefault((one.key, one.path), []).append(one)
+    return [
+        read._replace(
+            number=(read.key, read.path) in found.numbers,
+            compared=tuple(compared.get((read.key, read.path), ())),
+        )
+        for read in reads
+    ]
+
+
+def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
+    """What the predicates in an agent's policy read, and whether that is all."""
+    place = Origin("field", "context", agent.name)
+    reads: list[Read] = []
+    complete = True
+    for predicate, sure in conditions_of(agent.policy):
+        complete = complete and keys_of(predicate).reads_all
+        found = function_reads(predicate, place, "predicate")
+        reads += found if sure else [read._replace(optional=True) for read in found]
+    return reads, complete
+
+
+def reads_of_step(node: Step) -> tuple[list[Read], bool]:
+    """What a step reads, and whether that is all."""
+    place = Origin("field", "reads" if not node.written else "function", node.name)
+    reads = [Read(key, place, how="step", guarded=node.maybe) for key in node.reads]
+    origin = Origin("field", "function", node.name)
+    for index, function in enumerate(node.asks):
+        found = function_reads(function, origin, "step")
+        unsure = node.maybe and index > 0  # the first decides whether the others are asked
+        reads += [read._replace(guarded=True) for read in found] if unsure else found
+    complete = all(keys_of(function).reads_all for function in node.asks)
+    reads += [Read(key, origin, path, optional=True, how="step") for key, path in _fields(node)]
+    if not node.reads and not node.written:
+        reads += function_reads(node.function, origin, "step")
+        complete = keys_of(node.function).reads_all
+    return reads, complete
+
+
+def _fields(node: Step) -> list[tuple[str, tuple[str | int, ...]]]:
+    """The fields that the elements of a list must have: `S.group_by` names one."""
+    if not node.written.startswith("S.group_by("):
+        return []
+    match ast.parse(node.written, mode="eval").body:
+        case ast.Call(args=[ast.Constant(value=str() as key), ast.Constant(value=str() as field)]):
+            return [(key, (0, field))]
+        case _:
+            return []
+
+
+def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -> World:
+    """The world once the step has run."""
+    writer = step_writer(node)
+    found = Keys() if node.written else keys_of(node.function)
+    done = _changed(node, world, writer, labels)
+    if not node.written:
+        done = _handled(found, done, writer)
+    tainted = _labels_of(node.reads, world, labels) if node.written else frozenset[str]()
+    shapes = _shapes(node)
+    for key in node.writes or (() if node.written else sorted(found.writes)):
+        shape = shapes.get(key) or _shape(found.kinds.get(key, ""), found.texts.get(key))
+        held = world.facts.get(key)
+        if (node.fills or key in found.fills) and held is not None:
+            if held.must:
+                continue
+            filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
+            both = filled.joined(held)._replace(must=True, soft=False)
+            done = done.holding({key: both})
+            continue
+        done = done.wrote(key, writer, shape, labels=tainted)
+    for key in node.captures:
+        done = done.wrote(key, writer, TEXT)
+    if not node.writes and not node.written:
+        for key in sorted(found.maybe):
+            done = done.wrote(key, writer, must=False)
+        if not found.writes_all:
+            done = done.blurred(f"{node.name} writes what cannot be seen")
+    return world.joined(done) if node.maybe else done
+
+
+def _handled(found: Keys, world: World, writer: Writer) -> World:
+    """The world after a function took keys away, or changed values in place."""
+    world = world.lost(found.drops, writer)
+    if not found.may_drop.isdisjoint(world.facts):
+        world = world.joined(world.lost(found.may_drop, writer))
+    touched = {
+        key: fact._replace(schema=None)
+        for key in found.touches
+        if (fact := world.facts.get(key)) is not None and fact.schema is not None
+    }
+    return world.holding(touched)
+
+
+def _changed(
+    node: Step, world: World, writer: Writer, labels: Mapping[str, frozenset[str]]
+) -> World:
+    """The world after keys were taken away or renamed; a renamed value keeps what is known."""
+    if node.keeps is not None:
+        kept = node.keeps
+        lost = [key for key in world.facts if scope_of(key) == "session" and key not in kept]
+        world = world.lost(lost, writer)
+    held = {new: (old, world.facts[old]) for old, new in node.renames if old in world.facts}
+    world = world.lost(node.drops, writer)
+    world = world.lost([old for old, _ in node.renames], writer, dict(node.renames))
+    for new, (old, fact) in held.items():
+        tainted = fact.labels | labels.get(old, frozenset())
+        world = world.wrote(
+            new, writer, fact.schema, must=fact.must, soft=fact.soft, labels=tainted
+        )
+    for old, new in node.renames:
+        if new not in held and old not in world.facts:
+            world = world.wrote(
+                new, writer
+            )  # whether the old one is there is said where it is read
+    return world
+
+
+def _labels_of(
+    keys: Iterable[str], world: World, labels: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    found: set[str] = set()
+    for key in keys:
+        fact = world.facts.get(key)
+        found |= labels.get(key, frozenset()) | (fact.labels if fact is not None else frozenset())
+    return frozenset(found)
+
+
+def _shapes(node: Step) -> dict[str, JsonObject]:
+    """What `S` writes, where its name says so; its constants are our own, so they may be asked."""
+    if node.written.startswith(("S.set(", "S.default(")):
+        values = cast("JsonObject", node.function({}))
+        return {key: found for key in values if (found := _type_of(values[key])) is not None}
+    if node.written.startswith("S.compute("):
+        made = zip(node.writes, map(definition, node.asks), strict=True)
+        return {
+            key: shape
+            for key, found in made
+            if isinstance(found, ast.Lambda)
+            and (shape := _shape(kind_of(found.body), texts_of(found.body)))
+        }
+    if node.written.startswith("S.counter("):
+        return {key: {"type": "number"} for key in node.writes}
+    if node.written.startswith("S.group_by("):
+        return {key: {"type": "object"} for key in node.writes}
+    if node.written.startswith(_LISTS):
+        return {key: {"type": "array"} for key in node.writes}
+    return {}
+
+
+def _type_of(value: Json) -> JsonObject | None:
+    if isinstance(value, bool):
+        return _shape("boolean")
+    if isinstance(value, int | float):
+        return _shape("number")
+    return _shape("string" if isinstance(value, str) else "array" * isinstance(value, list))
+
+
+def _shape(kind: str, texts: frozenset[str] | None = None) -> JsonObject | None:
+    if texts and len(texts) > 1:  # one alone is a mark, to be compared with what others write
+        return {"enum": [*sorted(texts)]}
+    return {"type": kind} if kind else None
+
+
+class Hearing:
+    """Who was heard so far; readers of one view do not go through the same speakers again."""
+
+    def __init__(self) -> None:
+        self._listened: dict[tuple[str, ...], tuple[Chart[str | None], set[str]]] = {}
+        """By view: who had spoken when it was last asked for, and readers not yet heard by another.
+        """
+
+    def heard(self, reader: Agent, said: Chart[str | None]) -> set[str]:
+        """Whose words the reader sees, of those that nobody with its view has seen yet."""
+        view = view_of(reader)
+        before, own = self._listened.get(view, (Chart(), set[str]()))
+        new = {name for name, key in said.since(before) if sees_text_of(reader, name, key)}
+        new |= {name for name in own if name in said}
+        self._listened[view] = said, (own - new) | (new & {reader.name})
+        return new - {reader.name}
+
+
+_HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "S.capture(")
+"""Steps that look nothing up, so that nothing can lack."""
+
+
+def may_fail(node: Node) -> bool:
+    """Whether a node may end with an error: a model or a function of the author's always may."""
+    match node:
+        case Step():
+            return not node.written.startswith(_HARMLESS) or " >> " in node.written
+        case Fallback() | Race():
+            return all(map(may_fail, node.children))
+        case Gate() | Tap():
+            return False
+        case Sequence() | Loop():
+            return any(map(may_fail, node.children))
+        case _:
+            return True
+
+
+def behind_branches(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> World:
+    """The world behind branches, each with the keys it writes and the world it ends in."""
+    facts: dict[str, Fact] = {}
+    gone: dict[str, Gone] = {}
+    opaque: dict[str, None] = {}
+    said: dict[str, str | None] = {}
+    for keys, one in ends:
+        for key in keys:
+            fact = one.facts.get(key)
+            if fact is not None and world.facts.get(key) is not fact:
+                facts[key] = fact
+                gone.pop(key, None)
+        for key, held in one.gone.since(world.gone):
+            if key not in world.gone and key in world.facts:
+                facts.pop(key, None)
+                gone[key] = held
+        opaque.update(dict.fromkeys(key for key, _ in one.opaque.since(world.opaque)))
+        said.update(one.said.since(world.said))
+    return World(
+        world.facts.updated(facts).without(gone),
+        world.gone.updated(gone).without(facts),
+        world.opaque.updated(opaque),
+        world.said.updated(said),  # branches join where they end
+        world.cases,
+    )
+
+
+def in_map(
+    node: Map, world: World, reads: Iterable[Read], labels: Mapping[str, frozenset[str]]
+) -> World:
+    """The world that a run of a map begins in: its element has what is known of the list."""
+    writer = Writer(node.name, Origin("field", "item", node.name), "map")
+    for read in reads:
+        listed = world.facts.get(read.key)
+        if listed is not None:
+            shape, _ = follow(listed.schema, read.path)
+            element = shape.get("items") if shape is not None else None
+            held = element if isinstance(element, dict) else None
+            secret = listed.labels | labels.get(read.key, frozenset())
+            return world.wrote(node.item, writer, held, labels=secret)
+    return world.wrote(node.item, writer)
+
+
+def surely_speaks(body: Node) -> bool:
+    """Whether every run of a map's body says something; branches in it are not heard there."""
+    match body:
+        case Agent():
+            return True
+        case Sequence():
+            return any(map(surely_speaks, body.steps))
+        case Loop() | Timeout():
+            return surely_speaks(body.body)
+        case Route():
+            return body.default is not None and all(map(surely_speaks, body.children))
+        case Fallback() | Race():
+            return all(map(surely_speaks, body.children))
+        case _:
+            return False
+
+
+def behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -> World:
+    """The world behind a map: the list of outputs, keys of the user and the app, and what was said.
+
+    What agents of `inner` said is data for those behind them: it is read in the list.
+    """
+    shared = {
+        key: fact
+        for key, fact in behind.facts.since(world.facts)
+        if scope_of(key) in ("app", "user")
+    }
+    into = Writer(node.name, Origin("field", "into", node.name), "map")
+    said = {
+        name: node.into if name in inner and key is None else key
+        for name, key in behind.said.since(world.said)
+    }
+    done = replace(
+        world.holding(shared),
+        opaque=behind.opaque,
+        said=world.said.updated(said),
+        cases=Chart(),
+    )
+    return done.wrote(node.into, into, collected(node.body))

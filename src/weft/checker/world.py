@@ -6,17 +6,20 @@ values: a step makes a new one, two paths that meet are joined.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from itertools import zip_longest
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
-from weft.checker.chart import Chart
 from weft.checker.schemas import united
-from weft.declare import Agent
+from weft.checker.scope import Compared
+from weft.declare import Agent, Node, Parallel
+from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject
 
 _Held = TypeVar("_Held")
+
 _STEP = re.compile(r"[.\[]")
 
 WriterKind = Literal[
@@ -72,6 +75,148 @@ class Gone(NamedTuple):
 
 Cases: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 """By the path that a route before decided by: what surely holds a value behind each case."""
+
+Held = TypeVar("Held")
+
+Other = TypeVar("Other")
+
+
+class Chart(Mapping[str, Held], Generic[Held]):
+    """An immutable mapping, in pages; `_places` says on which page a key stands in all its kin."""
+
+    __slots__ = ("_blank", "_pages", "_places")
+
+    def __init__(self, items: Mapping[str, Held] | None = None) -> None:
+        self._places: dict[str, int] = {}
+        self._blank: tuple[dict[str, Held]] = ({},)
+        self._pages: tuple[dict[str, Held], ...] = ()
+        if items:
+            self._pages = self.updated(items)._pages
+
+    def with_item(self, key: str, value: Held) -> "Chart[Held]":
+        """The chart with one more key, or another value for one."""
+        at = self._place(key)
+        pages = self._pages
+        if at >= len(pages):
+            return self._kin((*pages, *self._blank * (at - len(pages)), {key: value}))
+        return self._kin((*pages[:at], {**pages[at], key: value}, *pages[at + 1 :]))
+
+    def updated(self, items: Mapping[str, Held]) -> "Chart[Held]":
+        """The chart with these keys, each as it is here."""
+        if not items:
+            return self
+        changed: dict[int, dict[str, Held]] = {}
+        for key, value in items.items():
+            changed.setdefault(self._place(key), {})[key] = value
+        length = len(self._pages)
+        return self._replaced(
+            {at: {**self._pages[at], **new} if at < length else new for at, new in changed.items()}
+        )
+
+    def without(self, keys: Iterable[str]) -> "Chart[Held]":
+        """The chart without these keys; the same where it has none of them."""
+        changed: dict[int, dict[str, Held]] = {}
+        for key in keys:
+            if key in self:
+                at = self._places[key]
+                changed.setdefault(at, {**self._pages[at]}).pop(key, None)
+        return self._replaced(changed) if changed else self
+
+    def since(self, other: "Chart[Held]") -> Iterator[tuple[str, Held]]:
+        """The keys whose value is not the very same in the other one."""
+        if self._places is not other._places:
+            yield from ((k, v) for k, v in self.items() if k not in other or other[k] is not v)
+            return
+        for mine, held in zip_longest(self._pages, other._pages, fillvalue=self._blank[0]):
+            if mine is not held:
+                yield from ((k, v) for k, v in mine.items() if k not in held or held[k] is not v)
+
+    def merged(
+        self,
+        others: "Iterable[Chart[Held]]",
+        merge: Callable[[Sequence[dict[str, Held]]], dict[str, Held]],
+    ) -> "Chart[Held]":
+        """What it and others make together; `merge` is handed the pages that are not the same."""
+        alike = [self]
+        alike += [one if one._places is self._places else self._alike(one) for one in others]
+        changed: dict[int, dict[str, Held]] = {}
+        if any(one._pages is not self._pages for one in alike):
+            columns = zip_longest(*(one._pages for one in alike), fillvalue=self._blank[0])
+            for at, column in enumerate(columns):
+                page = column[0]
+                if any(one is not page for one in column):
+                    made = merge(column)
+                    if made != page:
+                        changed[at] = made
+        return self._replaced(changed) if changed else self
+
+    def _alike(self, other: "Chart[Held]") -> "Chart[Held]":
+        """The other one, with its keys on the pages where they stand here."""
+        return self._kin(()).updated(other)
+
+    def _place(self, key: str) -> int:
+        return self._places.setdefault(key, len(self._places) // PAGE)
+
+    def _replaced(self, changed: Mapping[int, dict[str, Held]]) -> "Chart[Held]":
+        """The chart with other pages in some places."""
+        pages = [*self._pages, *self._blank * (max(changed) + 1 - len(self._pages))]
+        for at, page in changed.items():
+            pages[at] = page
+        return self._kin(tuple(pages))
+
+    def _kin(self, pages: tuple[dict[str, Held], ...]) -> "Chart[Held]":
+        made = object.__new__(self.__class__)
+        made._places = self._places
+        made._blank = self._blank
+        made._pages = pages
+        return made
+
+    def __getitem__(self, key: str) -> Held:
+        at = self._places[key]
+        if at >= len(self._pages):
+            raise KeyError(key)
+        return self._pages[at][key]
+
+    @overload
+    def get(self, key: str, /) -> Held | None: ...
+    @overload
+    def get(self, key: str, /, default: Held | Other) -> Held | Other: ...
+    def get(self, key: str, /, default: object = None) -> object:
+        """The value of a key, or the default."""
+        at = self._places.get(key)
+        if at is None or at >= len(self._pages):
+            return default
+        return self._pages[at].get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        at = self._places.get(key) if isinstance(key, str) else None
+        return at is not None and at < len(self._pages) and key in self._pages[at]
+
+    def pairs(self) -> Iterator[tuple[str, Held]]:
+        """The keys and their values, as `items` has them, without looking each up."""
+        for page in self._pages:
+            yield from page.items()
+
+    def __iter__(self) -> Iterator[str]:
+        for page in self._pages:
+            yield from page
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pages))
+
+    def __bool__(self) -> bool:
+        return any(self._pages)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Chart):
+            return NotImplemented
+        other = cast("Chart[Held]", other)
+        if self._places is not other._places:
+            return dict(self) == dict(other)
+        pages = zip_longest(self._pages, other._pages, fillvalue=self._blank[0])
+        return all(mine is theirs or mine == theirs for mine, theirs in pages)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -226,3 +371,102 @@ def _agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
         if kept:
             found[key] = kept
     return found
+
+
+PAGE = 16
+"""How many keys share a page."""
+
+ReadHow = Literal[
+    "template", "policy", "tool", "callback", "route", "map", "step", "predicate", "gate", "input"
+]
+
+
+class Read(NamedTuple):
+    """A key that is read at a site: where that is written, how deep, and whether it may lack."""
+
+    key: str
+    origin: Origin
+    path: tuple[str | int, ...] = ()
+    optional: bool = False
+    how: ReadHow = "template"
+    guarded: bool = False
+    """Whether it is read on some paths of a function only, or left out where it lacks."""
+    number: bool = False
+    """Whether it is compared with a number."""
+    shape: JsonObject | None = None
+    """What it is declared to hold, for an input."""
+    compared: tuple[Compared, ...] = ()
+    """What a function compares it with."""
+    typed: str = ""
+    """The placeholder as its author wrote it."""
+
+
+class Beside(NamedTuple):
+    """The keys that are written beside a place, in branches it does not see."""
+
+    counts: Mapping[str, int] = {}
+    """By key: how many branches write it."""
+    own: Container[str] = ()
+    """The keys that its own branch writes."""
+    around: "Beside | None" = None
+    """What is beside the branches themselves."""
+
+    def __contains__(self, key: object) -> bool:
+        here = isinstance(key, str) and self.counts.get(key, 0) > (key in self.own)
+        return here or (self.around is not None and key in self.around)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node at a point of the flow, and the world it finds."""
+
+    node: Node
+    world: World
+    reads: tuple[Read, ...] = ()
+    siblings: Beside = Beside()  # noqa: RUF009
+    """Keys that are written beside it, in branches it does not see."""
+    last: bool = False
+    """Whether nothing follows: what it says is the answer."""
+
+
+@dataclass
+class Record:
+    """What the walk has come across."""
+
+    root: Node
+    labels: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The labels that some agent or tool declares, by key: they hold for all."""
+    everywhere: frozenset[str] = frozenset()
+    """The keys that anything in the flow writes, wherever it stands."""
+    start: World = field(default_factory=World)
+    """What is there before anything runs."""
+    sites: list[Site] = field(default_factory=list[Site])
+    written: dict[tuple[str, Writer], Fact] = field(default_factory=dict[tuple[str, Writer], Fact])
+    used: set[tuple[str, Writer]] = field(default_factory=set[tuple[str, Writer]])
+    conflicts: list[tuple[Node, str, tuple[Writer, ...]]] = field(
+        default_factory=list[tuple[Node, str, tuple[Writer, ...]]]
+    )
+    routes: list[tuple[Route, World]] = field(default_factory=list[tuple[Route, World]])
+    siblings: list[tuple[Parallel, int, tuple[Read, ...]]] = field(
+        default_factory=list[tuple[Parallel, int, tuple[Read, ...]]]
+    )
+    """Branches, and what they read of the branches beside them."""
+    torn: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
+    """What is read in one branch and taken away in another, and by whom."""
+    inputs: dict[str, object] = field(default_factory=dict[str, object])
+    """The declared inputs that nothing before them writes, with their types."""
+    heard: set[str] = field(default_factory=set[str])
+    """The agents whose words some other agent sees."""
+    _all: Chart[Fact] = field(default_factory=Chart[Fact])
+
+    def read(self, key: str, world: World) -> None:
+        """Note that a key was read, so that who wrote it did not write in vain."""
+        fact = world.facts.get(key)
+        if fact is not None:
+            self.used.update((key, writer) for writer in fact.writers)
+
+    def read_all(self, world: World) -> None:
+        """Note that anything may have been read; what was the last time is noted already."""
+        for key, _ in world.facts.since(self._all):
+            self.read(key, world)
+        self._all = world.facts

@@ -22,8 +22,7 @@ from weft.cli.doctor import doctor_command
 from weft.cli.explain import explain_command
 from weft.cli.graph import graph_command
 from weft.cli.init import init_command
-from weft.cli.model import model_app
-from weft.cli.models import models_command
+from weft.cli.models import model_app, models_command
 from weft.cli.replay import replay_command
 from weft.cli.rule import rule_command
 from weft.cli.run import run_command

@@ -1,11 +1,15 @@
 """`weft compile`: the request, readable or as the provider's JSON."""
 
+import asyncio
 import sys
 from typing import Annotated
 
 import typer
 
 from weft.cli import options as given
+from weft.compiler import Compiled
+from weft.models.counting import count
+from weft.models.registry import model_for
 
 
 def compile_command(
@@ -31,7 +35,7 @@ def compile_command(
     """Compile one request and show it."""
     from weft.cli.inputs import Inputs, exit_code, request
     from weft.cli.render import print_json, print_request
-    from weft.compiler.text import safe
+    from weft.compiler.report import safe
 
     compiled = request(
         Inputs(
@@ -58,7 +62,19 @@ def compile_command(
     else:
         print_request(compiled)
     if count:
-        from weft.cli.count import print_count
+        # imported above
 
         print_count(compiled)
     return exit_code(compiled, strict=strict)
+
+
+def print_count(compiled: Compiled) -> None:
+    """Ask the provider, and print both counts where they do not mix with the request."""
+    name = compiled.prompt.model
+    model = model_for(name, where="--count")
+    counted = asyncio.run(count(model, compiled.prompt, compiled.wire))
+    off = (compiled.tokens - counted) / counted if counted else 0.0
+    print(
+        f"{counted:,} tokens as {name} counts, {compiled.tokens:,} as Weft does ({off:+.1%})",
+        file=sys.stderr,
+    )

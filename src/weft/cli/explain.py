@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from weft.cli import options as given
-from weft.errors import UsageError
+from weft.compiler import Compiled
+from weft.errors import ModelError, UsageError
 
 
 def explain_command(
@@ -34,7 +35,8 @@ def explain_command(
 ) -> int:
     """Compile one request and say where every token of it came from."""
     from weft.cli.inputs import Inputs, exit_code, request
-    from weft.cli.reading import read_as_its_model_does
+
+    # imported above
     from weft.cli.render import print_json, print_report
 
     if as_json and html is not None:
@@ -67,3 +69,21 @@ def explain_command(
     else:
         print_report(report, everything=everything)
     return exit_code(compiled, strict=strict)
+
+
+def read_as_its_model_does(compiled: Compiled) -> None:
+    """Let the model's own tokens say what is reused; without them it is estimated.
+
+    Only where there is something to compare: loading the weights takes a second. Nothing is
+    fetched to explain something.
+    """
+    if not compiled.plan.target.facts.cache.exact or compiled.previous is None:
+        return
+    from weft.models.local import LocalModel
+
+    model = LocalModel(compiled.prompt.model, slots=1, fetch=False)
+    try:
+        model.start()
+    except ModelError:
+        return  # it is not here: the report says that it is an estimate
+    compiled.reads = model.tokens

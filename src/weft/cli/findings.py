@@ -1,18 +1,39 @@
 """Findings of a check as text, JSON, SARIF 2.1.0 and annotations of GitHub."""
 
+import ast
 import contextlib
-from collections.abc import Iterable
+import difflib
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType
+from typing import NamedTuple, cast
 
 import weft
-from weft.cli.placing import Place
+from weft.checker.functions import keys_of
+from weft.checker.scope import opened
 from weft.codes import CODES
+from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
+from weft.declare.checks import CALLBACKS
+from weft.declare.nodes import agents_of, walk_nodes
 from weft.diagnostics import Diagnostic, Severity
 from weft.values import Json, JsonObject
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+class Place(NamedTuple):
+    """A place in a file; `last` is the last line of the declaration."""
+
+    file: Path
+    line: int
+    column: int
+    last: int
 
 
 class Found(NamedTuple):
@@ -115,3 +136,420 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_MEANT = re.compile(r'^did you mean [`"]([^`"]+)[`"]\?$')
+
+_VARIABLE = re.compile(r"`\{([^}?.\[]+)")
+
+_KEY = re.compile(r"(?:decides by|shows|goes over|names the agent) `([^`.\[]+)")
+
+_LABEL = re.compile(r'^(?:eq|ne)\("(.+)"\)$')
+
+
+class Change(NamedTuple):
+    """A text that is replaced, and the finding that says so."""
+
+    file: Path
+    old: str
+    new: str
+    finding: Diagnostic
+
+
+class Sources:
+    """The files a target was declared in, and the functions that are handed to its nodes."""
+
+    def __init__(self, files: list[Path], flow: Node | None = None) -> None:
+        self._code = [*_code_in(flow)] if flow is not None else []
+        self._texts_by_name: dict[str, list[tuple[Path, ast.Constant]]] = {}
+        self.texts = {file: file.read_text(encoding="utf-8") for file in files}
+        self._calls: list[tuple[Path, ast.Call]] = []
+        self._functions: list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]] = []
+        self._lambdas: list[tuple[Path, ast.Lambda]] = []
+        for file, text in self.texts.items():
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call):
+                    self._calls.append((file, node))
+                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    self._functions.append((file, node))
+                elif isinstance(node, ast.Lambda):
+                    self._lambdas.append((file, node))
+                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                    for target in node.targets:
+                        if isinstance(target, ast.Name):
+                            named = self._texts_by_name.setdefault(target.id, [])
+                            named.append((file, node.value))
+
+    def place(self, found: Diagnostic) -> Place | None:
+        """Where what a finding is about is written, if that can be seen."""
+        origin = found.origin
+        if origin.kind == "tool":
+            return self._function(origin.name) or self._declared(origin.agent)
+        if origin.kind != "field":
+            return None
+        if origin.name in ("instruction", "global_instruction", "question") and origin.start >= 0:
+            return self._template(found) or self._declared(origin.agent)
+        return self._handed(found) or self._declared(origin.agent) or self._change(found)
+
+    def allowed(self, found: Diagnostic) -> bool:
+        """Whether a comment at the declaration accepts the finding."""
+        places = (self.place(found), self._declared(found.origin.agent))
+        for place in places:
+            if place is None:
+                continue
+            lines = self.texts[place.file].splitlines()[place.line - 1 : place.last]
+            if any(found.code in match[1] for line in lines for match in ALLOW.finditer(line)):
+                return True
+        return False
+
+    def _declared(self, name: str) -> Place | None:
+        """The call that makes what has this name: Agent("name"), Route(..., name="name")."""
+        named = [one for one in self._calls if name in _names(one[1])]
+        if named:
+            return _place(*max(named, key=lambda one: _is_maker(one[1])))
+        kinds = [one for one in self._calls if _called(one[1]).lower() == name]
+        if len(kinds) == 1:
+            return _place(*kinds[0])
+        return self._function(name)
+
+    def _function(self, name: str) -> Place | None:
+        found = [one for one in self._functions if one[1].name == name]
+        return _place(*found[0]) if len(found) == 1 else None
+
+    def _handed(self, found: Diagnostic) -> Place | None:
+        """The function that a node was handed for a field: a predicate, a step, a callback."""
+        origin = found.origin
+        several = [
+            one for one in self._code if one.node == origin.agent and one.field == origin.name
+        ]
+        named = {*_QUOTED.findall(found.message)}
+        fits = [one for one in several if len(several) == 1 or not named.isdisjoint(one.keys)]
+        for one in fits or several:
+            place = self._defined(one.function)
+            if place is not None:
+                return place
+        return None
+
+    def _defined(self, function: Callable[..., object]) -> Place | None:
+        """Where a function stands, if that is in one of the files."""
+        code: object = getattr(opened(function)[0], "__code__", None)
+        if not isinstance(code, CodeType):
+            return None
+        file = Path(code.co_filename).resolve()
+        for other, node in (*self._lambdas, *self._functions):
+            first = min((node.lineno, *(one.lineno for one in _decorators(node))))
+            if other == file and first == code.co_firstlineno:
+                return _place(file, node)
+        return None
+
+    def _change(self, found: Diagnostic) -> Place | None:
+        """The call of `S` that made a step: S.set(plan="x") made `set_plan`."""
+        name = found.origin.agent
+        made = [one for one in self._calls if _name_of_change(one[1]) == name]
+        if not made:  # S.guard, S.require and S.log are named by the verb alone
+            made = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
+            words = {*_QUOTED.findall(found.message)}
+            made = [one for one in made if not words.isdisjoint(_texts(one[1]))] or made
+        return _place(*made[0]) if made else None
+
+    def _template(self, found: Diagnostic) -> Place | None:
+        """The line of a variable in the text of an agent, where the text stands in a file."""
+        origin = found.origin
+        within = self._around(origin.agent)
+        if within is None:
+            return None
+        for file, node in self._texts(*within):
+            value = str(node.value)
+            typed = value[origin.start : origin.end]
+            if typed.startswith("{") and typed.endswith("}"):
+                line = node.lineno + self._lines_before(file, node, origin.start)
+                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+        typed = next(iter(_TYPED.findall(found.message)), "")
+        for file, node in self._texts(*within):  # the text was changed: dedent, strip, a join
+            if typed and str(node.value).count(typed) == 1:
+                at = str(node.value).index(typed)
+                line = node.lineno + self._lines_before(file, node, at)
+                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+        return None
+
+    def _texts(self, file: Path, chain: ast.AST) -> Iterator[tuple[Path, ast.Constant]]:
+        """The texts in an expression, and those that names in it stand for."""
+        pieces = {
+            id(piece)
+            for node in ast.walk(chain)
+            if isinstance(node, ast.JoinedStr)
+            for piece in ast.walk(node)
+        }
+        for node in ast.walk(chain):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if id(node) not in pieces:
+                    yield file, node
+            elif isinstance(node, ast.Name | ast.Attribute):
+                named = self._texts_by_name.get(
+                    node.id if isinstance(node, ast.Name) else node.attr, []
+                )
+                own = [one for one in named if one[0] == file] or named
+                if len(own) == 1 and isinstance(own[0][1].value, str):
+                    yield own[0]
+
+    def _lines_before(self, file: Path, node: ast.Constant, position: int) -> int:
+        """How many lines of the file the text takes up to a position in it."""
+        source = ast.get_source_segment(self.texts[file], node)
+        return 0 if source is None else lines_before(source, position)
+
+    def _around(self, name: str) -> tuple[Path, ast.AST] | None:
+        """The whole expression that makes an agent, with the verbs behind it."""
+        made = [one for one in self._calls if name in _names(one[1]) and _is_maker(one[1])]
+        if len(made) != 1:
+            return None
+        file, call = made[0]
+        chain: ast.Call = call
+        for other_file, other in self._calls:
+            receiver: ast.AST = other
+            while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
+                receiver = receiver.func.value
+            longer = (other.end_lineno or 0, other.end_col_offset or 0)
+            reach = (chain.end_lineno or 0, chain.end_col_offset or 0)
+            if other_file == file and receiver is call and longer > reach:
+                chain = other
+        return file, chain
+
+
+def changes_for(found: Iterable[Diagnostic], sources: Sources) -> list[Change]:
+    """The findings that can be mended, each with its place; what is not sure is left alone."""
+    changes: list[Change] = []
+    for one in found:
+        pair = _pair(one)
+        if pair is None:
+            continue
+        old, new = pair
+        places = [file for file, text in sources.texts.items() for _ in range(text.count(old))]
+        if len(places) == 1 and all(change.old != old for change in changes):
+            changes.append(Change(places[0], old, new, one))
+    return changes
+
+
+def applied(changes: Iterable[Change], sources: Sources) -> dict[Path, str]:
+    """The files that change, with their new text."""
+    texts: dict[Path, str] = {}
+    for change in changes:
+        text = texts.get(change.file, sources.texts[change.file])
+        texts[change.file] = text.replace(change.old, change.new)
+    return texts
+
+
+def difference(file: Path, before: str, after: str) -> str:
+    """What changes in a file, as a unified diff."""
+    name = shown(file)
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), name, name, n=1
+    )
+    return "".join(lines)
+
+
+def _pair(found: Diagnostic) -> tuple[str, str] | None:
+    """What stands in the file, and what was meant."""
+    meant = _MEANT.match(found.hint)
+    if meant is None:
+        return None
+    variable = _VARIABLE.search(found.message)
+    if found.code == "WEFT105" and variable is not None:
+        return f"{{{variable[1]}", f"{{{meant[1]}"
+    key = _KEY.search(found.message)
+    if key is not None:
+        return f'"{key[1]}"', f'"{meant[1]}"'
+    label = _LABEL.match(found.origin.name)
+    if found.code == "WEFT403" and label is not None:
+        return f'"{label[1]}"', f'"{meant[1]}"'
+    return None
+
+
+ALLOW = re.compile(r"#\s*weft:\s*allow\s+((?:WEFT\d+[,\s]*)+)")
+"""How a line says that a finding is accepted: `# weft: allow WEFT106`."""
+
+_QUOTED = re.compile(r"`\{?([^`{}?.\[]+)")
+
+_TYPED = re.compile(r"`(\{[^`]*\})`")
+
+_OPENING = re.compile(r"""([a-zA-Z]*)('''|\"\"\"|'|")""")
+
+_LETTER = re.compile(r"\\(?:\n|N\{[^}]*\}|x..|u.{4}|U.{8}|[0-7]{1,3}|.)|.", re.DOTALL)
+
+_PLAIN = re.compile(r".", re.DOTALL)
+
+
+def lines_before(source: str, position: int) -> int:
+    """How many line ends of a literal stand before a position in the text that it means.
+
+    An escaped newline is a letter of the text and no line of the file; the end of a line behind a
+    backslash, or between two literals, is a line and no letter.
+    """
+    read = 0
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(f"({source})").readline)]
+    except (tokenize.TokenError, SyntaxError):
+        return 0
+    for token in tokens:
+        if token.type != tokenize.STRING:
+            continue
+        opening = _OPENING.match(token.string)
+        if opening is None:
+            return 0
+        quotes = len(opening[2])
+        body = token.string[opening.end() : -quotes]
+        letters = _LETTER if "r" not in opening[1].lower() else _PLAIN
+        line = token.start[0] - 1
+        for letter in letters.finditer(body):
+            if read >= position and letter[0] != "\\\n":
+                return line
+            line += letter[0].count("\n")
+            read += letter[0] != "\\\n"
+    return 0
+
+
+def sources_of(target: str, flow: Node | None = None) -> Sources:
+    """The files that a target was loaded from: its own, and others below the working folder."""
+    place = target.rpartition(":")[0]
+    own = Path(place) if place.endswith(".py") else None
+    here = (Path(target) if Path(target).is_dir() else Path.cwd()).resolve()
+    files: list[Path] = [own.resolve()] if own is not None else []
+    for name, module in [*sys.modules.items()]:
+        file = vars(module).get("__file__")
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        path = Path(file).resolve()
+        below = path.is_relative_to(here) and not _is_installed(path.relative_to(here))
+        if path not in files and (below or name == place):
+            files.append(path)
+    return Sources([file for file in files if file.is_file()], flow)
+
+
+def _is_installed(path: Path) -> bool:
+    return any(part == "site-packages" or part.startswith(".") for part in path.parts)
+
+
+class _Code(NamedTuple):
+    """A function that a node was handed, with the field it is in and the keys that it names."""
+
+    node: str
+    field: str
+    function: Callable[..., object]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        found = keys_of(self.function)
+        changed = found.writes | found.maybe | found.drops | found.may_drop
+        return found.reads | found.optional | found.guarded | changed
+
+
+def _code_in(flow: Node) -> Iterator[_Code]:
+    """The functions of all nodes of a flow."""
+    inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
+    for node in (*inside, *agents_of(flow)):
+        for field, given in _fields(node):
+            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+            for one in several:
+                if callable(one):
+                    yield _Code(node.name, field, one)
+
+
+def _fields(node: Node) -> Iterable[tuple[str, object]]:
+    """The fields of a node that may hold functions of the user's."""
+    match node:
+        case Step():
+            return [("function", node.asks or (() if node.written else (node.function,)))]
+        case Loop():
+            return [("until", node.until), ("while_", node.while_)]
+        case Route():
+            own = [("key", None if isinstance(node.key, str) else node.key)]
+            return [*own, *((case.label, case.predicate) for case in node.cases)]
+        case Tap():
+            return [("function", node.function)]
+        case Expect():
+            return [("predicate", () if node.reads else (node.predicate,))]
+        case Agent():
+            code = [(name, cast("object", getattr(node, name))) for name in CALLBACKS]
+            theirs = [(f"{name}_callback", held) for name, held in code]  # of google-adk
+            return [("instruction", node.instruction), *code, *theirs]
+        case _:
+            return ()
+
+
+def _decorators(node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+    return [] if isinstance(node, ast.Lambda) else node.decorator_list
+
+
+def _is_change(call: ast.Call) -> bool:
+    """Whether it is a call of `S`."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name == "S"
+        case _:
+            return False
+
+
+def _name_of_change(call: ast.Call) -> str:
+    """The name of the step that a call of `S` makes."""
+    if not _is_change(call):
+        return ""
+    verb = _called(call)
+    if verb == "when":
+        inner = call.args[1] if len(call.args) > 1 else None
+        return f"when_{_name_of_change(inner)}" if isinstance(inner, ast.Call) else ""
+    about = [] if verb in _ABOUT_KEYS else [one.arg or "" for one in call.keywords]
+    first = call.args[:1] if verb == "set" else call.args
+    about = [*(text for one in first for text in _about(one)), *about]
+    return re.sub(r"\W+", "_", f"{verb}_{'_'.join(about)}").strip("_")
+
+
+_ABOUT_KEYS = ("merge", "accumulate", "counter", "flatten", "zip", "group_by", "transform")
+"""The changes whose options say nothing in the name of the step."""
+
+
+def _about(node: ast.expr) -> Iterator[str]:
+    """What an argument adds to the name of a step."""
+    match node:
+        case ast.Constant(value=str() as text):
+            yield text
+        case ast.Dict(keys=keys):
+            for key in keys:
+                yield from _about(key) if key is not None else ()
+        case ast.Lambda():
+            yield "<lambda>"
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            yield name
+        case _:
+            return
+
+
+def _texts(node: ast.AST) -> set[str]:
+    return {
+        one.value
+        for one in ast.walk(node)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+
+
+def _names(call: ast.Call) -> Iterator[str]:
+    """The names that a call gives: its first argument, and `name=`."""
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "name")]
+    for value in given:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield value.value
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def _is_maker(call: ast.Call) -> bool:
+    """Whether the call makes a node, and is no verb such as .writes("name")."""
+    return _called(call)[:1].isupper() or _called(call) in ("race", "timeout", "tap", "expect")
+
+
+def _place(file: Path, node: ast.expr | ast.stmt) -> Place:
+    return Place(file, node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)

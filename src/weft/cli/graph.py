@@ -42,7 +42,7 @@ def graph_command(
     ] = None,
 ) -> int:
     """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
-    from weft.cli.types import typed_keys
+    from weft.cli.check import typed_keys
     from weft.graph import to_mermaid, to_svg, to_text
     from weft.graph.terminal import ASCII, WIDTH, strokes_for
 
@@ -70,8 +70,8 @@ def graph_command(
 def _graph(target: str, keys: dict[str, object]) -> "Graph":
     """The picture, with the problems that `weft check` has, of Weft's own or google-adk's."""
     from weft.checker import check
+    from weft.cli.findings import sources_of
     from weft.cli.load import load_source, node_of
-    from weft.cli.placing import sources_of
     from weft.declare import Agent, Flow
     from weft.graph import graph_of
 

@@ -1,29 +1,30 @@
 """What `compile` and `explain` are given, and the request it makes."""
 
 import asyncio
-from collections.abc import Sequence
+import difflib
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
-from weft.checker.starting import declared_inputs
-from weft.cli.artifacts import texts_at
-from weft.cli.homes import home_of
+from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
-from weft.cli.steps import at_step, index_of, model_events, speaking
-from weft.cli.stored import find_session, opened
+from weft.cli.options import DEFAULT_STORE
 from weft.compiler import Compiled, compile
-from weft.compiler.labels import Whole, labels_of
-from weft.compiler.policies import policy_from
-from weft.declare import Node, Policy, RunConfig
+from weft.compiler.protected import Whole, labels_of
+from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
 from weft.declare.inputs import shape_of
-from weft.declare.rebuild import rebuilt
+from weft.declare.visit import inherit, rebuilt
 from weft.diagnostics import Severity
-from weft.dialects import dialect_named
+from weft.dialects import dialect_named, wire_name
 from weft.errors import SessionError, UsageError
-from weft.session import Session, read_session
-from weft.stores import beside_store, open_artifacts
+from weft.replay.replay import policy_from
+from weft.session import ArtifactStore, Event, Session, SessionInfo, Store, read_session
+from weft.session.waiting import CONFIRMATION, INPUT
+from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
 
 
@@ -213,3 +214,285 @@ def _branch(session: Session | None, agent: str) -> str | None:
     if session is None:
         return None
     return next((e.branch for e in reversed(session.events) if e.author == agent), None)
+
+
+def at_step(
+    root: Node,
+    session: Session,
+    step: int,
+    *,
+    agent: str | None,
+    dialect: str | None,
+    config: RunConfig,
+    artifacts: Mapping[str, str] | None = None,
+) -> Compiled:
+    """The request that led to the session's n-th model event, from the log before it."""
+    index = index_of(session, step, agent)
+    return before_event(root, session, index, dialect=dialect, config=config, artifacts=artifacts)
+
+
+def index_of(session: Session, step: int, agent: str | None) -> int:
+    """The place in the log of the n-th model event, or of one agent's n-th."""
+    spoken = model_events(session, agent)
+    if not 1 <= step <= len(spoken):
+        of = f" of `{agent}`" if agent else ""
+        raise UsageError(
+            f"there is no step {step}; the session has {len(spoken)} model events{of}",
+            where="--step",
+            hint=f"steps count from 1 to {len(spoken)}" if spoken else "nothing was answered yet",
+        )
+    return spoken[step - 1]
+
+
+def before_event(
+    root: Node,
+    session: Session,
+    index: int,
+    *,
+    dialect: str | None,
+    config: RunConfig,
+    artifacts: Mapping[str, str] | None = None,
+) -> Compiled:
+    """The request that led to the event at `index`; `artifacts` are their texts at that time."""
+    event = session.events[index]
+    homes = homes_of(root)
+    if event.author not in homes:
+        raise UsageError(
+            f"the event was made by `{event.author}`, which is not here",
+            where=f"session {session.id}",
+            hint=f"name the target that ran it; this one has: {', '.join(homes)}",
+        )
+    home = homes[event.author]
+    through = session.before(index + 1)
+    labels = labels_of(root, config)
+    part_of = Whole(labels, through) if labels else None
+    state = None
+    if event.isolation_scope:
+        state, through = session.before(index).state, _scope(through, event.isolation_scope)
+    after = compile(
+        home,
+        session=through,
+        state=state,
+        agent=event.author,
+        config=config,
+        branch=event.branch,
+        artifacts=artifacts,
+        part_of=part_of,
+    )
+    if dialect is not None and dialect != after.dialect:
+        after = compile(
+            home,
+            session=through,
+            state=state,
+            agent=event.author,
+            config=speaking(dialect, after, config),
+            branch=event.branch,
+            artifacts=artifacts,
+            recorded=after.provided,
+            part_of=part_of,
+        )
+    if after.previous is None:
+        raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
+    return after.previous
+
+
+def model_events(session: Session, agent: str | None = None) -> list[int]:
+    """The places in the log where a model spoke, or one agent's did."""
+    return [
+        index
+        for index, event in enumerate(session.events)
+        if _spoke(event) and agent in (None, event.author)
+    ]
+
+
+def speaking(dialect: str, made: Compiled, config: RunConfig) -> RunConfig:
+    """The run's config with the same model in another dialect."""
+    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(made.prompt.model)}")
+
+
+def _spoke(event: Event) -> bool:
+    """Whether a model said this, and not a callback, or the runtime with a question to the user."""
+    if event.content is None or event.content.role == "user" or event.author == "user":
+        return False
+    asked = any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
+    return not (event.partial or asked or event.actions.end_of_agent)
+
+
+def _scope(session: Session, scope: str) -> Session:
+    """The log as an agent sees it that runs as a tool: what belongs to its call."""
+    mine = [
+        msgspec.structs.replace(event, isolation_scope=None)
+        for event in session.events
+        if event.isolation_scope == scope
+    ]
+    return Session(session.id, app_name=session.app_name, user_id=session.user_id, events=mine)
+
+
+def homes_of(root: Node) -> dict[str, Agent]:
+    """Every agent by name with the root of its tree: in flows, below agents, behind tools.
+
+    What stands below an agent has its model where it names none, as when it runs.
+    """
+    found: dict[str, Agent] = {}
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Agent):
+            waiting.extend(reversed(list(_below(node, found))))
+        else:
+            waiting.extend(reversed(node.children))
+    return found
+
+
+def _below(root: Agent, found: dict[str, Agent]) -> Iterator[Node]:
+    """Note the agents of a tree; gives the flows in it, and what its tools run."""
+    models: dict[str, object] = {}
+    for member, parent in tree.walk(root):
+        above = models.get(parent.name) if parent is not None else None
+        if not isinstance(member, Agent):
+            yield inherit(member, above)
+            continue
+        models[member.name] = member.model if member.model is not None else above
+        if found.setdefault(member.name, root) is root:
+            for tool in member.tools:
+                if isinstance(tool.agent, Agent | Flow):
+                    yield inherit(tool.agent, models[member.name])
+
+
+def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | None]:
+    """The tree an agent is asked in, and its name there; a flow of several wants a name."""
+    if name is None and isinstance(root, Agent):
+        return root, None
+    homes = homes_of(root)
+    if name is None:
+        if len(homes) == 1:
+            return next(iter(homes.values())), None
+        raise UsageError(
+            "this is a flow, and each of its agents has a request of its own",
+            where=where,
+            hint=f"add --agent NAME: {', '.join(homes)}" if homes else "there is no agent in it",
+        )
+    if name not in homes:
+        if isinstance(root, Agent):
+            return root, name  # the compiler says what the tree has
+        raise UsageError(
+            f"there is no agent `{name}` in this flow",
+            where=where,
+            hint=nearest("agents", name, list(homes)),
+        )
+    return homes[name], name
+
+
+@asynccontextmanager
+async def opened(address: str) -> AsyncGenerator[Store]:
+    """A store that is there already, closed at the end; none is made by looking for it."""
+    require_existing(address)
+    store = open_store(address)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def require_existing(address: str) -> None:
+    """Refuse a store that would be empty: one in memory, or a file that is not there."""
+    if address.startswith("memory:"):
+        raise UsageError(
+            "a store in memory has no sessions when a command starts",
+            where="--store",
+            hint=f"name a file or a server: --store {DEFAULT_STORE}",
+        )
+    path = Path(address.removeprefix("sqlite:///"))
+    if address.startswith("sqlite:///") and not path.exists():
+        near = sorted(file.name for file in path.parent.glob("*.db"))[:6]
+        raise UsageError(
+            "there is no such file",
+            where=str(path),
+            hint=f"files there: {', '.join(near)}"
+            if near
+            else "`weft chat TARGET` makes one; --store sqlite:///FILE names another",
+        )
+
+
+def shown(address: str) -> str:
+    """The address without the password it may have."""
+    parts = urlsplit(address)
+    if parts.password is None:
+        return address
+    return address.replace(f":{parts.password}@", ":***@", 1)
+
+
+async def listed(store: Store, *, app: str | None, user: str | None) -> list[SessionInfo]:
+    """The sessions of one app or of all, the latest first; an error if that is nobody's."""
+    apps = await store.apps()
+    if app is not None and app not in apps:
+        raise SessionError(
+            f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
+        )
+    found = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
+    found.sort(key=lambda info: info.last_update_time, reverse=True)
+    if user is None:
+        return found
+    users = sorted({info.key.user_id for info in found})
+    if user not in users:
+        raise SessionError(
+            f"the user `{user}` has no session here",
+            where="--user",
+            hint=nearest("users", user, users),
+        )
+    return [info for info in found if info.key.user_id == user]
+
+
+async def find_session(
+    store: Store, id: str, *, app: str | None, user: str | None, skip_unreadable: bool = False
+) -> Session:
+    """The session of that id, whoever's it is, or an error that says what there is."""
+    infos = await listed(store, app=app, user=user)
+    found = [info.key for info in infos if info.key.id == id]
+    if len(found) > 1:
+        choices = " or ".join(f"--app {key.app_name} --user {key.user_id}" for key in found[:6])
+        raise SessionError(
+            f"{len(found)} sessions are named `{id}`", where="--session", hint=f"add {choices}"
+        )
+    session = None
+    if found:
+        session = await store.get(found[0], skip_unreadable=skip_unreadable)
+    if session is None:
+        ids = [info.key.id for info in infos]
+        raise SessionError(
+            f"there is no session `{id}`",
+            where=" ".join(filter(None, (app, user))) or "store",
+            hint=nearest("sessions", id, ids),
+        )
+    return session
+
+
+def nearest(what: str, name: str, names: list[str]) -> str:
+    """What there is, and what was perhaps meant."""
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    found = f"{what} there: {some}" if names else f"there are no {what} in it"
+    return f"did you mean `{near[0]}`? {found}" if near else found
+
+
+async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> dict[str, str]:
+    """The text of each artifact that had one before the event at `index`.
+
+    The log says which version that was. One the log does not know was saved in another session
+    of the user: of it, the newest.
+    """
+    owner = (session.app_name, session.user_id, session.id)
+    then: dict[str, int] = {}
+    later: set[str] = set()
+    for at, event in enumerate(session.events):
+        if at < index:
+            then.update(event.actions.artifact_delta)
+        else:
+            later.update(event.actions.artifact_delta)
+    texts: dict[str, str] = {}
+    for name in await artifacts.names(*owner):
+        if name in then or name not in later:
+            part = await artifacts.load(*owner, name, then.get(name))
+            if part is not None and part.text is not None:
+                texts[name] = part.text
+    return texts

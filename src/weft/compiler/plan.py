@@ -12,14 +12,13 @@ import msgspec
 
 from weft import schema
 from weft.codes import report
-from weft.compiler.instruction import Wording, wording_of
-from weft.compiler.labels import guarded, labels_of, united
+from weft.compiler.incremental import Slot
+from weft.compiler.instruction import Wording, transfer_targets, transfer_tool, wording_of
+from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import policy_of, recall_tool
-from weft.compiler.thread import Slot
-from weft.compiler.transfer import transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
-from weft.declare.policy.transforms import Label
+from weft.declare.policy_parts import Label
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
@@ -27,7 +26,7 @@ from weft.dialects.names import require_model_name
 from weft.dialects.subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
-from weft.ir.handle import RECALL
+from weft.ir.item import RECALL
 from weft.passes import PLAIN, Passes, passes_of
 from weft.values import Json, JsonObject, compact
 

@@ -4,13 +4,21 @@ Providers sell bytes they have seen at a tenth of the price, up to the first one
 differs. Requests are compared in the order providers read them: tools, system, turns.
 """
 
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
 from typing import NamedTuple, cast
 
-from weft.compiler.sourcemap import SourceMap
-from weft.diagnostics import Origin
-from weft.dialects import Entry, Lowered
+from weft.codes import report
+from weft.compiler.plan import plan_for
+from weft.declare import Agent, RunConfig
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.caching import bare
+from weft.dialects.refuse import RULES, Finding, Turns, model_name, refused_head
 from weft.dialects.track import Head
+from weft.errors import LoweringError, UsageError
+from weft.ir import Block, Prompt, Span, TextBlock
 from weft.values import Json, Strand, compact
 
 
@@ -102,6 +110,122 @@ def _bytes(turn: Json) -> int:
     return len(compact(turn).encode(errors="surrogatepass"))
 
 
+class Segment(NamedTuple):
+    """A stretch of the request's compact JSON text, and where it came from."""
+
+    start: int
+    end: int
+    pointer: str
+    origin: Origin
+
+
+class SourceMap:
+    """Answers where each piece of one lowered request came from."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._lowered = lowered
+        self._dialect = Origin("dialect", lowered.dialect)
+
+    def origin(self, pointer: str, offset: int = 0) -> Origin:
+        """Where the value at the pointer came from, at this offset if it is a string."""
+        value = _value_at(self._lowered.wire, pointer)
+        if not isinstance(value, str):
+            return self._pieces(pointer, "")[0].origin
+        if not 0 <= offset <= len(value):
+            raise UsageError(
+                f"offset {offset} is outside the {len(value)} characters at {pointer}",
+                where="origin",
+                hint="offsets count characters from 0",
+            )
+        pieces = self._pieces(pointer, value)
+        return next((piece.origin for piece in pieces if offset < piece.end), pieces[-1].origin)
+
+    def segments(self) -> Iterator[Segment]:
+        """The whole request as compact JSON, stretch by stretch, without a gap."""
+        yield from self._walk(self._lowered.wire, "", 0)
+
+    def _pieces(self, pointer: str, text: str) -> Sequence[Span]:
+        """The stretches of the text at the pointer; of anything else, the one it is."""
+        block = self._block(pointer)
+        if block is None:
+            return self._head_pieces(pointer, text)
+        if isinstance(block, TextBlock) and block.spans and len(text) == block.spans[-1].end:
+            return block.spans
+        return (Span(len(text), block.origin),)
+
+    def _block(self, pointer: str) -> Block | None:
+        """The block a place of a turn came from: the one it is in, or the first one below it."""
+        steps = _steps(pointer)
+        if len(steps) < 2 or steps[0] != self._lowered.turns:
+            return None
+        index = int(steps[1]) - len(self._lowered.lead)
+        if index < 0:
+            return None
+        entry = self._lowered.entries[index]
+        rest = "/".join(["", *steps[2:]])
+        inside = [
+            (len(suffix), block)
+            for suffix, block in entry.blocks
+            if rest == suffix or rest.startswith(suffix + "/")
+        ]
+        if inside:
+            return max(inside, key=lambda found: found[0])[1]
+        below = [block for suffix, block in entry.blocks if suffix.startswith(rest + "/")]
+        return below[0] if below else None
+
+    def _head_pieces(self, pointer: str, text: str) -> Sequence[Span]:
+        best: Origin | tuple[TextBlock, ...] | None = None
+        longest = -1
+        for placed in self._lowered.placed:
+            at = placed.pointer
+            near = pointer == at or pointer.startswith(at + "/") or at.startswith(pointer + "/")
+            if near and len(at) > longest:
+                best, longest = placed.source, len(at)
+        if best is None or pointer == "":
+            return (Span(len(text), self._dialect),)
+        if isinstance(best, Origin):
+            return (Span(len(text), best),)
+        return _system_pieces(best) if text else (Span(0, best[0].origin),)
+
+    def _walk(self, value: Json, pointer: str, at: int) -> Iterator[Segment]:
+        """Segments of a value's compact JSON, beginning at `at`."""
+        if isinstance(value, dict):
+            labelled = [
+                (f"{compact(key)}:", f"{pointer}/{_escape(key)}", held)
+                for key, held in value.items()
+            ]
+            yield from self._walk_children(labelled, pointer, at)
+        elif isinstance(value, list):
+            indexed = [("", f"{pointer}/{index}", held) for index, held in enumerate(value)]
+            yield from self._walk_children(indexed, pointer, at)
+        elif isinstance(value, str):
+            start = 0
+            at += 1
+            for piece in self._pieces(pointer, value):
+                size = len(compact(value[start : piece.end])) - 2
+                opening, closing = start == 0, piece.end == len(value)
+                yield Segment(at - opening, at + size + closing, pointer, piece.origin)
+                at, start = at + size, piece.end
+        else:
+            yield Segment(at, at + len(compact(value)), pointer, self.origin(pointer))
+
+    def _walk_children(
+        self, children: list[tuple[str, str, Json]], pointer: str, at: int
+    ) -> Iterator[Segment]:
+        here = self.origin(pointer)
+        yield Segment(at, at + 1, pointer, here)
+        at += 1
+        for index, (label, below, held) in enumerate(children):
+            lead = len(label) + (1 if index else 0)
+            if lead:
+                yield Segment(at, at + lead, pointer, here)
+                at += lead
+            for segment in self._walk(held, below, at):
+                yield segment
+                at = segment.end
+        yield Segment(at, at + 1, pointer, here)
+
+
 def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, Origin, str]:
     """The first part of a turn that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
@@ -164,3 +288,168 @@ def _common(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
+
+
+_GAP = len("\n\n")
+
+_BLANK = Origin("dialect", "blank line")
+
+
+def _system_pieces(blocks: tuple[TextBlock, ...]) -> list[Span]:
+    """The stretches of the system text: each block's own, with a blank line between two."""
+    pieces: list[Span] = []
+    base = 0
+    for index, block in enumerate(blocks):
+        if index:
+            base += _GAP
+            pieces.append(Span(base, _BLANK))
+        spans = block.spans or (Span(len(block.text), block.origin),)
+        pieces += [Span(base + span.end, span.origin) for span in spans]
+        base += len(block.text)
+    return pieces
+
+
+def _steps(pointer: str) -> list[str]:
+    if not pointer:
+        return []
+    if not pointer.startswith("/"):
+        raise UsageError(
+            f"`{pointer}` is not a JSON pointer",
+            where="origin",
+            hint='write "/messages/0/content"',
+        )
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+
+
+def _value_at(wire: Json, pointer: str) -> Json:
+    value = wire
+    for step in _steps(pointer):
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            raise UsageError(
+                f"the request has nothing at `{pointer}`",
+                where="origin",
+                hint="look at Compiled.wire for what is there",
+            )
+    return value
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+class _HeadFindings(NamedTuple):
+    """What is wrong with a head, kept with it."""
+
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class _Settled:
+    """What is known after the turns that stay, and what is wrong with them."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.lock = Lock()
+        self.turns = turns
+        self.length = 0
+        self.diagnostics: list[Diagnostic] = []
+
+
+def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
+    """One diagnostic for each place that would be answered with a 400."""
+    places = SourceMap(lowered)
+    name = model_name(lowered.wire, model)
+    head = _of_head(lowered, model, name, places)
+    return (*head, *_of_turns(lowered, name, places))
+
+
+def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
+    """What would be refused of what an agent declares, whatever is said to it."""
+    plan = plan_for(agent, None, RunConfig())
+    model, dialect = plan.target.model, plan.target.dialect
+    prompt = Prompt(
+        model,
+        agent.name,
+        tools=plan.tools,
+        config=plan.config,
+        config_origins=plan.origins,
+        output=plan.output,
+    )
+    lowered = dialect_named(dialect).lower(prompt)
+    return _of_head(lowered, model, model_name(lowered.wire, model), SourceMap(lowered))
+
+
+def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
+    """Refuse, under strict, what the provider would refuse."""
+    for found in refused(lowered, model):
+        if found.severity is not Severity.INFO and found.code not in allow:
+            raise LoweringError(
+                f"{found.message} [{found.code}]", where=str(found.origin), hint=found.hint or ""
+            )
+
+
+def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
+    """What is wrong with everything but the conversation, read once for each head."""
+    head, slot = lowered.head, ("refused", lowered.dialect, model)
+    kept = head.memo.get(slot)
+    if isinstance(kept, _HeadFindings):
+        return kept.diagnostics
+    of = head.of
+    if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
+        head.memo[slot] = _HeadFindings(())
+        return ()  # nothing in it is the author's but the model and a text
+    found = list(refused_head(lowered.dialect, head.wire, model))
+    turns = RULES[lowered.dialect].turns(name)
+    for index, entry in enumerate(head.lead):
+        found += turns.read(entry.wire, f"/{lowered.turns}/{index}")
+    diagnostics = _placed(found, places, lowered.head.of.agent)
+    head.memo[slot] = _HeadFindings(diagnostics)
+    return diagnostics
+
+
+@functools.lru_cache(maxsize=256)
+def _is_sound(dialect: str, model: str) -> bool:
+    """Whether a head that asks for nothing but the model is taken."""
+    lowered = dialect_named(dialect).lower(Prompt(model, ""))
+    return not refused_head(dialect, lowered.head.wire, model)
+
+
+def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
+    """What is wrong with the conversation; turns that stay are read once."""
+    entries, first, rules = lowered.entries, len(lowered.lead), RULES[lowered.dialect]
+    slot = ("refused", lowered.dialect, name, first)
+    kept = entries.memo.setdefault(slot, _Settled(rules.turns(name)))
+    assert isinstance(kept, _Settled)
+    with kept.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
+        if kept.length > entries.settled:  # an older request, asked about after a newer one
+            kept = _Settled(rules.turns(name))
+        for entry in entries.since(kept.length)[: entries.settled - kept.length]:
+            found = list(kept.turns.read(entry.wire, f"/{rules.key}/{first + kept.length}"))
+            kept.length += 1
+            if found:
+                kept.diagnostics += _placed(found, places, lowered.head.of.agent)
+        turns, later = kept.turns.fork(), list[Finding]()
+        for index, entry in enumerate(entries.since(kept.length), start=first + kept.length):
+            later += turns.read(entry.wire, f"/{rules.key}/{index}")
+        later += turns.end(lowered.wire)
+        return (*kept.diagnostics, *_placed(later, places, lowered.head.of.agent))
+
+
+def _placed(found: Iterable[Finding], places: SourceMap, agent: str) -> tuple[Diagnostic, ...]:
+    return tuple(
+        report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)
+        for each in found
+    )
+
+
+def _origin(places: SourceMap, pointer: str, agent: str) -> Origin:
+    """Where the place came from; for something that is missing, where it would stand."""
+    if pointer == "/model":  # of some dialects it is in the address
+        return Origin("field", "model", agent)
+    while True:
+        try:
+            return places.origin(pointer)
+        except UsageError:
+            pointer = pointer.rpartition("/")[0]

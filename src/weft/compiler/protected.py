@@ -7,20 +7,24 @@ another that happens to stand beside it is not.
 """
 
 import json
-from collections.abc import Iterator
-from typing import assert_never, cast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple, assert_never, cast
 
-from weft.declare import Policy
-from weft.declare.policy.transforms import Redact
+import msgspec
+
+from weft.declare import Agent, Flow, Node, Policy, RunConfig, agents_of
+from weft.declare.policy_parts import Label, Redact, When
 from weft.detect import PLACEHOLDER, wanted
 from weft.detect.patterns import PatternTimeout
 from weft.detect.redaction import Wanted, found_in
-from weft.errors import ProtectionError
+from weft.errors import CompileError, ProtectionError
 from weft.ir import (
     Block,
     CallBlock,
     CodeBlock,
     CodeResultBlock,
+    Item,
     MediaBlock,
     OpaqueBlock,
     Prompt,
@@ -28,8 +32,11 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.passes import Env
 from weft.passes.fences import opened
-from weft.values import Json, JsonObject
+from weft.passes.labels import Labelled
+from weft.session import Event, Session
+from weft.values import Json, JsonObject, Strand
 
 _MOST_SEEN = 20_000
 
@@ -190,3 +197,220 @@ def _named(held: Json, path: tuple[str, ...], what: Wanted) -> str:
     if isinstance(held, list):
         return next(filter(None, (_named(each, path, what) for each in held)), "")
     return ""
+
+
+_OWN = frozenset(
+    (
+        "role", "type", "model", "id", "call_id", "tool_call_id", "tool_use_id", "mimeType",
+        "media_type", "mime_type", "effort", "detail", "status", "language", "outcome", "format",
+    )
+)  # fmt: skip
+"""Fields in which a provider's own words stand, or ids: nobody's value."""
+
+_SEALED = frozenset(
+    (
+        "data", "file_data", "thoughtSignature", "signature", "encrypted_content", "image_url",
+        "redacted_thinking", "thought_signature",
+    )
+)  # fmt: skip
+"""Fields that hold what is no text."""
+
+_STRONG = 8
+"""From how many characters on a value with a digit in it is one even as a name."""
+
+
+def require_cleared(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
+    """Refuse a request in which something stands that its model is not cleared for."""
+    fresh: JsonObject = {}
+    for key, held in wire.items():
+        fresh[key] = held
+        if isinstance(held, list):  # turns are shared with the requests before
+            fresh[key] = [None if labelled.is_clean(turn) else turn for turn in held]
+    _require(fresh, prompt, labelled)
+    for held in fresh.values():
+        for turn in held if isinstance(held, list) else ():
+            if isinstance(turn, dict):
+                labelled.found_clean(turn)
+
+
+def _require(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
+    names = {tool.name for tool in prompt.tools}
+    for item in prompt.items:
+        if item.kind == "exchange":
+            names.update(block.name for block in item.blocks if isinstance(block, CallBlock))
+    for pointer, text, named in _texts(wire, ""):
+        labels = _labels(text, labelled, named=named or text in names)
+        if labels:
+            said = " and ".join(f"`{label}`" for label in labels)
+            raise ProtectionError(
+                f"the request holds at {pointer} what carries the label {said}",
+                where=prompt.agent,
+                hint=f'clear the agent: Agent("{prompt.agent}", cleared=["{labels[0]}"]),'
+                " or take the value out of what a callback adds and out of names",
+            )
+
+
+def _labels(text: Json, labelled: Labelled, *, named: bool) -> tuple[str, ...]:
+    """The labels of what stands in a text; in a name only a value that nobody writes by chance."""
+    copies = labelled.copies
+    if not isinstance(text, str):
+        number = isinstance(text, int | float) and not isinstance(text, bool)
+        return copies.in_number(text) if number else ()  # type: ignore[arg-type]
+    found = {
+        label
+        for hit in copies.hits(text)
+        if not named or _is_strong(text[hit.start : hit.end])
+        for label in hit.labels
+    }
+    return tuple(sorted(found))
+
+
+def _is_strong(text: str) -> bool:
+    return len(text) >= _STRONG and any(map(str.isdigit, text))
+
+
+def _texts(value: Json, pointer: str) -> Iterator[tuple[str, Json, bool]]:
+    """Every text and number with its place, and whether it is a name: a key, or an own word."""
+    if isinstance(value, dict):
+        for key, held in value.items():
+            place = f"{pointer}/{key}"
+            if key in _SEALED and isinstance(held, str):
+                continue
+            yield place, key, True
+            if key in _OWN and isinstance(held, str):
+                yield place, held, True
+            else:
+                yield from _texts(held, place)
+    elif isinstance(value, list):
+        for index, held in enumerate(value):
+            yield from _texts(held, f"{pointer}/{index}")
+    elif value is not None and not isinstance(value, bool):
+        yield pointer, value, False
+
+
+class Whole(NamedTuple):
+    """What a request is a part of: the labels of the whole program, and the whole session."""
+
+    labels: tuple[Label, ...]
+    session: Session
+
+    def before(self, event: Event) -> "Whole":
+        """The same before an event happened."""
+        for index in range(len(self.session.events) - 1, -1, -1):
+            if self.session.events[index].id == event.id:
+                return Whole(self.labels, self.session.before(index))
+        return self
+
+
+def labels_of(node: Node, config: RunConfig | None = None) -> tuple[Label, ...]:
+    """All labels that are declared in a program, one for each name, in the order of names."""
+    found: list[Label] = []
+    for agent in _everybody(node):
+        if agent.context is not None:
+            found += _declared(agent.context)
+        for tool in agent.tools:
+            names = tool.writes
+            found += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
+    if config is not None and config.context is not None:
+        found += _declared(config.context)
+    return united(found)
+
+
+def united(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """The labels, those of one name as one."""
+    by_name: dict[str, list[Label]] = {}
+    for label in labels:
+        by_name.setdefault(label.name, []).append(label)
+    return tuple(
+        Label(
+            name,
+            keys=tuple(sorted({key for label in some for key in label.keys})),
+            tools=tuple(sorted({tool for label in some for tool in label.tools})),
+            artifacts=tuple(sorted({file for label in some for file in label.artifacts})),
+        )
+        for name, some in sorted(by_name.items())
+    )
+
+
+def guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
+    """The policy with every label that its agent is not cleared for, and no other."""
+    held = [one for one in policy.protections if isinstance(one, Label)]
+    hidden = tuple(label for label in labels if label.name not in cleared)
+    if not hidden and not held:
+        return policy
+    others = (one for one in policy.protections if not isinstance(one, Label))
+    return replace(policy, protections=(*hidden, *others))
+
+
+def withheld_by(policy: Policy, env: Env) -> "Labelled | None":
+    """What the policy withholds from the agent's model; None where it withholds nothing."""
+    labels = labels_in(policy)
+    if not labels:
+        return None
+    from weft.passes.labels import withheld_from
+
+    return withheld_from(env, labels)
+
+
+def without_labelled(
+    system: tuple[TextBlock, ...], prompt: Prompt, policy: Policy, env: Env
+) -> tuple[TextBlock, ...]:
+    """A system text of this prompt without what the policy withholds."""
+    from weft.passes.labels import withhold_labelled
+
+    alone = msgspec.structs.replace(prompt, system=system, items=Strand())
+    return withhold_labelled(alone, env, labels_in(policy)).system
+
+
+def labels_in(policy: Policy) -> tuple[Label, ...]:
+    """The labels that a policy withholds."""
+    return tuple(one for one in policy.protections if isinstance(one, Label))
+
+
+def _declared(policy: Policy) -> Iterator[Label]:
+    """The labels of a policy; also those under a condition, since a secret is one at any time."""
+    yield from labels_in(policy)
+    for stage in policy.stages:
+        if isinstance(stage.selector, When):
+            yield from _declared(stage.selector.policy)
+
+
+def _everybody(node: Node) -> Iterator[Agent]:
+    """Every agent: of the flow, of their trees, and those that are called as tools."""
+    waiting: list[Node] = [node]
+    seen: set[int] = set()
+    while waiting:
+        for agent in agents_of(waiting.pop()):
+            if id(agent) in seen:
+                continue
+            seen.add(id(agent))
+            yield agent
+            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
+
+
+def shown_item(item: Item, policy: Policy, env: Env) -> Item:
+    """The item without what the policy withholds or replaces, whatever was done with it."""
+    # imported above
+    from weft.passes.labels import withhold_labelled
+    from weft.passes.redact import redact_values
+
+    alone = Prompt(model="", agent=env.agent, items=Strand([item]))
+    if labels := labels_in(policy):
+        alone = withhold_labelled(alone, env, labels)
+    for step in policy.protections:
+        if isinstance(step, Redact):
+            alone = redact_values(alone, env, step)
+    left = alone.items.tip
+    return left if left is not None else item
+
+
+_FOUND = ("WEFT603", "WEFT604")
+
+
+def require_valid(prompt: Prompt) -> None:
+    """Raise for what `.validate(...)` found missing or contradicting."""
+    found = [one for one in prompt.diagnostics if one.code in _FOUND]
+    if found:
+        first, more = found[0], len(found) - 1
+        rest = f", and {more} more of that kind" if more else ""
+        raise CompileError(f"{first.message}{rest}", where=str(first.origin), hint=first.hint)

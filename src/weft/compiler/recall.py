@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.compiler.beside import branches_of
+from weft.compiler.incremental import branches_of
 from weft.content import Part
 from weft.declare import Agent, Policy, RunConfig
-from weft.declare.policy.policy import Stage
-from weft.declare.policy.selectors import Auto
-from weft.declare.policy.transforms import Compact, Label
+from weft.declare.policy import Stage
+from weft.declare.policy_parts import Auto, Compact, Label
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError
 from weft.ir import ToolDecl
-from weft.ir.handle import RECALL, handle_of
+from weft.ir.item import RECALL, handle_of
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
 

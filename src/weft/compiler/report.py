@@ -5,12 +5,26 @@ A report is plain data. It knows nothing of how a request is compiled, only how 
 """
 
 import json
-from typing import Literal, cast
+import textwrap
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Literal, assert_never, cast
 
 import msgspec
 
 from weft.diagnostics import Diagnostic, Origin
-from weft.values import Json, JsonObject
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    MediaBlock,
+    OpaqueBlock,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.values import Json, JsonObject, compact
 
 Source = Literal[
     "system",
@@ -180,7 +194,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_text(self, *, everything: bool = False) -> str:
         """Plain aligned text of at most 100 columns; `everything` shows all of a long history."""
-        from weft.compiler.text import report_text
+        # imported above
 
         return report_text(self, everything=everything)
 
@@ -192,3 +206,307 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+WIDTH = 100
+"""Columns a report may take."""
+
+HISTORY = 24
+"""How many rows of settled history, and of anything else that can be long, are shown."""
+
+
+def report_text(report: Report, *, everything: bool = False) -> str:
+    """The whole report, section by section; empty sections are left out."""
+    limit = None if everything else HISTORY
+    lines = [*_header(report), "", *_passes(report.passes), "", *_sent(report, limit)]
+    if report.left_out:
+        lines += ["", *_left_out(report.left_out, limit)]
+    if report.options:
+        lines += ["", "options"]
+        lines += [option_line(row.name, row.value, str(row.origin)) for row in report.options]
+    if report.inferred:
+        facts = [line for fact in report.inferred for line in _wrapped(safe(fact))]
+        lines += ["", "inferred", *facts]
+    if report.diagnostics:
+        shown = report.diagnostics[:limit]
+        lines += ["", "diagnostics"]
+        lines += [line for one in shown for line in _wrapped(safe(str(one)))]
+        lines += _more(len(report.diagnostics) - len(shown))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def header_lines(report: Report) -> list[str]:
+    """The header without its first line: tokens, hash, prefix."""
+    sources = " · ".join(f"{name} {tokens:,}" for name, tokens in report.by_source.items())
+    lead = " " * 11
+    return [
+        f"  tokens   {at_least(report)}{report.tokens:,}, {counter_words(report)}",
+        *textwrap.wrap(uncounted_words(report), WIDTH, initial_indent=lead, subsequent_indent=lead),
+        *textwrap.wrap(sources, WIDTH, initial_indent=lead, subsequent_indent=lead),
+        f"  hash     {report.hash}",
+        *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
+        f"  {cached_line(report)}",
+        *(f"  {line}" for line in cost_lines(report)),
+    ]
+
+
+def at_least(report: Report) -> str:
+    """The words before a count that the provider adds to."""
+    return "at least " if report.uncounted else ""
+
+
+def uncounted_words(report: Report) -> str:
+    """What the provider adds to the count; empty where it is all there is."""
+    return f"unknown, what the provider adds for: {'; '.join(report.uncounted)}" * bool(
+        report.uncounted
+    )
+
+
+def counter_words(report: Report) -> str:
+    """How the tokens were counted."""
+    if report.exact:
+        return f"counted with {report.counter}"
+    return f"estimated with {report.counter}, at most {round(report.margin * 100)}% more"
+
+
+def prefix_lines(prefix: PrefixRow, tokens: int) -> list[str]:
+    """What the request shares with the one before it, and what broke that."""
+    if prefix.first:
+        return ["prefix   first request of this agent in the session"]
+    if prefix.problem:
+        return [
+            clip(f"prefix   unknown, the request before cannot be rebuilt: {prefix.problem}", 96)
+        ]
+    share = round(100 * prefix.tokens / tokens) if tokens else 0
+    lines = [
+        f"prefix   {prefix.tokens:,} tokens ({share}%, {prefix.turns:,} turns,"
+        f" {prefix.bytes:,} bytes) as in the request before"
+    ]
+    if prefix.broken:
+        lines.append(clip(f"         broken at {prefix.broken_at}: {prefix.broken}", 96))
+        lines.append(
+            clip(f"         by {prefix.broken_by}; {prefix.lost_tokens:,} tokens read again", 96)
+        )
+    return lines
+
+
+def cached_line(report: Report) -> str:
+    """What the provider is predicted to reuse, and what keeps it from more."""
+    cached = report.cached
+    share = round(100 * cached.tokens / cached.total) if cached.total else 0
+    sure = "" if cached.exact or not cached.tokens else "about "
+    line = f"cached   {sure}{cached.tokens:,} of {cached.total:,} tokens ({share}%) predicted"
+    if cached.blame and not report.prefix.first:
+        by = f" ({place_of(cached.origin)})" if cached.origin is not None else ""
+        line += f": {cached.blame}{by}"
+    return clip(safe(line), 96)
+
+
+def cost_lines(report: Report) -> list[str]:
+    """What the request costs, what the cache saves, and what a changed prefix costs."""
+    lead = " " * 9
+    return textwrap.wrap(report.cost.words, 87, initial_indent="cost     ", subsequent_indent=lead)
+
+
+def option_line(name: str, value: object, origin: str) -> str:
+    """One option, its value, and who set it."""
+    return clip(f"  {name} = {clip(safe(compact(value)), 50)}   ({origin})", WIDTH)
+
+
+def sent_cells(row: SentRow) -> tuple[str, str, str, str, str]:
+    """A sent row as tokens, what, stability, origin, place."""
+    what = f"{row.role} {row.kind}" if row.role else row.kind
+    mark = "=" if row.shared else ""
+    return f"{row.tokens:,}{mark or ' '}", what, row.stability, place_of(row.origin), row.pointer
+
+
+def place_of(origin: Origin) -> str:
+    """An origin as it fits a column: of a long event id, the beginning."""
+    if origin.kind == "event" and len(origin.name) > 14:
+        origin = msgspec.structs.replace(origin, name=f"{origin.name[:8]}…")
+    return safe(str(origin))
+
+
+def preview(text: str) -> str:
+    """The text on one line."""
+    return safe(" ".join(text[:400].split()))
+
+
+def safe(text: str) -> str:
+    """The text without characters that steer a terminal; lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
+    )
+
+
+def clip(text: str, width: int, *, keep: str = "start") -> str:
+    """The text cut to so many columns, with an ellipsis where something is missing."""
+    if len(text) <= width and text.isascii():
+        return text
+    if columns(text) <= width:
+        return text
+    characters = text if keep == "start" else text[::-1]
+    taken: list[str] = []
+    used = 1
+    for char in characters:
+        used += columns(char)
+        if used > width:
+            break
+        taken.append(char)
+    return "".join([*taken, "…"]) if keep == "start" else "".join([*taken, "…"])[::-1]
+
+
+def columns(text: str) -> int:
+    """How many columns the text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _escaped(char: str) -> str:
+    if unicodedata.category(char) in ("Zs", "Zl", "Zp"):
+        return " "
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Lines that fit, two columns in, what continues a line further in."""
+    width = WIDTH if columns(text) == len(text) else WIDTH // 2
+    for line in text.splitlines():
+        lead = "  " + " " * (len(line) - len(line.lstrip()))
+        yield from textwrap.wrap(
+            line.strip(), width, initial_indent=lead, subsequent_indent=f"{lead}    "
+        )
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def _header(report: Report) -> Iterator[str]:
+    yield clip(f"{report.agent} -> {safe(report.model)} ({report.dialect})", WIDTH)
+    yield from header_lines(report)
+
+
+def _passes(rows: Sequence[PassRow]) -> Iterator[str]:
+    yield "passes               dropped  changed    added    moved   tokens of what it touched"
+    for row in rows:
+        counts = (row.dropped, row.changed, row.added, row.moved)
+        cells = "".join(f"{count or '-':>9}" for count in counts)
+        touched = f"{row.before:,} -> {row.after:,}" if row.acted and not row.remark else row.remark
+        yield f"  {row.name:<17}{cells}   {touched}"
+
+
+def _sent(report: Report, limit: int | None) -> Iterator[str]:
+    """Head rows and overheads always; of the history, the newest."""
+    before, hidden, after = sent_view(report, limit)
+    cells = [sent_cells(row) for row in (*before, *after)]
+    widths = [
+        min(most, max((columns(cell[at]) for cell in cells), default=0))
+        for at, most in ((0, 12), (1, 14), (2, 9), (3, 26), (4, 24))
+    ]
+    shared = any(row.shared for row in report.sent)
+    mark = "   (= shared with the request before)" if shared else ""
+    yield f"sent, {report.tokens:,} tokens in {len(report.sent):,} rows{mark}"
+    yield from (_sent_line(row, widths) for row in before)
+    if hidden:
+        yield f"  {hidden_words(hidden)}"
+    yield from (_sent_line(row, widths) for row in after)
+
+
+def sent_view(
+    report: Report, limit: int | None
+) -> tuple[Sequence[SentRow], Sequence[SentRow], Sequence[SentRow]]:
+    """The sent rows as those before the hidden history, the hidden ones, and the rest."""
+    rows = report.sent
+    history = [index for index, row in enumerate(rows) if row.history]
+    if limit is None or len(history) <= limit:
+        return rows, (), ()
+    first, rest = history[0], history[-limit]
+    return rows[:first], rows[first:rest], rows[rest:]
+
+
+def hidden_words(hidden: Sequence[SentRow]) -> str:
+    """What stands for rows that are not shown."""
+    tokens = sum(row.tokens for row in hidden)
+    return f"...and {len(hidden):,} more of the history, {tokens:,} tokens (--all shows them)"
+
+
+def _sent_line(row: SentRow, widths: Sequence[int]) -> str:
+    tokens, what, stability, origin, pointer = sent_cells(row)
+    line = (
+        f"  {tokens:>{widths[0]}} {what:<{widths[1]}} {stability:<{widths[2]}}"
+        f" {_pad(clip(origin, widths[3]), widths[3])}"
+        f" {_pad(clip(pointer, widths[4], keep='end'), widths[4])} "
+    )
+    return line + clip(preview(row.text), max(8, WIDTH - columns(line)))
+
+
+def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
+    saved = sum(row.before - row.after for row in rows)
+    yield f"left out or rewritten, {abs(saved):,} tokens {'fewer' if saved >= 0 else 'more'}"
+    shown = rows if limit is None else rows[-limit:]
+    yield from _more(len(rows) - len(shown))
+    for row in shown:
+        line = f"  {row.step} {row.action} {place_of(row.origin)}: {safe(row.reason)}"
+        cost = f"  {row.before:,} -> {row.after:,}"
+        yield clip(line, WIDTH - len(cost)) + cost
+
+
+def _more(count: int) -> list[str]:
+    return [f"  ...and {count:,} more (--all shows them)"] if count > 0 else []
+
+
+def block_text(block: Block) -> str:
+    """What a block says, as text a person can read."""
+    match block:
+        case TextBlock() | ThoughtBlock():
+            return block.text
+        case CallBlock():
+            return f"{block.name}({compact(block.args)})"
+        case ResultBlock():
+            media = f" [+{len(block.media)} media]" if block.media else ""
+            return f"{block.name} -> {compact(block.response)}{media}"
+        case MediaBlock():
+            held = block.uri if block.uri is not None else f"{len(block.data or ''):,} base64 chars"
+            return f"{block.mime_type} {held}"
+        case CodeBlock():
+            return block.code
+        case CodeResultBlock():
+            return f"{block.outcome}: {block.output}"
+        case OpaqueBlock():
+            return compact(block.payload)
+        case _:
+            assert_never(block)
+
+
+def block_kind(block: Block) -> str:
+    """The kind of a block in one word."""
+    match block:
+        case TextBlock():
+            return "text"
+        case ThoughtBlock():
+            return "thought"
+        case CallBlock():
+            return "call"
+        case ResultBlock():
+            return "made-up" if block.synthetic else "result"
+        case MediaBlock():
+            return "media"
+        case CodeBlock():
+            return "code"
+        case CodeResultBlock():
+            return "output"
+        case OpaqueBlock():
+            return "opaque"
+        case _:
+            assert_never(block)

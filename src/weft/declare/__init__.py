@@ -1,9 +1,8 @@
 """What an agent or a flow is: frozen data, no I/O."""
 
 from weft.declare.agent import Agent, Callback, Instruction, Raw
-from weft.declare.config import RunConfig
+from weft.declare.config import RunBudget, RunConfig
 from weft.declare.context import CallbackContext, Memory, ToolContext
-from weft.declare.expect import Expect, expect
 from weft.declare.flow import (
     Fallback,
     Flow,
@@ -17,18 +16,25 @@ from weft.declare.flow import (
     while_,
 )
 from weft.declare.functions import StateFunction
-from weft.declare.gate import Gate
-from weft.declare.map import Map
+from weft.declare.nodes import (
+    Expect,
+    Gate,
+    Map,
+    Race,
+    Step,
+    Tap,
+    Timeout,
+    agents_of,
+    expect,
+    race,
+    tap,
+    timeout,
+    walk_nodes,
+)
 from weft.declare.policy import C, Policy, TokenBudget
-from weft.declare.race import Race, race
 from weft.declare.route import Case, Route
-from weft.declare.run_budget import RunBudget
-from weft.declare.step import Step
-from weft.declare.tap import Tap, tap
-from weft.declare.timeout import Timeout, timeout
 from weft.declare.tool import Effect, Tool, Toolset, tool
 from weft.declare.transform import S
-from weft.declare.walk import agents_of, walk_nodes
 
 __all__ = [
     "Agent",

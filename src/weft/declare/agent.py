@@ -8,13 +8,31 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
-from weft.declare import checks, tree
-from weft.declare.choices import check_choice
+from weft.declare import tree
+from weft.declare.checks import (
+    CALLBACKS,
+    check_allow,
+    check_budget,
+    check_callback,
+    check_cleared,
+    check_flag,
+    check_instruction,
+    check_model,
+    check_name,
+    check_output_key,
+    check_policy,
+    check_schema,
+    check_steps,
+    check_text,
+    check_tools,
+    wrong,
+)
 from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
-from weft.declare.elsewhere import AGENT_VERBS, AGENT_WORDS
+from weft.declare.functions import check_choice
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.policy import C, Policy, TokenBudget
+from weft.declare.policy_parts import AGENT_VERBS, AGENT_WORDS
 from weft.declare.tool import Tool, to_tools
 from weft.jsonschema import shorten
 from weft.misuse import declared, explained
@@ -126,29 +144,29 @@ class Agent(Composable):
 
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
-        checks.check_name(self.name)
+        check_name(self.name)
         name = self.name
-        checks.check_model(name, self.model)
+        check_model(name, self.model)
         self._set("tools", to_tools(self.tools, where=f"{name}.tools"))
-        checks.check_tools(name, self.tools)
+        check_tools(name, self.tools)
         self._set("sub_agents", self._children(self.sub_agents))
         tree.check(self)
         self._check_flows()
         where = f"{name}.generate_config"
         self._set("generate_config", check_generate_config(self.generate_config, where=where))
-        checks.check_instruction(name, "instruction", self.instruction)
+        check_instruction(name, "instruction", self.instruction)
         if self.global_instruction is not None:
-            checks.check_instruction(name, "global_instruction", self.global_instruction)
-        self._set("context", checks.check_policy(name, self.context, self.include_contents))
-        budget = checks.check_budget(name, self.context_compressor)
+            check_instruction(name, "global_instruction", self.global_instruction)
+        self._set("context", check_policy(name, self.context, self.include_contents))
+        budget = check_budget(name, self.context_compressor)
         self._set("context_compressor", budget)
         for kind in ("output_schema", "input_schema"):
-            self._set(kind, checks.check_schema(name, kind, getattr(self, kind)))
-        checks.check_output_key(name, self.output_key)
-        checks.check_text(name, "description", self.description)
-        checks.check_flag(name, "disallow_transfer_to_parent", self.disallow_transfer_to_parent)
-        checks.check_flag(name, "disallow_transfer_to_peers", self.disallow_transfer_to_peers)
-        checks.check_steps(name, self.max_steps)
+            self._set(kind, check_schema(name, kind, getattr(self, kind)))
+        check_output_key(name, self.output_key)
+        check_text(name, "description", self.description)
+        check_flag(name, "disallow_transfer_to_parent", self.disallow_transfer_to_parent)
+        check_flag(name, "disallow_transfer_to_peers", self.disallow_transfer_to_peers)
+        check_steps(name, self.max_steps)
         choices: tuple[tuple[str, object], ...] = (
             ("on_missing", OnMissing),
             ("on_provider_error", OnProviderError),
@@ -156,11 +174,11 @@ class Agent(Composable):
         )
         for choice, kinds in choices:
             check_choice(name, choice, getattr(self, choice), kinds)
-        self._set("allow", checks.check_allow(name, self.allow))
-        self._set("cleared", checks.check_cleared(name, self.cleared))
+        self._set("allow", check_allow(name, self.allow))
+        self._set("cleared", check_cleared(name, self.cleared))
         self._set("inputs", check_inputs(name, self.inputs))
-        for verb in checks.CALLBACKS:
-            self._set(verb, checks.check_callback(name, verb, getattr(self, verb)))
+        for verb in CALLBACKS:
+            self._set(verb, check_callback(name, verb, getattr(self, verb)))
 
     @explained('agent.instruct("...")')
     def instruct(self, instruction: Instruction) -> Self:
@@ -189,9 +207,7 @@ class Agent(Composable):
     def __matmul__(self, schema: object) -> Self:
         """The same as `returns`: `agent @ Invoice`."""
         if schema is None:
-            raise checks.wrong(
-                self.name, "output_schema", "None is no schema", "write agent @ Schema"
-            )
+            raise wrong(self.name, "output_schema", "None is no schema", "write agent @ Schema")
         return self.returns(schema)
 
     def reads(self, *keys: str) -> Self:
@@ -236,13 +252,13 @@ class Agent(Composable):
 
     def _children(self, values: "Iterable[Agent | Flow]") -> "tuple[Agent | Flow, ...]":
         if isinstance(values, Composable) or not isinstance(cast("object", values), Iterable):
-            raise checks.wrong(
+            raise wrong(
                 self.name, "sub_agents", "sub_agents is not a list", "write sub_agents=[a, b]"
             )
         children = tuple(values)
         for child in children:
             if not isinstance(cast("object", child), Composable):
-                raise checks.wrong(
+                raise wrong(
                     self.name,
                     "sub_agents",
                     f"{shorten(repr(child), 60)} is not an Agent or a flow",
@@ -255,8 +271,7 @@ class Agent(Composable):
         flows = [node for node, _ in tree.walk(self) if not isinstance(node, Agent)]
         if not flows:
             return
-        from weft.declare.operand import to_node
-        from weft.declare.walk import check_agents
+        from weft.declare.nodes import check_agents, to_node
 
         for flow in flows:
             to_node(flow, where=f"{self.name}.sub_agents")

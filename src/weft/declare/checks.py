@@ -16,8 +16,7 @@ import msgspec
 
 from weft import schema
 from weft.codes import CODES
-from weft.declare.functions import is_async, is_generator, misfit, name_of
-from weft.declare.model_like import is_model
+from weft.declare.functions import is_async, is_generator, is_model, misfit, name_of
 from weft.declare.policy import C, Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool
 from weft.errors import DeclarationError

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Mapping
 from typing import Literal, TypeGuard, assert_never
 
+from weft.declare import template
 from weft.errors import DeclarationError, SessionError
 from weft.jsonschema import shorten
 from weft.values import Json, compact, require_json
@@ -96,3 +97,12 @@ def _kind(value: Json) -> str:
     if isinstance(value, str):
         return f"the text {shown}"
     return f"the number {shown}" if _is_number(value) else f"the {type(value).__name__} {shown}"
+
+
+def looked_up(key: str, state: Mapping[str, Json]) -> Json:
+    """The value of the key, read as `{key}` in a template is; None if it is missing."""
+    found = state.get(key)
+    if found is None:
+        for variable in template.parse(f"{{{key}}}").variables:
+            return template.lookup(variable, state, {})
+    return found

@@ -11,9 +11,9 @@ A function of one argument, the state, may stand where an agent may: it becomes 
 from collections.abc import Callable, Mapping
 from copy import copy
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
-from weft.declare.elsewhere import FLOW_WORDS, METHODS_ELSEWHERE
+from weft.declare.policy_parts import FLOW_WORDS, METHODS_ELSEWHERE
 from weft.errors import DeclarationError
 from weft.misuse import declared, unknown_name
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until, While
     from weft.declare.functions import StateFunction
     from weft.declare.inputs import Inputs
-
 
 F = TypeVar("F")
 
@@ -80,42 +79,42 @@ class Composable:
     def __rshift__(self, other: "Node | StateFunction") -> "Sequence":
         """First this, then the other."""
         from weft.declare.flow import Sequence
-        from weft.declare.operand import operands
+        from weft.declare.nodes import operands
 
         return Sequence(*operands(self, ">>", other))
 
     def __rrshift__(self, other: "StateFunction") -> "Sequence":
         """First the function, then this."""
         from weft.declare.flow import Sequence
-        from weft.declare.operand import operands
+        from weft.declare.nodes import operands
 
         return Sequence(*operands(other, ">>", self))
 
     def __or__(self, other: "Node | StateFunction") -> "Parallel":
         """Both at once."""
         from weft.declare.flow import Parallel
-        from weft.declare.operand import operands
+        from weft.declare.nodes import operands
 
         return Parallel(*operands(self, "|", other))
 
     def __ror__(self, other: "StateFunction") -> "Parallel":
         """Both at once, a function on the left."""
         from weft.declare.flow import Parallel
-        from weft.declare.operand import operands
+        from weft.declare.nodes import operands
 
         return Parallel(*operands(other, "|", self))
 
     def __floordiv__(self, other: "Node | StateFunction") -> "Fallback":
         """The other if this fails."""
         from weft.declare.flow import Fallback
-        from weft.declare.operand import operands
+        from weft.declare.nodes import operands
 
         return Fallback(*operands(self, "//", other))
 
     def __rfloordiv__(self, other: "StateFunction") -> "Fallback":
         """This if the function fails."""
         from weft.declare.flow import Fallback
-        from weft.declare.operand import operands
+        from weft.declare.nodes import operands
 
         return Fallback(*operands(other, "//", self))
 
@@ -133,7 +132,7 @@ class Composable:
 
     def __matmul__(self, schema: object) -> "Agent":
         """Only an agent answers, so only an agent has the schema of an answer."""
-        from weft.declare.operand import spell
+        from weft.declare.nodes import spell
 
         raise DeclarationError(
             "a flow has no schema of its own",
@@ -143,7 +142,7 @@ class Composable:
 
     def __rmatmul__(self, schema: object) -> "Agent":
         """The schema stands on the right."""
-        from weft.declare.operand import spell
+        from weft.declare.nodes import spell
 
         raise DeclarationError(
             "the schema stands on the left of @",
@@ -159,6 +158,21 @@ class Composable:
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: the picture with its data edges."""
-        from weft.declare.picture import drawn
+        # imported above
 
         return drawn(cast("Node", self))
+
+
+Drawer: TypeAlias = "Callable[[Node], str]"
+
+_drawers: "list[Drawer]" = []
+
+
+def draw_with(drawer: Drawer) -> None:
+    """Let this function draw every node from now on, as SVG."""
+    _drawers[:] = [drawer]
+
+
+def drawn(node: "Node") -> str | None:
+    """The node as SVG; None where nobody said how."""
+    return _drawers[0](node) if _drawers else None

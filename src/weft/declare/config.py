@@ -3,25 +3,27 @@
 import difflib
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Literal, cast
 
 import msgspec
 
-from weft.declare.choices import check_choice
-from weft.declare.elsewhere import CONFIG_WORDS
-from weft.declare.model_like import is_model
+from weft.declare.functions import check_choice, is_model
 from weft.declare.policy import Policy
-from weft.declare.run_budget import RunBudget
+from weft.declare.policy_parts import CONFIG_WORDS
 from weft.errors import DeclarationError, SessionError
 from weft.misuse import DeclaredStruct, declared
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
 OnMissing = Literal["keep", "error", "empty"]
+
 OnProviderError = Literal["log", "raise"]
+
 OnTruncated = Literal["keep", "continue", "error"]
 
 _NUMBER = (int, float)
+
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "temperature": (_NUMBER, "a number"),
     "top_p": (_NUMBER, "a number"),
@@ -44,7 +46,9 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
 """Generation options by canonical name: the types they take, and that in words."""
 
 TOOL_CHOICES = ("auto", "any", "required", "none")
+
 TTLS = ("5m", "30m", "1h", "12h")
+
 CHANGES = ("rewrite", "append")
 
 ALIASES = {
@@ -146,6 +150,42 @@ def merge(*layers: Mapping[str, Json]) -> JsonObject:
     return merged
 
 
+@declared("RunBudget(tokens=200_000, money=0.50)")
+class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most that a run may spend: tokens, model calls, seconds, US dollars.
+
+    All its agents share it. At 80% it warns once. At 100% the run stops before its next model
+    call, with an error event; a call that is under way is never cut, nor is a tool.
+    """
+
+    tokens: int | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    money: float | None = None
+
+    def __post_init__(self) -> None:
+        given: dict[str, object] = {
+            "tokens": self.tokens,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "money": self.money,
+        }
+        if all(value is None for value in given.values()):
+            raise DeclarationError("it limits nothing", where="RunBudget", hint=_HINT)
+        for name, value in given.items():
+            whole = name in ("tokens", "steps")
+            kinds = (int,) if whole else (int, float)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < inf:
+                number = "whole number" if whole else "number"
+                raise DeclarationError(
+                    f"{name}={value!r} is not a {number} above 0",
+                    where=f"RunBudget.{name}",
+                    hint=_HINT,
+                )
+
+
 @declared(
     "RunConfig(max_llm_calls=50)",
     words=CONFIG_WORDS,
@@ -244,3 +284,6 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
             raise DeclarationError(
                 f"max_llm_calls={calls!r}", where="RunConfig.max_llm_calls", hint="pass 1 or more"
             )
+
+
+_HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"

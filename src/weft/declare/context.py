@@ -7,7 +7,7 @@ from weft.content import Content, ContentLike, Part
 from weft.errors import UsageError
 from weft.session.event import Actions
 from weft.session.log import Session
-from weft.session.view import State
+from weft.session.state import State
 from weft.values import Json, JsonObject
 
 

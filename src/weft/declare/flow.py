@@ -9,23 +9,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
-from weft.declare import checks
 from weft.declare.agent import Agent
-from weft.declare.choices import check_choice
+from weft.declare.checks import check_name, check_predicate, check_text, wrong
 from weft.declare.compose import Composable, flow_node
-from weft.declare.elsewhere import FLOW_WORDS
-from weft.declare.expect import Expect
-from weft.declare.functions import StateFunction, name_of
-from weft.declare.gate import Gate
+from weft.declare.functions import StateFunction, check_choice, name_of
 from weft.declare.inputs import Inputs, check_inputs
-from weft.declare.map import Map
-from weft.declare.operand import spell, to_node, to_nodes
-from weft.declare.race import Race
+from weft.declare.nodes import (
+    Expect,
+    Gate,
+    Map,
+    Race,
+    Step,
+    Tap,
+    Timeout,
+    check_agents,
+    spell,
+    to_node,
+    to_nodes,
+)
+from weft.declare.policy_parts import FLOW_WORDS
 from weft.declare.route import Route
-from weft.declare.step import Step
-from weft.declare.tap import Tap
-from weft.declare.timeout import Timeout
-from weft.declare.walk import check_agents
 from weft.errors import DeclarationError
 from weft.misuse import explained
 
@@ -129,6 +132,50 @@ class Fallback(Composable):
         return self.choices
 
 
+@dataclass(frozen=True, repr=False)
+class Until:
+    """When a loop ends, for `flow * until(...)`."""
+
+    predicate: StateFunction
+    max: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse a predicate that cannot be asked."""
+        check_predicate(self.predicate, where="until", at_once=False)
+        _check_rounds(self.max, where="until.max")
+
+    def __repr__(self) -> str:
+        return f"until({name_of(self.predicate)}, max={self.max})"
+
+
+@explained('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
+def until(predicate: StateFunction, *, max: int = 10) -> Until:
+    """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
+    return Until(predicate, max)
+
+
+@dataclass(frozen=True, repr=False)
+class While:
+    """As long as what a loop goes on, for `flow * while_(...)`."""
+
+    predicate: StateFunction
+    max: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse a predicate that cannot be asked."""
+        check_predicate(self.predicate, where="while_", at_once=False)
+        _check_rounds(self.max, where="while_.max")
+
+    def __repr__(self) -> str:
+        return f"while_({name_of(self.predicate)}, max={self.max})"
+
+
+@explained('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
+def while_(predicate: StateFunction, *, max: int = 10) -> While:
+    """Begin a round only while the predicate, sync or async, holds, and `max` rounds at most."""
+    return While(predicate, max)
+
+
 @flow_node("Loop(agent, max=3)")
 @dataclass(frozen=True, repr=False)
 class Loop(Composable):
@@ -171,11 +218,11 @@ class Loop(Composable):
         _set(self, "body", to_node(self.body, where=f"{self.name}.body"))
         _check_rounds(self.max, where=f"{self.name}.max")
         if self.until is not None:
-            checks.check_predicate(self.until, where=f"{self.name}.until", at_once=False)
+            check_predicate(self.until, where=f"{self.name}.until", at_once=False)
         if self.while_ is not None:
-            checks.check_predicate(self.while_, where=f"{self.name}.while_", at_once=False)
+            check_predicate(self.while_, where=f"{self.name}.while_", at_once=False)
         if self.until is not None and self.while_ is not None:
-            raise checks.wrong(
+            raise wrong(
                 self.name,
                 "while_",
                 "the loop has both `until` and `while_`",
@@ -202,51 +249,8 @@ Flow: TypeAlias = (
     | Tap
     | Expect
 )
+
 Node: TypeAlias = Agent | Flow
-
-
-@dataclass(frozen=True, repr=False)
-class Until:
-    """When a loop ends, for `flow * until(...)`."""
-
-    predicate: StateFunction
-    max: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse a predicate that cannot be asked."""
-        checks.check_predicate(self.predicate, where="until", at_once=False)
-        _check_rounds(self.max, where="until.max")
-
-    def __repr__(self) -> str:
-        return f"until({name_of(self.predicate)}, max={self.max})"
-
-
-@explained('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
-def until(predicate: StateFunction, *, max: int = 10) -> Until:
-    """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
-    return Until(predicate, max)
-
-
-@dataclass(frozen=True, repr=False)
-class While:
-    """As long as what a loop goes on, for `flow * while_(...)`."""
-
-    predicate: StateFunction
-    max: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse a predicate that cannot be asked."""
-        checks.check_predicate(self.predicate, where="while_", at_once=False)
-        _check_rounds(self.max, where="while_.max")
-
-    def __repr__(self) -> str:
-        return f"while_({name_of(self.predicate)}, max={self.max})"
-
-
-@explained('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
-def while_(predicate: StateFunction, *, max: int = 10) -> While:
-    """Begin a round only while the predicate, sync or async, holds, and `max` rounds at most."""
-    return While(predicate, max)
 
 
 def looped(body: object, times: object) -> Loop:
@@ -290,8 +294,8 @@ def _alike(outer: Flow, inner: Flow) -> bool:
 def _describe(
     flow: Sequence | Parallel | Fallback | Loop, name: str, description: str, inputs: Inputs
 ) -> None:
-    checks.check_name(name, kind=type(flow).__name__)
-    checks.check_text(name, "description", description)
+    check_name(name, kind=type(flow).__name__)
+    check_text(name, "description", description)
     _set(flow, "name", name)
     _set(flow, "description", description)
     _set(flow, "inputs", check_inputs(name, inputs))

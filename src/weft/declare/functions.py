@@ -1,11 +1,12 @@
 """Functions people hand in: what to call them, and whether they take what they will be given."""
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, cast, final
 
-from weft.errors import UsageError
+from weft.errors import DeclarationError, UsageError
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
@@ -114,3 +115,23 @@ def is_async(function: object) -> bool:
 def is_generator(function: object) -> bool:
     """Whether calling it gives values one by one, where one is expected."""
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def check_choice(owner: str, name: str, value: object, choices: object) -> None:
+    """Refuse a string option that is not one of its choices."""
+    valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
+    if value not in valid:
+        near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.4)
+        options = ", ".join(repr(choice) for choice in valid)
+        raise DeclarationError(
+            f"{name}={value!r} is not one of {options}",
+            where=f"{owner}.{name}",
+            hint=f"did you mean {near[0]!r}?" if near else f"pass one of {options}",
+        )
+
+
+def is_model(value: object) -> bool:
+    """Whether this is a model's name, or an object that has a name and speaks a dialect."""
+    if isinstance(value, str):
+        return bool(value) and value == value.strip() and value.isprintable()
+    return all(isinstance(getattr(value, name, None), str) for name in ("name", "dialect"))

@@ -8,14 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
-from weft.declare import checks
-from weft.declare.compare import Comparison, Incomparable, check_value, holds, quoted, same
+from weft.declare.checks import check_name, check_predicate, check_text
+from weft.declare.compare import (
+    Comparison,
+    Incomparable,
+    check_value,
+    holds,
+    looked_up,
+    quoted,
+    same,
+)
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.inputs import Inputs, check_inputs, spelled_inputs
-from weft.declare.lookup import looked_up
-from weft.declare.operand import to_node
-from weft.declare.walk import check_agents
+from weft.declare.nodes import check_agents, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
 from weft.misuse import explained
@@ -73,11 +79,11 @@ class Route(Composable):
 
     def __post_init__(self) -> None:
         """Refuse what is neither a state key nor a function of the state."""
-        checks.check_name(self.name, kind="Route")
-        checks.check_text(self.name, "description", self.description)
+        check_name(self.name, kind="Route")
+        check_text(self.name, "description", self.description)
         object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
         if not isinstance(self.key, str):
-            checks.check_predicate(self.key, where=f"{self.name}.key")
+            check_predicate(self.key, where=f"{self.name}.key")
         check_agents(self, where=self.head)
 
     @property
@@ -133,7 +139,7 @@ class Route(Composable):
     def when(self, predicate: StateFunction, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the predicate says so of the state."""
         where = f"{self.head}.when"
-        checks.check_predicate(predicate, where=where)
+        check_predicate(predicate, where=where)
         if any(case.predicate is predicate for case in self.cases):
             raise DeclarationError(
                 f"`{name_of(predicate)}` is asked already", where=where, hint="keep one of the two"

@@ -4,17 +4,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from weft.declare.agent import Agent
 from weft.declare.compare import quoted
-from weft.declare.expect import Expect
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
-from weft.declare.gate import Gate
 from weft.declare.inputs import spelled_inputs
-from weft.declare.map import Map
-from weft.declare.race import Race
+from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout
 from weft.declare.route import Route
-from weft.declare.step import Step
-from weft.declare.tap import Tap
-from weft.declare.timeout import Timeout
 
 if TYPE_CHECKING:
     from weft.declare.flow import Flow

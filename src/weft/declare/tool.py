@@ -13,11 +13,10 @@ from typing import Literal, Protocol, cast, overload, runtime_checkable
 import msgspec
 
 from weft import schema
-from weft.declare.choices import check_choice
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.elsewhere import TOOL_WORDS
-from weft.declare.functions import misfit, name_of
+from weft.declare.functions import check_choice, misfit, name_of
+from weft.declare.policy_parts import TOOL_WORDS
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained

@@ -7,21 +7,183 @@ may be scoped: `S.set("user:name", "Ada")`. What is read, written and taken away
 checker.
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar, assert_never, cast
 
-from weft.declare import changes
+import msgspec
+
 from weft.declare.checks import check_key, check_predicate
-from weft.declare.expect import Expect
-from weft.declare.functions import StateFunction, is_async, is_generator, misfit, name_of
-from weft.declare.operand import spell
-from weft.declare.policy.written import hinted_change, no_such_word
-from weft.declare.step import Step
-from weft.declare.tap import Tap
-from weft.errors import DeclarationError, SessionError
+from weft.declare.functions import StateFunction, ask, is_async, is_generator, misfit, name_of
+from weft.declare.nodes import Expect, Step, Tap, spell
+from weft.declare.policy_parts import Strategy, hinted_change, no_such_word
+from weft.errors import DeclarationError, RunError, SessionError
+from weft.session.state import scope_of
 from weft.values import Json, JsonObject, require_json
+
+Look = Mapping[str, Json]
+
+Change = Callable[[Look], JsonObject]
+
+
+def picked(keys: tuple[str, ...]) -> Change:
+    """Delete every key of the session but these; other scopes stay."""
+    return lambda state: {
+        key: None for key in state if scope_of(key) == "session" and key not in keys
+    }
+
+
+def dropped(keys: tuple[str, ...]) -> Change:
+    """Delete these keys."""
+    return lambda state: {key: None for key in keys if state.get(key) is not None}
+
+
+def renamed(names: tuple[tuple[str, str], ...]) -> Change:
+    """Move values to other names, all at once, so that two can change places."""
+
+    def change(state: Look) -> JsonObject:
+        delta: JsonObject = {old: None for old, _ in names}
+        delta.update({new: needed(state, old, "rename") for old, new in names})
+        return delta
+
+    return change
+
+
+def written(values: JsonObject) -> Change:
+    """Write these values."""
+    return lambda state: dict(values)
+
+
+def filled(values: JsonObject) -> Change:
+    """Write what is missing."""
+    return lambda state: {k: v for k, v in values.items() if state.get(k) is None}
+
+
+def merged(keys: tuple[str, ...], into: str, how: Callable[..., object] | None) -> Change:
+    """Put several values together: texts by lines, lists and dicts by their items."""
+
+    def change(state: Look) -> JsonObject:
+        values = [needed(state, key, "merge") for key in keys]
+        if how is not None:
+            return {into: cast("Json", how(*values))}
+        if all(isinstance(value, str) for value in values):
+            return {into: "\n".join(cast("list[str]", values))}
+        if all(isinstance(value, dict) for value in values):
+            return {into: {k: v for value in values for k, v in cast("JsonObject", value).items()}}
+        if all(isinstance(value, list) for value in values):
+            return {into: [one for value in values for one in cast("list[Json]", value)]}
+        return {into: values}
+
+    return change
+
+
+def transformed(key: str, function: Callable[[Json], object]) -> Change:
+    """Replace a value by what a function makes of it."""
+    return lambda state: {key: cast("Json", function(needed(state, key, "transform")))}
+
+
+def computed(functions: Mapping[str, Callable[[Look], object]]) -> Change:
+    """Write what functions make of the whole state."""
+    return lambda state: {key: cast("Json", make(state)) for key, make in functions.items()}
+
+
+def accumulated(key: str, into: str) -> Change:
+    """Put a value at the end of a list."""
+
+    def change(state: Look) -> JsonObject:
+        held = state.get(into)
+        if held is not None and not isinstance(held, list):
+            listed(state, into, "accumulate")
+        return {into: [*cast("list[Json]", held or []), needed(state, key, "accumulate")]}
+
+    return change
+
+
+def counted(key: str, by: float) -> Change:
+    """Count on from what is there, or from 0."""
+
+    def change(state: Look) -> JsonObject:
+        held = state.get(key)
+        if held is not None and (isinstance(held, bool) or not isinstance(held, int | float)):
+            raise RunError(
+                f"`{key}` is a {type(held).__name__}, not a number",
+                where="S.counter",
+                hint="count under a key of its own",
+            )
+        return {key: (held or 0) + by}
+
+    return change
+
+
+def flattened(key: str, into: str) -> Change:
+    """A list of lists as one list, a dict of dicts as one dict with dotted names."""
+
+    def change(state: Look) -> JsonObject:
+        value = needed(state, key, "flatten")
+        if isinstance(value, dict):
+            return {into: _dotted(value, "")}
+        items = listed(state, key, "flatten")
+        flat: list[Json] = []
+        for one in items:
+            flat += one if isinstance(one, list) else [one]
+        return {into: flat}
+
+    return change
+
+
+def zipped(keys: tuple[str, ...], into: str) -> Change:
+    """Lists of one length as a list of dicts, the keys their fields."""
+
+    def change(state: Look) -> JsonObject:
+        columns = [listed(state, key, "zip") for key in keys]
+        lengths = {len(column) for column in columns}
+        if len(lengths) > 1:
+            sizes = ", ".join(f"`{k}` {len(c)}" for k, c in zip(keys, columns, strict=True))
+            raise RunError(
+                f"the lists differ in length: {sizes}",
+                where="S.zip",
+                hint="zip lists that belong together, item by item",
+            )
+        rows = [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+        return {into: cast("Json", rows)}
+
+    return change
+
+
+def grouped(key: str, field: str, into: str) -> Change:
+    """A list of dicts as a dict of lists, by the text of one field."""
+
+    def change(state: Look) -> JsonObject:
+        groups: dict[str, list[Json]] = {}
+        for row in listed(state, key, "group_by"):
+            if not isinstance(row, dict) or row.get(field) is None:
+                raise RunError(
+                    f"an item of `{key}` has no field `{field}`",
+                    where="S.group_by",
+                    hint="group by a field that every item has",
+                )
+            groups.setdefault(str(row[field]), []).append(row)
+        return {into: cast("Json", groups)}
+
+    return change
+
+
+def logged(keys: tuple[str, ...]) -> Callable[[Look], None]:
+    """Write values to the log named `weft`."""
+
+    def look(state: Look) -> None:
+        shown = {key: state.get(key) for key in keys} if keys else dict(state)
+        _log.info("state: %s", shown)
+
+    return look
+
+
+def conditional(predicate: Callable[[Look], object], change: Callable[[Look], object]) -> Change:
+    """A change that is made where a predicate holds."""
+    return lambda state: cast("JsonObject", change(state) or {}) if ask(predicate, state) else {}
+
 
 Held = TypeVar("Held")
 
@@ -40,12 +202,12 @@ class Changes:
     @hinted_change
     def pick(self, *keys: str) -> Step:
         """Keep only these keys of the session; `app:`, `user:` and `temp:` keys stay."""
-        return _step("pick", changes.picked(_keys("pick", keys)), keys, keeps=keys)
+        return _step("pick", picked(_keys("pick", keys)), keys, keeps=keys)
 
     @hinted_change
     def drop(self, *keys: str) -> Step:
         """Delete these keys."""
-        return _step("drop", changes.dropped(_keys("drop", keys)), keys, drops=keys)
+        return _step("drop", dropped(_keys("drop", keys)), keys, drops=keys)
 
     @hinted_change
     def rename(self, names: Mapping[str, str] | None = None, /, **more: str) -> Step:
@@ -56,14 +218,14 @@ class Changes:
         if len(set(targets)) < len(targets):
             raise _wrong("rename", "two keys get one name", "give each a name of its own")
         kept = tuple((old, new) for old, new in pairs if old != new)
-        made = _step("rename", changes.renamed(kept), dict(pairs), renames=kept)
+        made = _step("rename", renamed(kept), dict(pairs), renames=kept)
         return replace(made, reads=tuple(old for old, _ in kept))
 
     @hinted_change
     def default(self, values: Mapping[str, Json] | None = None, /, **more: Json) -> Step:
         """Write values where there is none."""
         kept = _values("default", {**_mapping("default", values), **more})
-        return _step("default", changes.filled(kept), kept, writes=tuple(kept), fills=True)
+        return _step("default", filled(kept), kept, writes=tuple(kept), fills=True)
 
     @hinted_change
     def set(self, *pair: object, **values: Json) -> Step:
@@ -74,21 +236,21 @@ class Changes:
         if len(pair) == 1:
             given = dict(cast("Mapping[str, object]", pair[0]))
         kept = _values("set", {**given, **values})
-        return _step("set", changes.written(kept), kept, writes=tuple(kept))
+        return _step("set", written(kept), kept, writes=tuple(kept))
 
     @hinted_change
     def merge(self, *keys: str, into: str, how: Callable[..., object] | None = None) -> Step:
         """Put several values together under one key."""
         check_key("S.merge", "into", into)
         _at_once("merge", how)
-        change = changes.merged(_keys("merge", keys), into, how)
+        change = merged(_keys("merge", keys), into, how)
         return _step("merge", change, keys, into=into, reads=keys, writes=(into,))
 
     @hinted_change
     def transform(self, key: str, function: Callable[[Json], object]) -> Step:
         """Replace a value by what a function makes of it."""
         _function("transform", function)
-        change = changes.transformed(_keys("transform", [key])[0], function)
+        change = transformed(_keys("transform", [key])[0], function)
         return _step("transform", change, (key, function), reads=(key,), writes=(key,))
 
     @hinted_change
@@ -100,7 +262,7 @@ class Changes:
         _keys("compute", functions)
         for function in functions.values():
             _function("compute", function)
-        change = changes.computed(cast("Mapping[str, Callable[..., object]]", functions))
+        change = computed(cast("Mapping[str, Callable[..., object]]", functions))
         made = _step("compute", change, functions, writes=tuple(functions))
         return replace(made, asks=tuple(functions.values()))
 
@@ -108,7 +270,7 @@ class Changes:
     def accumulate(self, key: str, *, into: str) -> Step:
         """Put a value at the end of a list."""
         _keys("accumulate", [key, into])
-        change = changes.accumulated(key, into)
+        change = accumulated(key, into)
         return _step("accumulate", change, (key,), into=into, reads=(key,), writes=(into,))
 
     @hinted_change
@@ -117,27 +279,27 @@ class Changes:
         _keys("counter", [key])
         if isinstance(cast("object", by), bool) or not isinstance(cast("object", by), int | float):
             raise _wrong("counter", f"by={by!r} is no number", "pass a number")
-        return _step("counter", changes.counted(key, by), (key,), writes=(key,))
+        return _step("counter", counted(key, by), (key,), writes=(key,))
 
     @hinted_change
     def flatten(self, key: str, *, into: str | None = None) -> Step:
         """A list of lists as one list, a dict of dicts as one with dotted names."""
         target = into or _keys("flatten", [key])[0]
-        change = changes.flattened(key, target)
+        change = flattened(key, target)
         return _step("flatten", change, (key,), into=into, reads=(key,), writes=(target,))
 
     @hinted_change
     def zip(self, *keys: str, into: str) -> Step:
         """Lists of one length as a list of dicts, the keys their fields."""
         check_key("S.zip", "into", into)
-        change = changes.zipped(_keys("zip", keys), into)
+        change = zipped(_keys("zip", keys), into)
         return _step("zip", change, keys, into=into, reads=keys, writes=(into,))
 
     @hinted_change
     def group_by(self, key: str, field: str, *, into: str) -> Step:
         """A list of dicts as a dict of lists, by one field."""
         _keys("group_by", [key, field, into])
-        change = changes.grouped(key, field, into)
+        change = grouped(key, field, into)
         return _step("group_by", change, (key, field), into=into, reads=(key,), writes=(into,))
 
     @hinted_change
@@ -160,7 +322,7 @@ class Changes:
     @hinted_change
     def log(self, *keys: str) -> Tap:
         """Write values of the state to the log named `weft`; all of them, if none is named."""
-        return Tap(cast("StateFunction", changes.logged(_keys("log", keys, least=0))), name="log")
+        return Tap(cast("StateFunction", logged(_keys("log", keys, least=0))), name="log")
 
     @hinted_change
     def when(self, predicate: StateFunction, change: Step) -> Step:
@@ -172,7 +334,7 @@ class Changes:
                 f"{spell(change)} is no change of the state",
                 'write S.when(test, S.set(x="y")), or Route().when(test, flow).otherwise(...)',
             )
-        made = changes.conditional(
+        made = conditional(
             cast("Callable[..., object]", predicate), cast("Callable[..., object]", change.function)
         )
         written = f"S.when({name_of(predicate)}, {change.written or change.name})"
@@ -297,3 +459,136 @@ def _wrong(verb: str, message: str, hint: str) -> DeclarationError:
 
 S = Changes()
 """The changes to the state by name."""
+
+_log = logging.getLogger("weft")
+
+
+def needed(state: Look, key: str, verb: str) -> Json:
+    """The value of a key that must be there."""
+    value = state.get(key)
+    if value is None:
+        known = ", ".join(sorted(state)) or "nothing"
+        raise RunError(
+            f"there is no `{key}` in the state",
+            where=f"S.{verb}",
+            hint=f"write it before, or S.default({key}=...); the state has: {known}",
+        )
+    return value
+
+
+def listed(state: Look, key: str, verb: str) -> list[Json]:
+    """The value of a key that must be a list."""
+    value = needed(state, key, verb)
+    if not isinstance(value, list):
+        raise RunError(
+            f"`{key}` is a {type(value).__name__}, not a list",
+            where=f"S.{verb}",
+            hint="write a list under it",
+        )
+    return value
+
+
+def _dotted(value: JsonObject, prefix: str) -> JsonObject:
+    flat: JsonObject = {}
+    for key, held in value.items():
+        if isinstance(held, dict) and held:
+            flat.update(_dotted(held, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = held
+    return flat
+
+
+_BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s*\[([ xX])\]\s*(\S.*?)\s*$")
+
+
+def noted(held: Json, note: Json, strategy: Strategy) -> Json:
+    """The value of the key after the note; None where there is nothing to note."""
+    match strategy:
+        case "append":
+            listed = _listed(held)
+            return listed if listed and listed[-1] == note else [*listed, note]
+        case "replace":
+            return note
+        case "merge":
+            return _merged(held, _parsed(note))
+        case "checklist":
+            return _checked(held, note)
+        case _:
+            assert_never(strategy)
+
+
+def _listed(held: Json) -> list[Json]:
+    if held is None:
+        return []
+    return [*held] if isinstance(held, list) else [held]
+
+
+def _parsed(note: Json) -> Json:
+    """A note that is JSON in a text as what it says; any other as it is."""
+    if not isinstance(note, str):
+        return note
+    text = note.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        text = text[text.index("\n") + 1 : -3].strip()
+    if not text.startswith(("{", "[")):
+        return note
+    try:
+        return cast("Json", msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        return note
+
+
+def _merged(held: Json, note: Json) -> Json:
+    if held is None:
+        return note
+    if isinstance(held, dict) and isinstance(note, dict):
+        merged: JsonObject = {**held}
+        for key, value in note.items():
+            old = merged.get(key)
+            both = isinstance(old, dict | list) and isinstance(value, dict | list)
+            merged[key] = _merged(old, value) if both else value
+        return merged
+    united = _listed(held)
+    united += [one for one in _listed(note) if one not in united]
+    return united
+
+
+def _checked(held: Json, note: Json) -> Json:
+    """The list with the boxes of the note added, or ticked where they are there already."""
+    boxes = _boxes(note)
+    items: list[Json] = [_item(one) for one in _listed(held)]
+    for box in boxes:
+        at = next((i for i, one in enumerate(items) if _same(one, box)), None)
+        if at is None:
+            items.append(box)
+        else:
+            items[at] = {**cast("JsonObject", items[at]), "done": box["done"]}
+    return items if boxes else None
+
+
+def _boxes(note: Json) -> list[JsonObject]:
+    if isinstance(note, str):
+        found = (_BOX.match(line) for line in note.splitlines())
+        return [{"text": box[2], "done": box[1] in "xX"} for box in found if box is not None]
+    boxes = [_item(one) for one in _listed(note)]
+    return [box for box in boxes if box["text"]]
+
+
+def _item(one: Json) -> JsonObject:
+    """A box as it is kept, from a text or an object with a text."""
+    if isinstance(one, dict):
+        text = one.get("text")
+        return {
+            **one,
+            "text": text if isinstance(text, str) else "",
+            "done": one.get("done") is True,
+        }
+    return {"text": "" if one is None else str(one), "done": False}
+
+
+def _same(one: Json, box: JsonObject) -> bool:
+    return isinstance(one, dict) and _plain(one.get("text")) == _plain(box["text"])
+
+
+def _plain(text: Json) -> str:
+    return " ".join(str(text).casefold().rstrip(".!").split())

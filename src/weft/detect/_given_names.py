@@ -1,6 +1,6 @@
 """Given names that people of many languages bear, in lower case; written by hand, not complete."""
 
-from weft.detect.tables import table
+from weft.detect.found import table
 
 COMMON = table(
     """

@@ -1,6 +1,6 @@
 """Words that tell a name from another capitalised word; written by hand, not complete."""
 
-from weft.detect.tables import table
+from weft.detect.found import table
 
 TITLES = table(
     """

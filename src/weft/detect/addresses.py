@@ -7,22 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from weft.detect.found import Span
-from weft.detect.streets import (
-    ENDINGS,
-    FOLLOWERS,
-    LEADERS,
-    LINKS,
-    LOWER_LEADERS,
-    RARE_ROADS,
-    ROADS,
-)
-from weft.detect.tables import table
-from weft.detect.tail import CODE, FOLLOWS, STOPS, city, tail
+from weft.detect.found import CAPITALS, Span, table
 
 _NUMBER = re.compile(
     r"[0-9](?<![\w.,$€£/:=#+%-][0-9])[0-9]{0,5}[a-zA-Z]?(?:[-/][0-9]{1,4}[a-z]?)?(?![\w:=%])(?!,\d)"
 )
+
 _BOX = re.compile(
     r"(?i)\b(?:(?:PSC|CMR|Unit)\s\d{1,5},?\s(?:Box"
     r"|Unit)\s\d{1,5}(?:[,\s]{1,3}[AFD]PO,?\sA[AEP]\s\d{5}(?:-\d{4})?)?"
@@ -30,20 +20,26 @@ _BOX = re.compile(
     r"|p\.?\s?o\.?\sbox\s\d{1,6}|post(?:box|fach|boks|bus)\s\d{1,6}"
     r"|apartado\s(?:de\scorreos\s)?\d{1,6})"
 )
+
 _BOX_WORDS = ("box", "apo", "fpo", "dpo", "postfach", "postboks", "postbus", "apartado")
+
 _UNIT = re.compile(
     r"(?i)\b(?:(?P<sure>apt|apartment|suite|ste|lgh)\.?\s?#?\d[\w-]{0,6}(?!\w)"
     r"|(?:flat|studio)\s\d{1,4}[a-z]?(?=[,\n]))"
 )
+
 _UNIT_WORDS = ("apt", "apartment", "suite", "ste ", "ste.", "lgh", "flat ", "studio ")
+
 _UNIT_BEFORE = re.compile(
     r"(?i)(?<!\w)(?:(?:unit|level|suite|ste|apt|studio|flat|floor)\.?\s"
     r"(?:\d{1,5}[a-z]?(?:,\s|[ \n]))?"
     r"|(?:h\.? ?)?n[or]\.\s?)\Z"
 )
+
 _CORNER = re.compile(
     r"(?i)(?:the\s)?corner\sof\s(?:[\w'\u2019.\-]{1,30}\s){1,6}and\s[\w'\u2019.\-]{1,30}(?:\s[\w'\u2019.\-]{1,30})?"
 )
+
 _CUE = re.compile(
     r"(?i)(?:\b(?:address(?:es)?(?: is| with|:| to|: user:)?|located (?:at|in|on)|(?:live[sd]?"
     r"|resid\w{1,3}|stay\w{0,3}) (?:at|on|in)"
@@ -53,10 +49,15 @@ _CUE = re.compile(
     r"|it['\u2019]s in|is (?:at|on)|stop at|off at|enter on"
     r"|of [\w ]{2,40} is|new one to|following\?|they are:)\s{1,6})$"
 )
+
 _CUE_ENDS = table("address addresses is with to user at in on of are following")
+
 _SPELLED = re.compile(r"[^\s>]+")
+
 _STREET_FOLLOWS = re.compile(r" (?:[^\W\d_]|[0-9][\w/-]{0,8},? [^\W\d_]|[0-9]{1,3}[a-z])")
+
 _STREET_WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]{0,30}")
+
 _MEASURES = table(
     """
 year years day days hour hours minute minutes month months week weeks time times km mile miles
@@ -64,6 +65,7 @@ step steps second seconds percent items tokens lines files people bytes rows poi
 dollars euros am pm
 """
 )
+
 _COUNTED = table(
     """
 january february march april may june july august september october november december jan feb
@@ -75,11 +77,24 @@ sunday
 """
 )
 """Words that a number may follow without being one of a house."""
+
+CODE = (
+    r"\d{4} ?[A-Z]{2}(?!\w)|(?:[A-Z]{1,2}-)?\d{4,5}(?:-\d{3,4})?(?!\w)(?![ .-]\d)"
+    r"|\d{6}(?!\w)(?![ .-]\d)"
+    r"|\d{3} \d{2}(?![\w-])(?! \d)|\d{2}-\d{3}(?![\w-])|\d{8}(?= [A-Z])"
+    r"|[A-Z]{1,2}\d[A-Z\d]?\s\d[A-Z]{2}(?!\w)|[A-Z]\d[A-Z] ?\d[A-Z]\d(?!\w)"
+    r"|[A-Z]\d[\dW] ?[A-Z\d]{4}(?!\w)"
+)
+"""Postal codes as they are written in an address."""
+
 _CODE_AND_CITY = re.compile(
     rf"(?:,[ ]|[ ]?\n[ >]{{0,4}})(?P<code>{CODE})[ ](?=[^\W\d_])(?=\w*[^\W\d_a-z])"
 )
+
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
+
 _WEAK_ROADS = frozenset({"way", "row", "pass", "hill"})
+
 _BEFORE = 90
 
 
@@ -339,3 +354,253 @@ def _after_cue(text: str, words: list[_Word]) -> int | None:
         if _is_announced(text, start):
             return at
     return None
+
+
+_WORD = rf"[{CAPITALS}∆][\w'\u2019.\-∆]{{0,40}}"
+
+_LINK = "(?:de|del|da|do|dos|di|la|le|am|an|im|in|der|den|ob|of|sur|upon|nad)"
+
+UNITS = (
+    "apt|apartment|suite|ste|unit|flat|floor|room|dept|app|appartement|wohnung|piso|lgh|box"
+    "|interior|int|edif|edificio|depto|puerta|planta|piano|building|bldg|level|studio"
+)
+
+FOLLOWS = re.compile(
+    rf"(?P<gap>[ \t]{{0,4}},?[ \t]{{0,4}}\n{{0,2}}[ \t>?|]{{0,6}},?[ \t]{{0,4}})"
+    rf"(?:(?P<unit>(?i:{UNITS})\.?\s?#?\d[\w-]{{0,6}}(?!\w))"
+    rf"|(?P<code>{CODE}|\d{{3}}(?!\w)(?![ .-]?[\w])|\d{{1,3}}(?=[ \t]*\n?[ \t]*\d{{4,6}}\b))"
+    rf"|(?P<state>/ [A-Z]{{2}}(?!\w)|[A-Z]{{2}}(?!\w)|[A-Z]{{3,4}}(?= \d{{5}})|nan(?!\w))"
+    rf"|(?P<word>\(?{_WORD}(?:(?: {_LINK}){{1,2}} {_WORD})?\)?))"
+)
+"""One part of what follows a street."""
+
+_CITY_LINE = re.compile(
+    rf"(?:,? |[ ]?\n[ >]{{0,4}})(?={_WORD})(?:(?:{_WORD}|{_LINK})(?: (?={_WORD}|{_LINK} ))?){{1,6}}"
+)
+
+_LAST_WORD = re.compile(r"[^\s>,]+")
+
+_TOWN = re.compile(rf"(?: {_WORD}){{1,4}}(?=[,.?!\n]|\Z)")
+
+_ENDS_SENTENCE = re.compile(r"[^\W\d_]{4}\.\Z")
+
+_CODED_WORD = re.compile(r"-\d{4,6}\Z")
+
+STOPS = table(
+    """
+The I It My We You He She They Please Can Could Would Is Are Was And Or But If In On At For From
+To This That What When Where Who Why How Mobile Phone Fax Desk Office Email Tel Thanks Regards
+Name Date Our Your His Her User Bot
+"""
+)
+"""Words that begin something else."""
+
+_MOST_WORDS = 7
+
+_MOST_STEPS = 24
+
+
+def tail(text: str, end: int) -> int:
+    """Where the address ends, with the unit, city, code and country that follow its street."""
+    sure = at = end
+    words = 0
+    coded = False
+    for _ in range(_MOST_STEPS):
+        match = FOLLOWS.match(text, at)
+        if match is None or words == _MOST_WORDS or (not match["gap"] and at != end):
+            break
+        at = match.end()
+        if match["word"] is not None:
+            word = match["word"].strip(".()")
+            if word in STOPS or text[at : at + 1] == ":":
+                break
+            words = _MOST_WORDS if _ENDS_SENTENCE.search(match["word"]) else words + 1
+            beside = sure == match.start() and "\n" not in match["gap"]
+            if word.lower() in COUNTRIES or _CODED_WORD.search(word) or (beside and word.isupper()):
+                sure = at
+        elif match["code"] is not None:
+            if coded:
+                break
+            coded = len(match["code"]) > 3
+            sure = at
+            if coded and words == 0 and (match["gap"].strip(" \t") or not match["code"].isdigit()):
+                sure = at = city(text, at)
+        else:
+            sure = at
+            if match["unit"] is not None:
+                sure = _town(text, at)
+    return sure
+
+
+def _town(text: str, end: int) -> int:
+    """Where a town ends that fills the rest of the line after a unit."""
+    match = _TOWN.match(text, end)
+    if match is None or any(each.strip(".") in STOPS for each in match.group().split()):
+        return end
+    return match.end() - match.group().endswith(".")
+
+
+def city(text: str, end: int) -> int:
+    """Where the city after a postal code ends, on its line or alone on the next."""
+    match = _CITY_LINE.match(text, end)
+    if match is None or text[match.end() : match.end() + 1] == ":":
+        return end
+    last = end
+    for word in _LAST_WORD.finditer(match.group()):
+        if word.group().strip(".") in STOPS:
+            break
+        if not word.group()[0].islower():
+            last = end + word.end() - word.group().endswith(".")
+        if len(word.group()) > 3 and word.group()[-1] == ".":
+            break
+    if "\n" in match.group() and text[last : last + 1] not in {"", "\n", ",", ".", "?", "!"}:
+        return end
+    return last
+
+
+_WORDS = ("zip", "post", "pin", "plz", "cap", "cep", "eircode")
+
+_LABELLED = re.compile(
+    r"(?i)(?<![^\W_])(?:zip(?:[ _-]?code)?|post(?:al)?[ _-]?code|pin ?code|plz|code postal|cep"
+    r"|cap(?=[\"'\s:=]{1,4}\d{5}\b)"
+    r"|eircode)"
+    r"[\"']?\s{0,3}(?:is|was|:|=|#|-|->)?[\s\"']{0,4}"
+    r"(?P<value>(?:[A-Z]{1,2}-(?=\d{4}))?(?=[A-Z -]{0,4}\d)[A-Z0-9]{2,5}(?:[- ]?(?=[A-Z]{0,3}\d"
+    r"|[A-Z]{2}(?!\w))[A-Z0-9]{2,4})?)(?!\w)"
+)
+
+_STATED = re.compile(r"[0-9](?<=[A-Z]{2} [0-9])(?<![\w-][A-Z]{2} [0-9])\d{4}(?:-\d{4})?(?![\w-])")
+
+_BRITISH = re.compile(
+    r"[A-PR-UWYZ](?<![\w-][A-Z])(?:\d{1,2}|[A-HK-Y]\d|[A-HK-Y]\d\d|\d[A-HJKPSTUW]"
+    r"|[A-HK-Y]\d[ABEHMNPRV-Y])"
+    r" \d[ABD-HJLNP-UW-Z]{2}(?![\w-])"
+    r"|[ABCEGHJ-NPRSTVXY](?<![\w-][A-Z])\d[ABCEGHJ-NPRSTV-Z] ?\d[ABCEGHJ-NPRSTV-Z]\d(?![\w-])"
+)
+
+_AFTER_CITY = re.compile(
+    r"[0-9](?<=[^\W\d_] [0-9])(?:\d{3}-\d{3}|\d{2} \d{2}|\d-\d{3}|\d{2,5}(?: [A-Z]{2})?"
+    r"|\d{4}-\d{4})(?=$|\s(?:in|is)\b|[,\n])"
+)
+
+_CITY_BEFORE = re.compile(
+    rf"(?:\bin|,|\n)\s[{CAPITALS}][\w'\u2019.-]{{2,30}}"
+    rf"(?: (?:[{CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|das|dos|of|del|la|and|the|nan)){{0,6}} \Z"
+)
+
+
+def look_for_zips(text: str) -> Iterator[Span]:
+    """Postal codes after a label, a state or a city, and those of a spelling of their own."""
+    lower = text.lower()
+    if any(each in lower for each in _WORDS):
+        for match in _LABELLED.finditer(text):
+            yield Span(*match.span("value"))
+    for match in _STATED.finditer(text):
+        if text[match.start() - 3 : match.start() - 1] in STATES:
+            yield Span(*match.span())
+    for match in _BRITISH.finditer(text):
+        yield Span(*match.span())
+    for match in _AFTER_CITY.finditer(text):
+        if _CITY_BEFORE.search(text[max(0, match.start() - 90) : match.start()]) is not None:
+            yield Span(*match.span())
+
+
+ROADS = table(
+    """
+street streets st str road rd avenue ave av boulevard blvd lane ln drive dr court ct courts
+square squares sq terrace ter place pl way close crescent cres gardens grove mews hill highway
+hwy parkway pkwy circle cir trail trl row walk quay alley plaza expressway turnpike esplanade
+parade rise wharf bypass loop pass extensions marg nagar
+"""
+)
+"""What follows the name of a street where the number stands first."""
+
+RARE_ROADS = table(
+    """
+alleyway anchorage annex arcade bayou beach bend bluff bluffs bottom branch bridge brook brooks
+burg burgs camp canyon cape causeway center centers chowk circles cliff cliffs club common commons
+corner corners course cove coves creek crest crossing crossroad curve dale dam divide drives
+estate estates extension fall falls ferry field fields flat flats ford fords forest forge forges
+fork forks fort freeway garden gateway ganj glen glens green greens groves harbor harbors harbour
+haven heights hills hollow inlet island islands isle junction junctions key keys knoll knolls lake
+lakes landing light lights loaf lock locks lodge mall manor manors meadow meadows mill mills
+mission motorway mount mountain mountains neck orchard oval overpass park parks parkways passage
+path pike pine pines plain plains plazas point points port ports prairie radial ramp ranch rapid
+rapids rest ridge ridges river road roads route rue run sector shoal shoals shore shores skyway
+spring springs spur spurs station stravenue stream summit throughway trace track trafficway
+tunnel underpass union unions valley valleys via viaduct view views village villages ville vista
+walks wall ways well wells
+"""
+)
+"""What may end a street too, after the number of a house, but is more often something else."""
+
+LEADERS = table(
+    """
+rue avenue av boulevard bd chemin impasse place quai allée via viale corso piazza vicolo strada
+largo borgo contrada calle avda avenida paseo plaza camino carrera carretera rua travessa praça
+estrada alameda rúa ulica ul aleja al náměstí ulice třída trg cesta calea bulevardul odos
+strasse straße λεωφόρος οδός jalan pasaje calzada peatonal callejón privada circuito ronda
+urbanización glorieta cuesta rampa viaducto prolongación drumul splaiul aleea intrarea
+șoseaua strand estrada
+"""
+)
+"""What stands in front of the name of a street."""
+
+LOWER_LEADERS = table(
+    """
+rue avenue boulevard chemin impasse quai allée ulica ul aleja calle avenida paseo rua travessa
+viale piazza strada corso vicolo
+"""
+)
+"""Those that are written small, and mean nothing else in front of a capital letter."""
+
+FOLLOWERS = table(
+    """
+utca u út útja útca tér tere körút krt rkp köz sor strasse straße platz weg allee gasse street
+road rd terrasse vej väg tie katu gade gata gate str kapu ulica cesta trg tänav iela gatvė sokak
+caddesi cad
+"""
+)
+"""What follows the name of a street where the number stands last."""
+
+ENDINGS = (
+    "straße", "strasse", "str", "gasse", "weg", "allee", "platz", "damm", "ufer", "steig",
+    "markt", "brücke", "gade",
+    "vej", "vænget", "allé", "stræde", "gatan", "vägen", "gränd", "backe", "gata", "veg",
+    "vegen", "veien", "vei", "gaten",
+    "bakken", "svingen", "stien", "vollen", "terrasse", "katu", "ntie", "stie", "kuja", "polku",
+    "raitti", "kaari",
+    "straat", "laan", "plein", "kade", "gracht", "dijk", "steenweg", "hove", "braut", "stræti",
+    "vegur", "götu", "gatu",
+    "hagi", "rodda", "steeg", "singel", "dreef", "baan", "torget", "stranda", "chaussee", "graben",
+    "-ring", "promenade", "utca", "körút", "tänav", "puiestee", "iela",
+)  # fmt: skip
+"""How a street's name ends where it is one word."""
+
+LINKS = table(
+    """
+de del della dei di da do dos das du des la le les el los las san santa st saint sankt van von
+der den zum zur am an al en
+"""
+)
+
+COUNTRIES = table(
+    """
+afghanistan albania algeria argentina armenia australia austria azerbaijan bangladesh belarus
+belgium bolivia brazil bulgaria cambodia canada chile china colombia croatia cyprus czechia
+denmark ecuador egypt england estonia ethiopia finland france georgia germany ghana greece
+greenland hungary iceland india indonesia iran iraq ireland israel italy japan jordan kazakhstan
+kenya korea kuwait latvia lebanon lithuania luxembourg malaysia malta mexico moldova morocco
+nepal netherlands nigeria norway pakistan peru philippines poland portugal qatar romania russia
+scotland serbia singapore slovakia slovenia spain sweden switzerland syria taiwan thailand
+tunisia turkey ukraine uruguay usa venezuela vietnam wales yemen zambia greenlander zealand
+kingdom states africa republic
+"""
+)
+
+STATES = table(
+    """
+AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY
+NC ND OH OK OR PA RI SC SD TN TX UT VT VA WA WV WI WY DC PR GU VI AA AE AP MP AS
+"""
+)

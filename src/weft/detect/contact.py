@@ -2,20 +2,23 @@
 
 import re
 from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv6Address
 
-from weft.detect.found import Span
-from weft.detect.near import is_near, places, words
-from weft.detect.tables import table
+from weft.detect.found import Span, is_near, places, table, words
 
 _LOCAL = re.compile(r"[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*\Z")
+
 _DOMAIN = re.compile(
     r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}(?:xn--[a-zA-Z0-9-]{2,59}|[^\W\d_]{2,24})(?![\w-])"
 )
+
 _SPELLED = re.compile(
     r"[\[({]\s?(?:at|AT|@)\s?[\])}]\s?[\w-]{1,63}"
     r"(?:\s?[\[({]\s?(?:dot|DOT|\.)\s?[\])}]\s?[\w-]{1,63}|\.[\w-]{1,63}){1,4}"
 )
+
 _SPELLED_LOCAL = re.compile(r"[\w.+-]{1,64}\s?\Z")
+
 _MOST_LOCAL = 64
 
 
@@ -41,6 +44,7 @@ _SITE = re.compile(
     r"[0-9+(](?<![\w./#$€£+-][0-9+(])(?<!\d[,:][0-9+(])(?<![\w)] [-*/=] [0-9+(])"
     r"(?=[-0-9()+ ./\u2010-\u2013\u00a0]{6})"
 )
+
 _GROUPED = re.compile(
     r"(?P<plus>(?:\+[ ]?\d{1,3}|\+\(\d{1,3}\)|00(?=[1-9])[ ]?\d{1,3})[ .\-/]{0,2})?"
     r"(?:1[ .\-]?(?=\())?(?P<area>(?:\(\+?\d{1,5}\)[ .\-/]{0,2}){1,2})?"
@@ -48,36 +52,47 @@ _GROUPED = re.compile(
     r"(?P<extension>,?[ ]?(?:x|ext\.?|extension)[ ]?\d{1,6})?"
     r"(?![\w@%€$£])(?!\.\w)(?![-/:]\d)"
 )
+
 _PHONE_WORDS = words(
     r"(?:tele)?phones?(?: (?:number|no))?",
     r"telefon\w{0,2}|tel|teléfono|téléphone|puhelin|móvil|portable|handy|celular|celulare",
     r"cell(?:ular)?|mobile|mob|fax|landline|hotline|pager|whatsapp|signal|viber|sms|voicemail",
     r"contact number|phoned|switchboard|call back|helpline",
 )
+
 _PHONE_HINTS = words(
     r"call(?:s|ed|ing)?|ring|dial(?:ed|led|ing)?|text(?:ed|ing)?|reach(?:ed)?|answer(?:s|ing|ed)?",
     r"contact(?:ed|ing)?|messages? (?:to|on|at|from)|desk|office|extension",
     r"registered(?: number| mobile)?|my (?:new )?number",
 )
+
 _LEADS_TO_DIGITS = re.compile(
     r"(?i)(?:\b(?:at|on|to|via|is|from|number|us|me|him|her|them)|[:=#(]) ?\Z"
 )
+
 _NOT_PHONE = words(
     r"ssn|iban|card|credit|debit|cc|account|acct|order|invoice|ticket|isbn|issn|doi|tracking"
     r"|serial",
     r"version|licen[cs]e|passport|zip(?: code)?|post(?:al)? code|id|ids|uuid|hash|sku|upc|ean",
     r"line|lines|row|rows|port|pid|bytes?|size|total|amount|price|reference|ref",
 )
+
 _DATE = re.compile(
     r"(?:19|20)\d\d[-./ ](?:0?[1-9]|1[0-2])[-./ ](?:[0-2]?\d|3[01])\b.{0,9}"
     r"|(?:[0-2]?\d|3[01])[-./ ](?:[0-2]?\d|3[01])[-./ ](?:19|20)\d\d\b.{0,9}"
     r"|(?:19|20)\d\d ?[-\u2013/] ?(?:19|20)\d\d"
 )
+
 _COMPACT_DATE = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+
 _VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,3}")
+
 _NORTH_AMERICA = re.compile(r"(?:1[ .-])?[2-9]\d\d[-./ ][2-9]\d\d[-. ]\d{4}")
+
 _NATIONAL = re.compile(r"0\d{1,5}(?:[ .\-/\u00a0]\d{2,8}){1,5}")
+
 _PAIRS = re.compile(r"0\d(?:[ .-]\d\d){4}|\d\d(?:[-]\d\d){3}")
+
 _ENDS = re.compile(r"[-\s]{0,2}(?:\\?,)?\s?(?:office|fax|mobile|cell|home|work|tel|phone)\b", re.I)
 
 
@@ -158,25 +173,32 @@ http https ftp ftps ws wss sftp ssh git mongodb mongodb+srv postgres postgresql 
 amqps
 """
 )
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+]{1,12}\Z")
+
 _REST = re.compile(r"[^\s<>\"'`|\\^{}\[\]]{2,2000}")
+
 _TOP = re.compile(
     r"\.(?:com|org|net|edu|gov|info|biz|co|app|dev|eu|uk|de|fr|es|it|nl|be|ch|at|se|dk|fi|pt|cz"
     r"|hu|ie|jp|cn|br|ca|au|nz|us|ru|ua|gr|no|COM|ORG"
     r"|(?P<rare>[a-z]{2}|xyz|tech|online|site|shop|store|cloud|blog|club|live|news))"
     r"(?![\w@(=-])(?!\.[\w])(?:/[^\s<>\"'`|\\^{}\[\]]{0,2000})?"
 )
+
 _LABELS = re.compile(
     r"(?<![\w@./\\$:-])[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?){0,3}\Z"
 )
+
 _FILE_LIKE = re.compile(
     r"[\d.]+\.(?!com|net|org)\w"
     r"|(?:self|this|os|np|pd|cls|request|response|result|data|obj|e|conf|config|settings|env)\.",
     re.I,
 )
+
 _SITE_WORDS = words(
     r"(?:web ?)?sites?|home ?page|url|domain|visit|browse|host ?name|see|check out|go to"
 )
+
 _TRAILING = ".,;:!?)*'"
 
 
@@ -202,3 +224,62 @@ def look_for_urls(text: str) -> Iterator[Span]:
         start = begin + labels.start()
         if match["rare"] is None or is_near(_SITE_WORDS, text, start, match.end(), before=16):
             yield Span(start, match.start() + len(match.group().rstrip(_TRAILING)))
+
+
+_V4 = re.compile(
+    r"[0-9](?<![0-9.][0-9])(?<!\d-[0-9])[0-9]{0,2}(?:\.[0-9]{1,3}){3}(?:/[0-9]{1,2})?(?![0-9])(?!\.[0-9])"
+)
+
+_V6 = re.compile(
+    r":(?<!:::)[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){1,7}(?:\.[0-9]{1,3}){0,3}(?:%\w{1,15})?(?:/[0-9]{1,3})?(?![\w:])"
+)
+
+_V6_BEGIN = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}\Z")
+
+_MAC = re.compile(
+    r"([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])"
+    r"|\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}(?![\w.])"
+)
+
+_HEX = re.compile(r"(?<![\w:.-])(?:[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4})\Z")
+
+_BEFORE_VERSION = re.compile(
+    r"(?i)(?<!\w)(?:versions?|v|release|section|chapter|schema|build|firmware|driver)[ :=]{0,2}\Z"
+)
+
+
+def look_for_ips(text: str) -> Iterator[Span]:
+    """Addresses of version 4 with four bytes, and of version 6 that can be read as one."""
+    if text.count(".") >= 3:
+        for match in _V4.finditer(text):
+            if max(map(int, match.group().partition("/")[0].split("."))) > 255:
+                continue
+            if _BEFORE_VERSION.search(text[max(0, match.start() - 12) : match.start()]) is None:
+                yield Span(*match.span())
+    if text.count(":") >= 2:
+        for match in _V6.finditer(text):
+            begin = _V6_BEGIN.search(text[max(0, match.start() - 5) : match.start()])
+            if begin is None:
+                continue
+            start = match.start() - len(begin.group())
+            if _is_version_6(text[start : match.end()].partition("/")[0].partition("%")[0]):
+                yield Span(start, match.end())
+
+
+def _is_version_6(spelled: str) -> bool:
+    if len(spelled) < 4 or spelled.count(":") < 2:
+        return False
+    try:
+        address = IPv6Address(spelled)
+    except AddressValueError:
+        return False
+    # `12::30` reads as an address but is a time or a slice; real ones say more.
+    return len(spelled) >= 6 and address.packed != bytes(16)
+
+
+def look_for_macs(text: str) -> Iterator[Span]:
+    """Hardware addresses of six bytes."""
+    for match in _MAC.finditer(text):
+        begin = _HEX.search(text[max(0, match.start() - 5) : match.start()])
+        if begin is not None and len(begin.group()) == (4 if match.group()[0] == "." else 2):
+            yield Span(match.start() - len(begin.group()), match.end())

@@ -1,6 +1,9 @@
 """What a detector finds, and what a detector is."""
 
+import re
+import sys
 from collections.abc import Callable, Iterator
+from re import Pattern
 from typing import NamedTuple
 
 
@@ -38,3 +41,73 @@ class Detector(NamedTuple):
     secret: bool = False
     shaped: bool = True
     numbered: bool = True
+
+
+BEFORE = 48
+
+AFTER = 14
+
+_INSIDE = r"(?<=(?-i:[a-z]))(?=(?-i:[A-Z]))"
+
+BEGIN = rf"(?:(?<![^\W_])|{_INSIDE})"
+"""Where a word begins: names of fields such as `home_phone` and `homePhone` are two words."""
+
+END = rf"(?:(?![^\W_])|{_INSIDE})"
+"""Where a word ends."""
+
+
+def words(*alternatives: str) -> Pattern[str]:
+    """A pattern that finds any of the alternatives as whole words, in any case.
+
+    A blank in an alternative stands for a blank, an underscore, a hyphen or nothing.
+    """
+    joined = "|".join(alternatives).replace(" ", "[ _-]?")
+    return re.compile(rf"{BEGIN}(?:{joined}){END}", re.IGNORECASE)
+
+
+def lowered(text: str) -> str:
+    """The text in lower case, every letter in its place; as it is where one would become two."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text
+
+
+def places(text: str, *wanted: str) -> Iterator[int]:
+    """Where a text holds any of the others."""
+    for each in wanted:
+        at = text.find(each)
+        while at >= 0:
+            yield at
+            at = text.find(each, at + 1)
+
+
+def is_near(
+    label: Pattern[str], text: str, start: int, end: int, *, before: int = BEFORE, after: int = 0
+) -> bool:
+    """Whether the label stands shortly before the value, or after it within `after`."""
+    if label.search(text, max(0, start - before), start) is not None:
+        return True
+    return after > 0 and label.search(text, end, end + after) is not None
+
+
+def _ranges(wanted: list[int]) -> str:
+    """The code points as the inside of a character class."""
+    parts: list[str] = []
+    at = 0
+    while at < len(wanted):
+        end = at
+        while end + 1 < len(wanted) and wanted[end + 1] == wanted[end] + 1:
+            end += 1
+        parts.append(f"\\U{wanted[at]:08x}-\\U{wanted[end]:08x}")
+        at = end + 1
+    return "".join(parts)
+
+
+CAPITALS = "A-Z" + _ranges(
+    [each for each in range(0xC0, min(0x2000, sys.maxunicode)) if chr(each).isupper()]
+)
+"""The capital letters of Latin, Greek, Cyrillic and Armenian, for use inside `[...]`."""
+
+
+def table(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())

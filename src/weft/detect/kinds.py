@@ -31,24 +31,24 @@ DETECTORS = (
     Detector("iban", _late("money", "look_for_ibans"), "bank accounts with a right checksum"),
     Detector("card", _late("money", "look_for_cards"), "payment cards with a right checksum"),
     Detector("crypto", _late("money", "look_for_wallets"), "addresses of wallets", numbered=False),
-    Detector("ssn", _late("identity", "look_for_ssns"), "US social security numbers"),
-    Detector("passport", _late("identity", "look_for_passports"), "passports, after the word"),
+    Detector("ssn", _late("national", "look_for_ssns"), "US social security numbers"),
+    Detector("passport", _late("national", "look_for_passports"), "passports, after the word"),
     Detector(
         "driver_license",
-        _late("identity", "look_for_licences"),
+        _late("national", "look_for_licences"),
         "driving licences, after the words",
     ),
     Detector("national_id", _late("national", "look_for_national_ids"), "identity and tax numbers"),
     Detector(
-        "license_plate", _late("identity", "look_for_plates"), "number plates, after the words"
+        "license_plate", _late("national", "look_for_plates"), "number plates, after the words"
     ),
-    Detector("medical_record", _late("identity", "look_for_records"), "patients and insurances"),
+    Detector("medical_record", _late("national", "look_for_records"), "patients and insurances"),
     Detector("bank_account", _late("money", "look_for_accounts"), "accounts, after the words"),
     Detector(
         "swift", _late("money", "look_for_swifts"), "bank codes, beside the word", numbered=False
     ),
-    Detector("ip", _late("network", "look_for_ips"), "addresses of machines", numbered=False),
-    Detector("mac", _late("network", "look_for_macs"), "hardware addresses", numbered=False),
+    Detector("ip", _late("contact", "look_for_ips"), "addresses of machines", numbered=False),
+    Detector("mac", _late("contact", "look_for_macs"), "hardware addresses", numbered=False),
     Detector(
         "url", _late("contact", "look_for_urls"), "web addresses and host names", numbered=False
     ),
@@ -57,7 +57,7 @@ DETECTORS = (
     ),
     Detector("date", _late("dates", "look_for_dates"), "days, times and years", numbered=False),
     Detector("phone", _late("contact", "look_for_phones"), "telephone numbers"),
-    Detector("zip", _late("places", "look_for_zips"), "postal codes"),
+    Detector("zip", _late("addresses", "look_for_zips"), "postal codes"),
     Detector("age", _late("dates", "look_for_ages"), "years of a life"),
     Detector(
         "address",

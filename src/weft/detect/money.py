@@ -1,21 +1,40 @@
 """Payment cards, bank accounts and wallets."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from weft.detect import checksums
-from weft.detect.found import Span
-from weft.detect.near import BEGIN, is_near, lowered, places, words
-from weft.detect.tables import table
+from weft.detect.found import BEGIN, Span, is_near, lowered, places, table, words
+
+
+def digits(text: str) -> list[int]:
+    """The ASCII digits of a text, in order."""
+    return [ord(each) - 48 for each in text if "0" <= each <= "9"]
+
+
+def luhn(numbers: Sequence[int]) -> bool:
+    """Whether the last digit is the Luhn check digit of the others."""
+    total = sum(numbers[-1::-2])
+    for each in numbers[-2::-2]:
+        total += each * 2 - 9 if each > 4 else each * 2
+    return total % 10 == 0
+
+
+def mod97(text: str) -> bool:
+    """Whether an account number leaves 1 modulo 97, its first four characters moved last."""
+    moved = text[4:] + text[:4]
+    return int("".join(str(int(each, 36)) for each in moved)) % 97 == 1
+
 
 _CARD = re.compile(
     r"[0-9](?<![\w.,+$€£-][0-9])\d{3,5}(?:[ \-\u00a0]?\d{1,6}){1,5}(?![\w])(?!\.\d)(?!-\w)"
 )
+
 _CARD_WORDS = words(
     r"cards?(?: (?:number|no|num))?|credit|debit|cc|visa|master card|maestro|amex|american express",
     r"jcb|diners|discover|paid with|pay with|payment|charged?",
     r"pan|kreditkarte|karte|carte|tarjeta|carta|cartão|kort",
 )
+
 # What an issuer's numbers begin with, and how many digits they have.
 _ISSUERS = (
     (re.compile(r"4"), (13, 16, 19)),
@@ -31,6 +50,7 @@ _ISSUERS = (
     (re.compile(r"220[0-4]"), (16, 17, 18, 19)),
     (re.compile(r"9792|636|637|606282|3841"), (16,)),
 )
+
 _SHORT = 13
 
 
@@ -38,8 +58,8 @@ def look_for_cards(text: str) -> Iterator[Span]:
     """Numbers with a right check digit, of a known issuer or beside a word for a card."""
     for match in _CARD.finditer(text):
         spelled = match.group()
-        numbers = checksums.digits(spelled)
-        if not 12 <= len(numbers) <= 19 or not checksums.luhn(numbers):
+        numbers = digits(spelled)
+        if not 12 <= len(numbers) <= 19 or not luhn(numbers):
             continue
         compact = "".join(map(str, numbers))
         if len(set(compact)) < 2:
@@ -60,6 +80,7 @@ _IBAN = re.compile(
     r"[A-Za-z](?<![A-Za-z0-9][A-Za-z])[A-Za-z][0-9]{2}"
     r"(?:[A-Za-z0-9]{11,30}(?![A-Za-z0-9])|(?:[ \-]?[A-Za-z0-9]{1,4}){3,8}(?![A-Za-z0-9]))"
 )
+
 _LENGTHS = {
     country: length
     for length, countries in {
@@ -112,12 +133,15 @@ def _after(spelled: str, length: int) -> int:
 
 def _is_iban(spelled: str) -> bool:
     compact = re.sub(r"[ \-]", "", spelled).upper()
-    return _LENGTHS.get(compact[:2]) == len(compact) and checksums.mod97(compact)
+    return _LENGTHS.get(compact[:2]) == len(compact) and mod97(compact)
 
 
 _SWIFT = re.compile(r"(?<![\w])[A-Z]{4}([A-Z]{2})[A-Z0-9]{2}(?:[A-Z0-9]{3})?(?![\w])")
+
 _OTHER_COUNTRIES = table("US CA AU JP CN IN HK SG KR NZ ZA MX AR CL TH MY")
+
 _SWIFT_WORDS = words(r"swift(?: code)?|bic|bank identifier")
+
 _ACCOUNT = re.compile(
     rf"(?i){BEGIN}(?:account[ _-]?(?:number|num|no\.?|#)"
     r"|(?:bank|checking|savings|current)[ _-]?account(?:[ _-]?(?:number|num|no\.?|#))?"
@@ -150,12 +174,14 @@ def look_for_accounts(text: str) -> Iterator[Span]:
 
 
 _BASE58 = "[1-9A-HJ-NP-Za-km-z]"
+
 _WALLET = re.compile(
     rf"\b(?:(?:bc1|tb1)[02-9ac-hj-np-z]{{11,71}}|[13]{_BASE58}{{25,34}}|0x[0-9a-fA-F]{{40}}"
     rf"|ltc1[02-9ac-hj-np-z]{{11,71}}|[LM]{_BASE58}{{26,33}}|r{_BASE58}{{24,34}}|T{_BASE58}{{33}}"
     rf"|addr1[02-9ac-hj-np-z]{{50,110}}|4[0-9AB]{_BASE58}{{93}}|D{_BASE58}{{33}}"
     rf"|X{_BASE58}{{33}})(?!\w)"
 )
+
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
@@ -180,3 +206,50 @@ def _is_wallet(spelled: str) -> bool:
         return False
     raw = number.to_bytes(25)
     return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
+
+
+_VERHOEFF_TIMES = (
+    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+    (1, 2, 3, 4, 0, 6, 7, 8, 9, 5),
+    (2, 3, 4, 0, 1, 7, 8, 9, 5, 6),
+    (3, 4, 0, 1, 2, 8, 9, 5, 6, 7),
+    (4, 0, 1, 2, 3, 9, 5, 6, 7, 8),
+    (5, 9, 8, 7, 6, 0, 4, 3, 2, 1),
+    (6, 5, 9, 8, 7, 1, 0, 4, 3, 2),
+    (7, 6, 5, 9, 8, 2, 1, 0, 4, 3),
+    (8, 7, 6, 5, 9, 3, 2, 1, 0, 4),
+    (9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+)
+
+_VERHOEFF_MOVES = (
+    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+    (1, 5, 7, 6, 2, 8, 3, 0, 9, 4),
+    (5, 8, 0, 3, 7, 9, 6, 1, 4, 2),
+    (8, 9, 1, 6, 0, 4, 3, 5, 2, 7),
+    (9, 4, 5, 3, 1, 2, 6, 8, 7, 0),
+    (4, 2, 8, 6, 5, 7, 3, 9, 0, 1),
+    (2, 7, 9, 3, 8, 0, 6, 4, 1, 5),
+    (7, 0, 4, 6, 9, 1, 3, 2, 5, 8),
+)
+
+
+def verhoeff(numbers: Sequence[int]) -> bool:
+    """Whether the last digit is the Verhoeff check digit of the others."""
+    check = 0
+    for place, each in enumerate(reversed(numbers)):
+        check = _VERHOEFF_TIMES[check][_VERHOEFF_MOVES[place % 8][each]]
+    return check == 0
+
+
+def weighted(numbers: Iterable[int], weights: Iterable[int]) -> int:
+    """The sum of the digits, each times its weight."""
+    return sum(each * weight for each, weight in zip(numbers, weights, strict=False))
+
+
+def iso7064(numbers: Sequence[int]) -> bool:
+    """Whether the last digit is the ISO 7064 (mod 11, 10) check digit of the others."""
+    product = 10
+    for each in numbers[:-1]:
+        total = (each + product) % 10 or 10
+        product = total * 2 % 11
+    return (11 - product) % 10 == numbers[-1]

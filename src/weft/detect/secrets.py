@@ -4,8 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from weft.detect.found import Span
-from weft.detect.near import lowered, places
+from weft.detect.found import Span, lowered, places
 
 # What a key begins with, and what follows. The beginnings are looked for as they are, so that a
 # long text without any costs next to nothing.

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.dialects.subset import Loss, for_anthropic, for_gemini, for_openai
+from weft.dialects.accepted import Loss
+from weft.dialects.subset import for_anthropic, for_gemini, for_openai
 from weft.values import JsonObject
 
 

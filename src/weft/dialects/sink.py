@@ -6,7 +6,7 @@ import msgspec
 
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin, Severity
-from weft.dialects.subset import Loss
+from weft.dialects.accepted import Loss
 from weft.errors import LoweringError
 
 

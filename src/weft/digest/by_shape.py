@@ -4,7 +4,6 @@ from collections.abc import Container
 
 import msgspec
 
-from weft.digest.code import is_numbered
 from weft.digest.cut import Count, Shape, cut_text
 from weft.digest.lines import (
     Mark,
@@ -16,7 +15,7 @@ from weft.digest.lines import (
 )
 from weft.digest.objects import reduced_json
 from weft.digest.shape import parsed_json, shape_of
-from weft.digest.shapes import base64_digest, lines_of
+from weft.digest.texts import base64_digest, is_numbered, lines_of
 from weft.values import Json, compact
 
 Digest = tuple[Json, Shape, str]

@@ -1,20 +1,24 @@
 """Cut a text to so many tokens, at a place where it may be cut."""
 
 import re
+import unicodedata
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
-
-from weft.digest.graphemes import boundary_after, boundary_before
 
 Count = Callable[[str], int]
 """How many tokens a text has."""
+
 Keep = Literal["head", "tail", "bookend"]
+
 Shape = Literal["json", "table", "log", "code", "html", "diff", "base64", "text"]
 """What a value looks like."""
 
 _WORD = 24
 """How far a cut may move so that no word, and so no token, is cut in two."""
+
 _BREAK = re.compile(r"\s\S*\Z")
+
 _BLANK = re.compile(r"\s")
 
 
@@ -73,3 +77,104 @@ def _bookend(text: str, size: int, keep: Keep, mark: str) -> str:
         return mark.lstrip() + tail_of(text, size)
     back = size // 3
     return head_of(text, size - back) + mark + tail_of(text, back)
+
+
+_AROUND = 24
+
+
+@cache
+def _units() -> re.Pattern[str]:
+    """Spellings of one character that mean something else when they are cut."""
+    return re.compile(
+        r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # a pair, escaped
+        r"|(?:\\\\|\\u\{[0-9a-fA-F]{1,6}\}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}|\\.)"
+        r"|(?:\x1b\[[0-9;?]*[A-Za-z])"
+        r"|(?:&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,15});)"
+        r"|(?:(?:%[0-9a-fA-F]{2})+)",
+        re.DOTALL,
+    )
+
+
+def boundary_before(text: str, index: int) -> int:
+    """The last place at or before `index` where the text may be cut."""
+    index = min(max(index, 0), len(text))
+    while 0 < index < len(text) and not is_boundary(text, index):
+        index -= 1
+    return index
+
+
+def boundary_after(text: str, index: int) -> int:
+    """The first place at or after `index` where the text may be cut."""
+    index = min(max(index, 0), len(text))
+    while 0 < index < len(text) and not is_boundary(text, index):
+        index += 1
+    return index
+
+
+def is_boundary(text: str, index: int) -> bool:
+    """Whether neither a grapheme cluster nor an escape goes on over this place."""
+    if index <= 0 or index >= len(text):
+        return True
+    before, after = text[index - 1], text[index]
+    if before == "\r" and after == "\n":
+        return False
+    if (before > "\u02ff" or after > "\u02ff") and _joined(text, index, before, after):
+        return False
+    return not _in_escape(text, index)
+
+
+def _joined(text: str, index: int, before: str, after: str) -> bool:
+    if after == "\u200d" or before == "\u200d" or _extends(after):
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+        return True
+    if _is_flag(before) and _is_flag(after):
+        start = index
+        while start > 0 and _is_flag(text[start - 1]):
+            start -= 1
+        return (index - start) % 2 == 1
+    if "\u0600" <= before <= "\u0605" or before in "\u06dd\u070f\u08e2":  # these begin a number
+        return True
+    if unicodedata.combining(before) == 9 and unicodedata.category(after) == "Lo":
+        return True  # a consonant cluster
+    return _hangul(before) + _hangul(after) in ("LL", "LV", "LA", "LB", "VV", "VT", "AV", "AT") or (
+        _hangul(before) in ("T", "B") and _hangul(after) == "T"
+    )
+
+
+def _extends(char: str) -> bool:
+    return (
+        unicodedata.category(char) in ("Mn", "Me", "Mc")
+        or "\ufe00" <= char <= "\ufe0f"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or "\U000e0020" <= char <= "\U000e007f"
+        or char in "\u200c\u0e33\u0eb3"
+    )
+
+
+def _is_flag(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _hangul(char: str) -> str:
+    """The part a Korean letter plays in its syllable; A and B are whole syllables."""
+    if "\uac00" <= char <= "\ud7a3":
+        return "A" if (ord(char) - 0xAC00) % 28 == 0 else "B"
+    if "\u1100" <= char <= "\u115f" or "\ua960" <= char <= "\ua97c":
+        return "L"
+    if "\u1160" <= char <= "\u11a7" or "\ud7b0" <= char <= "\ud7c6":
+        return "V"
+    if "\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb":
+        return "T"
+    return "-"
+
+
+def _in_escape(text: str, index: int) -> bool:
+    start = max(0, index - _AROUND)
+    near = text[start : index + _AROUND]
+    if "\\" not in near and "&" not in near and "%" not in near and "\x1b" not in near:
+        return False
+    while start > 0 and text[start - 1] == "\\":  # an even number of them is not an escape
+        start -= 1
+    near, at = text[start : index + _AROUND], index - start
+    return any(found.start() < at < found.end() for found in _units().finditer(near))

@@ -8,22 +8,26 @@ names in it that are likely to be typed again are listed behind, as far as there
 import heapq
 import re
 from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from weft.digest.cut import Count, cut_text
-from weft.digest.graphemes import boundary_before
-from weft.digest.names import names_in, worth
+from weft.digest.cut import Count, boundary_before, cut_text
 
 NAMED = 0.33
 """The share of the room that names of what was left out may take."""
+
 _BESIDE = 1.3
 """What a line next to a chosen one is worth more: it needs no mark and can be read with it."""
+
 _PIECE = 240
 """Longer lines are looked at in pieces of so many characters at most."""
+
 _LINES = 3_000
 """Of more lines, those that weigh nothing are looked at here and there only."""
+
 _SHORT = 24
 """What has so few characters costs less than a mark would."""
+
 _HEAD = re.compile(r"[.;,>})\]]\s|\s")
 
 
@@ -299,3 +303,57 @@ def _whole(pieces: Sequence[_Piece], chosen: Sequence[int]) -> int:
         piece.line for index, piece in enumerate(pieces) if index not in kept and piece.text.strip()
     }
     return len({piece.line for piece in pieces} - missing)
+
+
+_NAME = re.compile(r"[/~.]{0,3}[A-Za-z0-9_]+(?:(?:::|[/.@-]{1,3})[A-Za-z0-9_]+)*")
+
+_MARKED = re.compile(r"[a-z0-9][A-Z]|_|[A-Za-z][./:@-][A-Za-z_]|[A-Za-z]\d|\d[A-Za-z]")
+
+_SHORTEST = 6
+
+_LONGEST = 120
+
+
+@lru_cache(maxsize=4096)
+def names_in(text: str) -> tuple[str, ...]:
+    """Paths, identifiers, numbers and long words, each once, in their order."""
+    found = (name.strip(".:-") for name in _NAME.findall(text))
+    return tuple(dict.fromkeys(name for name in found if _SHORTEST <= len(name) <= _LONGEST))
+
+
+@lru_cache(maxsize=8192)
+def worth(name: str) -> float:
+    """How likely a name is to be typed again: an identifier or a path more than a word."""
+    if _MARKED.search(name) is not None:
+        return 1.0
+    return 0.5 if name.isdigit() else 0.3
+
+
+TROUBLE = re.compile(
+    r"(?:\w*(?:Error|Exception|Warning)\b|\b(?:error|errors|fatal|failed|failure|failures|exception"
+    r"|traceback|warning|warnings|denied|refused|invalid|missing|undefined|panic|abort|aborted"
+    r"|cannot|timeout|FAIL|FAILED|ERROR|WARN|CRITICAL)\b)",
+)
+
+GRAVE = re.compile(
+    r"(?:\w+(?:Error|Exception)\b|\b(?:fatal|panic|FATAL|ERROR|FAILED|CRITICAL|Traceback)\b)"
+)
+
+GRAVE_WEIGHT = 12.0
+
+_STEMS = (
+    "err", "exce", "fatal", "fail", "warn", "trace", "denied", "refused", "invalid", "missing",
+    "undefined", "panic", "abort", "cannot", "timeout", "critical",
+)  # fmt: skip
+"""A line without any of these is not looked at closely."""
+
+
+def trouble_in(line: str) -> float:
+    """The weight of a line that tells of trouble; 0.0 where it does not."""
+    near = line[:400]
+    lowered = near.lower()
+    if not any(stem in lowered for stem in _STEMS):
+        return 0.0
+    if GRAVE.search(near) is not None:
+        return GRAVE_WEIGHT
+    return 5.0 if TROUBLE.search(near) is not None else 0.0

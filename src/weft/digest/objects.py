@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from weft.digest.cut import Count, head_of
-from weft.digest.trouble import trouble_in
+from weft.digest.lines import trouble_in
 from weft.values import Json, JsonObject, compact
 
 ReduceText = Callable[[str, int, Count], str]

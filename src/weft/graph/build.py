@@ -2,15 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import assert_never, cast
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias, assert_never, cast
 
-from weft.checker.agents import blurs, heard_by, writes_of
-from weft.checker.check import check, walked
+from weft.checker.agents import blurs, heard_by, may_write_anything, writes_of
+from weft.checker.check import check, inferred_keys, walked, with_keys, world_at_start
 from weft.checker.functions import keys_of
-from weft.checker.infer import inferred_keys, with_keys
-from weft.checker.sites import Read, Record, Site
-from weft.checker.starting import world_at_start
-from weft.checker.writes import may_write_anything
+from weft.checker.world import Read, Record, Site, Writer
 from weft.declare import (
     Agent,
     Expect,
@@ -30,10 +28,24 @@ from weft.declare import (
 from weft.declare.compose import Composable
 from weft.declare.route import OTHERWISE
 from weft.diagnostics import Diagnostic, Origin, Severity
-from weft.graph.edges import edges_of
-from weft.graph.links import links_of
-from weft.graph.model import Channel, Graph, Group, GroupKind, Member, Port, Vertex, VertexKind
-from weft.graph.words import notes_of, title_of
+from weft.graph.model import (
+    Channel,
+    Edge,
+    Graph,
+    Group,
+    GroupKind,
+    Link,
+    LinkKind,
+    Member,
+    Port,
+    Vertex,
+    VertexKind,
+    first,
+    last,
+    notes_of,
+    title_of,
+    vertices_of,
+)
 
 HEAD_KINDS: Mapping[type, VertexKind] = {
     Agent: "agent",
@@ -304,3 +316,157 @@ def _is_opaque(node: Node) -> bool:
 
 def _mentions(message: str, key: str) -> bool:
     return f"`{key}" in message or f"{{{key}" in message
+
+
+APART = ("parallel", "race", "route")
+"""Frames whose members do not run one after the other."""
+
+
+class _Place(NamedTuple):
+    """Where a box stands: its turn, and by frame which member of it the box is in."""
+
+    vertex: Vertex
+    turn: int
+    inside: tuple[tuple[str, int, str], ...]
+
+
+_Named: TypeAlias = dict[str, list[_Place]]
+
+
+def edges_of(
+    start: Vertex, root: Member, sites: Mapping[str, tuple[Site, ...]]
+) -> tuple[Edge, ...]:
+    """Every value on its way, readers in the order of the flow."""
+    places = _places(root)
+    named: _Named = {}
+    for place in places:
+        named.setdefault(place.vertex.name, []).append(place)
+    edges: dict[tuple[str, str, str, str], Edge] = {}
+    for reader in places:
+        for edge in (*_read(reader, start, named, sites), *_heard(reader, named)):
+            held = edges.setdefault(edge[:4], edge)
+            if held.certain and not edge.certain:
+                edges[edge[:4]] = edge
+    return tuple(edges.values())
+
+
+def _read(
+    reader: _Place,
+    start: Vertex,
+    named: _Named,
+    sites: Mapping[str, tuple[Site, ...]],
+) -> list[Edge]:
+    vertex = reader.vertex
+    found: list[Edge] = []
+    for site in sites[vertex.id]:
+        for port in vertex.reads:
+            fact = site.world.facts.get(port.key)
+            for writer in fact.writers if fact is not None else ():
+                source: Vertex | None = start
+                if writer.kind != "input":
+                    source = _writer(writer, port.key, reader, named)
+                if source is not None and fact is not None:
+                    found.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
+    return found
+
+
+def _heard(reader: _Place, named: _Named) -> list[Edge]:
+    found: list[Edge] = []
+    for name in reader.vertex.hears:
+        spoke = [place for place in named.get(name, ()) if place.vertex.kind == "agent"]
+        source = _nearest(reader, spoke)
+        if source is not None:
+            found.append(Edge(source.id, reader.vertex.id, "", "conversation"))
+    return found
+
+
+def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex | None:
+    wrote = [
+        place
+        for place in named.get(writer.origin.agent or writer.name, ())
+        if any(port.key == key for port in place.vertex.writes)
+    ]
+    return _nearest(reader, wrote)
+
+
+def _nearest(reader: _Place, found: list[_Place]) -> Vertex | None:
+    """The one that comes last before the reader and not beside it; else the last of all."""
+    ordered = [place for place in found if not _apart(place, reader)] or found
+    before = [place for place in ordered if place.turn < reader.turn]
+    chosen = before or ordered
+    return chosen[-1].vertex if chosen else None
+
+
+def _apart(one: _Place, two: _Place) -> bool:
+    """Whether they stand in different members of a frame that runs only one, or all at once."""
+    for (group, index, kind), (other, at, _) in zip(one.inside, two.inside, strict=False):
+        if group != other:
+            return False
+        if index != at:
+            return kind in APART
+    return False
+
+
+def _places(root: Member) -> list[_Place]:
+    inside: dict[str, tuple[tuple[str, int, str], ...]] = {}
+    waiting: list[tuple[Member, tuple[tuple[str, int, str], ...]]] = [(root, ())]
+    while waiting:
+        member, path = waiting.pop()
+        if isinstance(member, Vertex):
+            inside[member.id] = path
+            continue
+        if member.head is not None:
+            inside[member.head.id] = path
+        waiting.extend(
+            (below, (*path, (member.id, index, member.kind)))
+            for index, below in enumerate(member.members)
+        )
+    return [
+        _Place(vertex, turn, inside[vertex.id]) for turn, vertex in enumerate(vertices_of(root))
+    ]
+
+
+def links_of(start: Vertex, root: Member, answer: Vertex) -> tuple[Link, ...]:
+    """Every way through the picture, from the input to the answer."""
+    return (
+        Link(start.id, first(root)),
+        *_inside(root),
+        Link(last(root), answer.id),
+    )
+
+
+def _inside(member: Member) -> Iterator[Link]:
+    if isinstance(member, Vertex):
+        return
+    yield from _between(member)
+    for below in member.members:
+        yield from _inside(below)
+
+
+def _between(group: Group) -> Iterator[Link]:
+    members = group.members
+    pairs = list(pairwise(members))
+    match group.kind:
+        case "sequence":
+            yield from (Link(last(one), first(two)) for one, two in pairs)
+        case "fallback":
+            yield from (Link(last(one), first(two), "fails", "if it fails") for one, two in pairs)
+        case "parallel" | "race" | "timeout":
+            return
+        case "loop":
+            assert group.head is not None
+            yield Link(group.head.id, first(members[0]))
+            yield Link(last(members[0]), group.head.id, "again", "again")
+        case "map" | "route" | "team":
+            assert group.head is not None
+            for label, one in zip(group.labels, members, strict=True):
+                yield Link(group.head.id, first(one), link_kind(group, label), label)
+
+
+def link_kind(group: Group, label: str) -> LinkKind:
+    """How a head leads to a member."""
+    if group.kind == "map":
+        return "each"
+    if group.kind == "route":
+        return "case"
+    return "transfer" if label == "transfer" else "tool"

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from weft.graph.model import Edge, Graph, Group, Link, Member, Vertex, groups_of
-from weft.graph.words import rows_of
+from weft.graph.model import Edge, Graph, Group, Link, Member, Vertex, groups_of, rows_of
 
 MOST_TALK = 24
 """Edges of the conversation that are drawn in full; beyond, only the nearest speaker's."""

@@ -7,15 +7,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from weft.compiler.report import clip, preview
+from weft.declare import (
+    Agent,
+    Expect,
+    Fallback,
+    Gate,
+    Loop,
+    Map,
+    Node,
+    Parallel,
+    Race,
+    Route,
+    Sequence,
+    Step,
+    Tap,
+    Timeout,
+)
+from weft.declare.compare import quoted
+from weft.declare.functions import name_of
 from weft.diagnostics import Diagnostic
 
 Channel: TypeAlias = Literal["template", "state", "conversation"]
+
 VertexKind: TypeAlias = Literal[
     "input", "agent", "step", "gate", "tap", "expect", "route", "loop", "map", "answer"
 ]
+
 GroupKind: TypeAlias = Literal[
     "sequence", "parallel", "race", "fallback", "timeout", "loop", "route", "map", "team"
 ]
+
 LinkKind: TypeAlias = Literal["then", "case", "each", "again", "fails", "transfer", "tool"]
 
 
@@ -135,3 +157,121 @@ def last(member: Member) -> str:
     if isinstance(member, Group) and not member.framed:
         return last(member.members[-1])
     return member.id
+
+
+LONGEST = 44
+"""Columns of one row."""
+
+MOST_NAMES = 3
+"""Names of speakers that a row lists."""
+
+
+class Row(NamedTuple):
+    """A line of a box; `port` is the key it is about, codes are what is wrong there."""
+
+    kind: Literal["reads", "writes", "hears", "note", "problem"]
+    text: str
+    port: Port | None = None
+    codes: tuple[str, ...] = ()
+
+
+def rows_of(vertex: Vertex) -> list[Row]:
+    """What a box says below its title: what comes in, what goes out, what is wrong."""
+    rows = [_port_row("reads", port) for port in vertex.reads]
+    if vertex.hears:
+        rows.append(Row("hears", clip(f"hears {listed(vertex.hears)}", LONGEST)))
+    rows += [Row("note", clip(preview(note), LONGEST)) for note in vertex.notes]
+    if vertex.kind == "input":
+        rows += [Row("writes", clip(port.text, LONGEST), port) for port in vertex.writes]
+    else:
+        rows += [_port_row("writes", port) for port in vertex.writes]
+    told = {code for row in rows for code in row.codes}
+    left = dict.fromkeys(one.code for one in vertex.problems if one.code not in told)
+    if left:
+        rows.append(Row("problem", " ".join(left), codes=tuple(left)))
+    return rows
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Names in a row: the nearest ones, and how many more there are."""
+    shown = ", ".join(names[-MOST_NAMES:])
+    more = len(names) - MOST_NAMES
+    return f"{shown} +{more}" if more > 0 else shown
+
+
+def _port_row(kind: Literal["reads", "writes"], port: Port) -> Row:
+    text = f"{{{port.text}}}" if port.channel == "template" and kind == "reads" else port.text
+    words = f"{kind} {text}"
+    if port.inferred:
+        words += " (inferred)"
+    if port.codes:
+        room = LONGEST - sum(len(code) + 1 for code in port.codes)
+        words = f"{clip(preview(words), max(room, 12))} {' '.join(port.codes)}"
+    return Row(kind, clip(preview(words), LONGEST + 20), port, port.codes)
+
+
+def title_of(node: Node) -> str:
+    """What a node is called in a picture; nothing for a sequence that nobody named."""
+    return clip(preview(_title(node)), LONGEST)
+
+
+def _title(node: Node) -> str:
+    match node:
+        case Agent():
+            return node.name
+        case Step():
+            return node.written or node.name
+        case Gate() | Tap():
+            return f"{type(node).__name__.lower()} {node.name}"
+        case Expect():
+            return _named(node.name, "expect", f"expect {name_of(node.predicate)}")
+        case Sequence():
+            return "" if node.name == "sequence" else node.name
+        case Parallel() | Race() | Fallback():
+            kind = type(node).__name__.lower()
+            return _named(node.name, kind, kind)
+        case Timeout():
+            return _named(node.name, "timeout", f"timeout {node.seconds:g} s")
+        case Loop():
+            return _named(node.name, "loop", _loop(node))
+        case Route():
+            key = node.key if isinstance(node.key, str) else name_of(node.key)
+            return _named(node.name, "route", f"route {key}".rstrip())
+        case Map():
+            return _named(node.name, "map", f"map {node.items} into {node.into}")
+
+
+def notes_of(node: Node) -> Iterator[str]:
+    """What else is to be known of a node."""
+    match node:
+        case Gate():
+            if node.question:
+                yield f"asks {node.question}"
+            if node.choices:
+                yield f"one of {', '.join(quoted(choice) for choice in node.choices)}"
+        case Expect():
+            yield f"else {node.message}"
+        case Tap():
+            yield "sees the whole state"
+        case Map():
+            yield f"{node.concurrency} at a time"
+        case Step() if node.drops:
+            yield f"drops {', '.join(node.drops)}"
+        case Step() if node.keeps is not None:
+            yield f"keeps only {', '.join(node.keeps)}"
+        case _:
+            return
+
+
+def _loop(loop: Loop) -> str:
+    most = f"at most {loop.max} times"
+    if loop.until is not None:
+        return f"until {name_of(loop.until)}, {most}"
+    if loop.while_ is not None:
+        return f"while {name_of(loop.while_)}, {most}"
+    return f"{loop.max} times"
+
+
+def _named(name: str, default: str, said: str) -> str:
+    """What is said of a node, behind its name if it was given one."""
+    return said if name == default else f"{name}: {said}"

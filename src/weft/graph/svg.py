@@ -7,16 +7,28 @@ pictures can stand on one page.
 import textwrap
 from collections.abc import Iterable, Iterator
 from html import escape
+from typing import NamedTuple, TypeAlias
 
-from weft.compiler.text import clip, columns, safe
-from weft.graph.layout import LETTER, Arrow, Box, Frame, Label, laid_out
+from weft.compiler.report import clip, columns, preview, safe
+from weft.graph.build import link_kind
 from weft.graph.mermaid import frame_title
-from weft.graph.model import Channel, Graph
-from weft.graph.tracks import End, Track, tracks_of
-from weft.graph.words import LONGEST
+from weft.graph.model import (
+    LONGEST,
+    Channel,
+    Edge,
+    Graph,
+    Group,
+    LinkKind,
+    Member,
+    Row,
+    Vertex,
+    rows_of,
+)
 
 MARGIN = 20.0
+
 LINE = 17.0
+
 LEGEND: tuple[tuple[Channel, str], ...] = (
     ("template", "a template reads a key"),
     ("state", "the state"),
@@ -76,7 +88,7 @@ def to_svg(graph: Graph) -> str:
         *(_arrow(piece) for piece in block.pieces if isinstance(piece, Arrow)),
         *(_frame_title(piece) for piece in block.pieces if isinstance(piece, Frame)),
         *(_label(piece) for piece in block.pieces if isinstance(piece, Label)),
-        *(line for box in boxes for line in _box(box)),
+        *(line for box in boxes for line in _draw_box(box)),
         *(line for track in tracks.tracks for line in _marks(track)),
         "</g>",
         *_below(shown, notes, block.height + MARGIN),
@@ -88,7 +100,22 @@ def to_svg(graph: Graph) -> str:
     )
 
 
-def _box(box: Box) -> Iterator[str]:
+class Box(NamedTuple):
+    """A box and its rows."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    vertex: Vertex
+    rows: tuple[Row, ...]
+
+    def row_y(self, index: int) -> float:
+        """The middle of a row."""
+        return self.y + TITLE + ROW * index + ROW / 2
+
+
+def _draw_box(box: Box) -> Iterator[str]:
     vertex = box.vertex
     wrong = " problem" if vertex.problems else ""
     round_ = 14 if vertex.kind in ("input", "answer", "route", "loop", "map") else 4
@@ -120,6 +147,16 @@ def _colour(kind: str, channel: Channel | None) -> str:
     return channel or "dim"
 
 
+class Frame(NamedTuple):
+    """A frame; its title stands at the upper left, inside."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    group: Group
+
+
 def _frame(frame: Frame) -> str:
     return (
         f'<rect class="frame {frame.group.kind}" x="{_n(frame.x)}" y="{_n(frame.y)}"'
@@ -132,12 +169,27 @@ def _frame_title(frame: Frame) -> str:
     return _text("halo", frame.x + 12.0, frame.y + 18.0, text)
 
 
+class Label(NamedTuple):
+    """A text, from its left end, on its base line."""
+
+    x: float
+    y: float
+    text: str
+
+
 def _label(label: Label) -> str:
     return _text("halo", label.x, label.y, label.text)
 
 
 def _text(kind: str, x: float, y: float, text: str) -> str:
     return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_shown(text)}</text>'
+
+
+class Arrow(NamedTuple):
+    """A way, from point to point; the last point has the head."""
+
+    points: tuple[tuple[float, float], ...]
+    kind: LinkKind
 
 
 def _arrow(arrow: Arrow) -> str:
@@ -159,6 +211,26 @@ def _head(x: float, y: float, kind: str, *, right: bool = False, down: bool = Fa
         back = -7.0 if right else 7.0
         corners = ((x, y), (x + back, y - 4.0), (x + back, y + 4.0))
     return f'<polygon class="{kind}" points="{" ".join(f"{_n(a)},{_n(b)}" for a, b in corners)}"/>'
+
+
+class End(NamedTuple):
+    """Where a track meets a box: at a height of its side; a reader's end has an arrow head."""
+
+    box: Box
+    y: float
+    reads: bool
+    channel: Channel
+    certain: bool = True
+
+
+class Track(NamedTuple):
+    """The way of one value, at the right or the left of the picture."""
+
+    key: str
+    channel: Channel
+    x: float
+    ends: tuple[End, ...]
+    right: bool
 
 
 def _track(track: Track) -> Iterator[str]:
@@ -234,3 +306,313 @@ def _shown(text: str) -> str:
 
 def _n(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
+
+
+LETTER = 7.3
+"""Width of a letter of the title; rows are set smaller, so this is enough for them too."""
+
+TITLE = 24.0
+
+ROW = 17.0
+
+PAD = 12.0
+
+GAP = 26.0
+"""Between one block and the next, for the arrow."""
+
+LANE = 22.0
+
+LABEL = 18.0
+
+BACK = 30.0
+"""Room at the left of a loop for the way back."""
+
+WIDEST = 1300.0
+"""Lanes beyond so much width go into another row."""
+
+Piece: TypeAlias = Box | Frame | Arrow | Label
+
+
+class Block(NamedTuple):
+    """Pieces in a rectangle that begins at 0, 0."""
+
+    width: float
+    height: float
+    pieces: tuple[Piece, ...]
+
+
+def text_width(text: str) -> float:
+    """How wide a text is at most."""
+    return columns(text) * LETTER
+
+
+def laid_out(graph: Graph) -> Block:
+    """The whole picture, without what carries data."""
+    return _stacked([_box_of(graph.input), _member(graph.root), _box_of(graph.answer)])
+
+
+def _member(member: Member) -> Block:
+    if isinstance(member, Vertex):
+        return _box_of(member)
+    if not member.framed:
+        return _inside(member)
+    return _framed(member, _inside(member))
+
+
+def _box_of(vertex: Vertex) -> Block:
+    rows = tuple(rows_of(vertex))
+    longest = max([columns(vertex.title) + 1, *(columns(row.text) for row in rows)])
+    width = max(longest * LETTER + 2 * PAD, 84.0)
+    height = TITLE + ROW * len(rows) + (8.0 if rows else 4.0)
+    return Block(width, height, (Box(0.0, 0.0, width, height, vertex, rows),))
+
+
+def _framed(group: Group, inner: Block) -> Block:
+    title = clip(frame_title(group), LONGEST)
+    left = BACK if group.kind == "loop" else PAD
+    width = max(inner.width + left + max(left, PAD), text_width(title) + 2 * PAD)
+    offset = (width - inner.width) / 2
+    height = inner.height + 28.0 + (16.0 if group.kind == "loop" else PAD)
+    pieces: list[Piece] = [Frame(0.0, 0.0, width, height, group)]
+    pieces += [_moved(piece, offset, 28.0) for piece in inner.pieces]
+    if group.kind == "loop":
+        pieces.append(_back(group, pieces, width, height))
+    return Block(width, height, tuple(pieces))
+
+
+def _back(group: Group, pieces: list[Piece], width: float, height: float) -> Arrow:
+    """From below the body round the left side to the head."""
+    assert group.head is not None
+    head = next(p for p in pieces if isinstance(p, Box) and p.vertex is group.head)
+    bottom = height - 8.0
+    middle = head.y + head.height / 2
+    points = ((width / 2, height - 16.0), (width / 2, bottom), (12.0, bottom), (12.0, middle))
+    return Arrow((*points, (head.x, middle)), "again")
+
+
+def _inside(group: Group) -> Block:
+    head = [] if group.head is None else [_box_of(group.head)]
+    match group.kind:
+        case "sequence" | "timeout" | "loop":
+            return _stacked([*head, *(_member(below) for below in group.members)])
+        case "fallback":
+            blocks = [_member(below) for below in group.members]
+            return _stacked(blocks, "fails", "if it fails")
+        case "parallel" | "race":
+            return _lanes(group)
+        case "route" | "map" | "team":
+            return _stacked([*head, _lanes(group)], None)
+
+
+def _stacked(blocks: list[Block], kind: LinkKind | None = "then", label: str = "") -> Block:
+    """One below the other; without a kind of arrow, only put there."""
+    width = max(block.width for block in blocks)
+    gap = GAP + LABEL if label else (GAP if kind is not None else 8.0)
+    if label:
+        width = max(width, text_width(label) * 2 + 24.0)
+    pieces: list[Piece] = []
+    top = 0.0
+    for index, block in enumerate(blocks):
+        if index and kind is not None:
+            pieces.append(Arrow(((width / 2, top), (width / 2, top + gap)), kind))
+            if label:
+                pieces.append(Label(width / 2 + 8.0, top + gap / 2 + 4.0, label))
+        if index:
+            top += gap
+        pieces += _placed(block, (width - block.width) / 2, top)
+        top += block.height
+    return Block(width, top, tuple(pieces))
+
+
+def _lanes(group: Group) -> Block:
+    """Members side by side, each below its label, in as many rows as they need."""
+    labels = group.labels or ("",) * len(group.members)
+    lanes = [_lane(group, label, below) for label, below in zip(labels, group.members, strict=True)]
+    rows: list[list[Block]] = [[]]
+    used = 0.0
+    for lane in lanes:
+        if rows[-1] and used + LANE + lane.width > WIDEST:
+            rows.append([])
+            used = 0.0
+        used += lane.width + (LANE if rows[-1] else 0.0)
+        rows[-1].append(lane)
+    made = [_row(row) for row in rows]
+    width = max(row.width for row in made)
+    pieces: list[Piece] = []
+    top = 0.0
+    for row in made:
+        pieces += _placed(row, (width - row.width) / 2, top)
+        top += row.height + LANE
+    return Block(width, top - LANE, tuple(pieces))
+
+
+def _lane(group: Group, label: str, below: Member) -> Block:
+    block = _member(below)
+    if not label:
+        return block
+    text = clip(preview(label), LONGEST)
+    width = max(block.width, text_width(text))
+    arrow = Arrow(((width / 2, LABEL), (width / 2, LABEL + GAP)), link_kind(group, label))
+    pieces = (
+        Label((width - text_width(text)) / 2, LABEL - 5.0, text),
+        arrow,
+        *_placed(block, (width - block.width) / 2, LABEL + GAP),
+    )
+    return Block(width, block.height + LABEL + GAP, pieces)
+
+
+def _row(lanes: list[Block]) -> Block:
+    pieces: list[Piece] = []
+    left = 0.0
+    for lane in lanes:
+        pieces += _placed(lane, left, 0.0)
+        left += lane.width + LANE
+    return Block(left - LANE, max(lane.height for lane in lanes), tuple(pieces))
+
+
+def _placed(block: Block, right: float, down: float) -> Iterable[Piece]:
+    return (_moved(piece, right, down) for piece in block.pieces)
+
+
+def _moved(piece: Piece, right: float, down: float) -> Piece:
+    if isinstance(piece, Arrow):
+        return piece._replace(points=tuple((x + right, y + down) for x, y in piece.points))
+    return piece._replace(x=piece.x + right, y=piece.y + down)
+
+
+APART = 9.0
+"""Between two tracks."""
+
+NUDGES = (0.0, 3.0, -3.0, 5.0, -5.0)
+"""Ways at one height are moved a little, so that no two lie on each other."""
+
+
+class Tracks(NamedTuple):
+    """All tracks, and the room they take on either side."""
+
+    tracks: tuple[Track, ...]
+    left: float
+    right: float
+
+
+def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
+    """Every value's way, beside a picture that is so wide."""
+    by_id = {box.vertex.id: box for box in boxes}
+    ordered = list(by_id.values())
+    sides: dict[bool, list[list[tuple[float, float]]]] = {True: [], False: []}
+    placed: list[Track] = []
+    for number, (key, channel, edges) in enumerate(_bundles(graph.edges)):
+        ends = _Ends(key, channel, by_id, NUDGES[number % len(NUDGES)])
+        chosen = _sides(edges, ends, ordered)
+        for right in (True, False):
+            own = [edge for edge in edges if chosen[edge.target] is right]
+            if not own:
+                continue
+            met = ends.of(own)
+            span = (min(end.y for end in met), max(end.y for end in met))
+            index = _free(sides[right], span)
+            x = width + 18.0 + APART * index if right else -18.0 - APART * index
+            placed.append(Track(key, channel, x, met, right))
+    room = {side: 18.0 + APART * len(used) if used else 0.0 for side, used in sides.items()}
+    return Tracks(tuple(placed), room[False], room[True])
+
+
+def _sides(edges: list[Edge], ends: "_Ends", boxes: list[Box]) -> dict[str, bool]:
+    """By reader: whether its track is at the right, where both ways cross no more boxes."""
+    left: dict[str, tuple[int, int]] = {}
+    costs: dict[str, list[int]] = {}
+    for edge in edges:
+        if edge.source not in left:
+            left[edge.source] = _crossed(ends.writer(edge.source), boxes)
+        if edge.target not in costs:
+            costs[edge.target] = [*_crossed(ends.reader([edge]), boxes)]
+        for index, more in enumerate(left[edge.source]):
+            costs[edge.target][index] += more
+    return {target: at_right <= at_left for target, (at_right, at_left) in costs.items()}
+
+
+def _bundles(edges: tuple[Edge, ...]) -> Iterator[tuple[str, Channel, list[Edge]]]:
+    """The edges of each value, together where they share a writer or a reader."""
+    kinds: dict[tuple[str, bool], list[Edge]] = {}
+    for edge in edges:
+        kinds.setdefault((edge.key, edge.channel == "conversation"), []).append(edge)
+    for (key, talk), found in kinds.items():
+        for bundle in _connected(found):
+            yield key, "conversation" if talk else "state", bundle
+
+
+def _connected(edges: list[Edge]) -> list[list[Edge]]:
+    """The edges in groups that share no box with one another."""
+    leader: dict[str, str] = {}
+
+    def found(vertex: str) -> str:
+        while leader.setdefault(vertex, vertex) != vertex:
+            leader[vertex] = leader[leader[vertex]]
+            vertex = leader[vertex]
+        return vertex
+
+    for edge in edges:
+        leader[found(edge.source)] = found(edge.target)
+    groups: dict[str, list[Edge]] = {}
+    for edge in edges:
+        groups.setdefault(found(edge.source), []).append(edge)
+    return list(groups.values())
+
+
+class _Ends:
+    """The ends of one value's tracks."""
+
+    def __init__(self, key: str, channel: Channel, boxes: dict[str, Box], nudge: float) -> None:
+        self._key = key
+        self._channel: Channel = channel
+        self._boxes = boxes
+        self._nudge = nudge
+
+    def of(self, edges: list[Edge]) -> tuple[End, ...]:
+        """Those of all writers, then of all readers."""
+        read: dict[str, list[Edge]] = {}
+        for edge in edges:
+            read.setdefault(edge.target, []).append(edge)
+        sources = dict.fromkeys(edge.source for edge in edges)
+        return (
+            *(self.writer(source) for source in sources),
+            *(self.reader(own) for own in read.values()),
+        )
+
+    def writer(self, source: str) -> End:
+        """Where the value leaves a box."""
+        box = self._boxes[source]
+        y = _height(box, "writes", self._key) + self._nudge
+        return End(box, y, reads=False, channel=self._channel)
+
+    def reader(self, edges: list[Edge]) -> End:
+        """Where the value arrives at the box that all these edges lead to."""
+        box = self._boxes[edges[0].target]
+        kind = "hears" if self._channel == "conversation" else "reads"
+        y = _height(box, kind, self._key) + self._nudge
+        certain = all(edge.certain for edge in edges)
+        return End(box, y, reads=True, channel=edges[0].channel, certain=certain)
+
+
+def _height(box: Box, kind: str, key: str) -> float:
+    """The middle of the row about the key; of the title where no row is."""
+    for index, row in enumerate(box.rows):
+        if row.kind == kind and (row.port is None or row.port.key == key):
+            return box.row_y(index)
+    return box.y + 12.0
+
+
+def _crossed(end: End, boxes: list[Box]) -> tuple[int, int]:
+    """How many boxes stand between the end and the right side, and the left one."""
+    level = [box for box in boxes if box.y <= end.y <= box.y + box.height]
+    return sum(box.x > end.box.x for box in level), sum(box.x < end.box.x for box in level)
+
+
+def _free(used: list[list[tuple[float, float]]], span: tuple[float, float]) -> int:
+    """The first track that is free over the span; it is taken."""
+    for index, spans in enumerate(used):
+        if all(span[1] + 6.0 < low or high + 6.0 < span[0] for low, high in spans):
+            spans.append(span)
+            return index
+    used.append([span])
+    return len(used) - 1

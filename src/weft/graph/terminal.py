@@ -7,10 +7,9 @@ side stands side by side where there is room, and is stacked where there is none
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from weft.compiler.text import clip, columns, preview
+from weft.compiler.report import clip, columns, preview
 from weft.graph.mermaid import frame_title
-from weft.graph.model import Graph, Group, Member, Vertex
-from weft.graph.words import Row, listed, rows_of
+from weft.graph.model import Graph, Group, Member, Row, Vertex, listed, rows_of
 
 WIDTH = 100
 NARROWEST = 28

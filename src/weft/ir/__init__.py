@@ -15,11 +15,9 @@ from weft.ir.block import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.item import Item, ItemKind, Note
+from weft.ir.item import Item, ItemKind, ModelResponse, Note, Want, WantKind
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl
-from weft.ir.response import ModelResponse
 from weft.ir.verify import verify
-from weft.ir.want import Want, WantKind
 
 __all__ = [
     "Block",

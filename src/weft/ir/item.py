@@ -8,7 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from weft.content import Content, Value
 from weft.ir.block import Block
+from weft.session import Usage
+from weft.values import Json, JsonObject, canonical, digest
 
 ItemKind = Literal[
     "user",
@@ -73,3 +76,68 @@ class Note(msgspec.Struct, frozen=True):
     reason: str
     before: Item
     after: Item | None = None
+
+
+RECALL = "recall"
+"""The tool that gets back what a handle stands for; its own results are never reduced."""
+
+
+def handle_of(value: Json) -> str:
+    """The name of a value: a hash of what it is, the same in every process."""
+    return digest(canonical(value))[:12]
+
+
+WantKind = Literal["summary", "relevance", "extract", "distill", "contradictions"]
+
+
+def fingerprint(kind: WantKind, *given: Json) -> str:
+    """What an outcome is found by: the same question about the same input."""
+    return digest(canonical([kind, *given]))
+
+
+class Want(msgspec.Struct, frozen=True):
+    """One question for a model.
+
+    `schema` is what the answer must be, `model` who is asked in place of the agent's own, `key`
+    where in state the outcome goes, `must_keep` what an answer without is not accepted for, and
+    `longest` the most letters it may have, 0 for any. `sources` are the events that an answer may
+    name by their number, from 1, each with its text; `through` is the log index they reach to.
+    """
+
+    kind: WantKind
+    fingerprint: str
+    instruction: str
+    text: str
+    schema: JsonObject | None = None
+    model: object = None
+    key: str = ""
+    must_keep: tuple[str, ...] = ()
+    longest: int = 0
+    sources: tuple[tuple[str, str], ...] = ()
+    through: int = -1
+
+
+class ModelResponse(Value, frozen=True, kw_only=True, gc=True):
+    """What a model said: the content, how it ended, what it cost.
+
+    A partial response carries a delta for display. The last response of an answer is complete
+    and holds all of it. One with an `error_code` says why there is no answer.
+    """
+
+    content: Content | None = None
+    partial: bool | None = None
+    finish_reason: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    usage: Usage | None = None
+    model_version: str | None = None
+    custom_metadata: JsonObject | None = None
+    grounding_metadata: JsonObject | None = None
+    citation_metadata: JsonObject | None = None
+    logprobs_result: JsonObject | None = None
+    avg_logprobs: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What was said, without thoughts."""
+        return self.content.text if self.content is not None else ""

@@ -6,8 +6,7 @@ import msgspec
 
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir.block import Block, TextBlock
-from weft.ir.item import Item, Note
-from weft.ir.want import Want
+from weft.ir.item import Item, Note, Want
 from weft.values import JsonObject, Strand
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from weft.errors import DeclarationError, ModelError
-from weft.models.address import BareAddresses
 from weft.models.retry import Final
+from weft.models.services import BareAddresses
 
 if TYPE_CHECKING:
     import ssl

@@ -14,12 +14,19 @@ import msgspec
 from weft.dialects.lift import lift, stream_of
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
-from weft.models import weights
 from weft.models.local_chat import objects, request_for
-from weft.models.local_engine import SLOTS, WINDOW, Engine, Setup, engine_for
+from weft.models.local_engine import (
+    SLOTS,
+    WINDOW,
+    Conversation,
+    Engine,
+    Setup,
+    conversation_of,
+    engine_for,
+)
 from weft.models.local_file import WeightsFile, read_file
 from weft.models.local_reading import Reading
-from weft.models.local_slots import Conversation, conversation_of
+from weft.models.weights import DEFAULT, KNOWN, find, get, known
 from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
@@ -151,13 +158,13 @@ class LocalModel:
 
     def _say_honestly(self) -> None:
         """Log once in a process what the default weights are good for; commands print it."""
-        if self._weights == weights.DEFAULT and self._weights not in _spoken:
+        if self._weights == DEFAULT and self._weights not in _spoken:
             _spoken.add(self._weights)
             _log.info(_HONEST, self._weights)
 
     def _fetched(self) -> Path:
         """Where the named weights lie, fetched now if that is wanted."""
-        found = weights.find(self._weights)
+        found = find(self._weights)
         if found is not None:
             return found
         watched = sys.stderr is not None and sys.stderr.isatty()
@@ -168,10 +175,10 @@ class LocalModel:
                 where=self.name,
                 hint=f"weft model get {self._weights}",
             )
-        from weft.models.weights_progress import progress_bar
+        from weft.models.weights import progress_bar
 
         with progress_bar() as progress:
-            return weights.get(self._weights, progress)
+            return get(self._weights, progress)
 
     def _told(self, error: ModelError, engine: Engine) -> ModelError:
         """The error under this model's own name, with a fix that fits it."""
@@ -235,13 +242,13 @@ def _place(name: str) -> tuple[str, Path | None]:
         raise UsageError(
             f"`{name}` is no local model",
             where="LocalModel",
-            hint=f"write local, local:PATH.gguf, or local:NAME with {', '.join(weights.KNOWN)}",
+            hint=f"write local, local:PATH.gguf, or local:NAME with {', '.join(KNOWN)}",
         )
-    if not which or which in weights.KNOWN:
-        return which or weights.DEFAULT, None
+    if not which or which in KNOWN:
+        return which or DEFAULT, None
     path = Path(which).expanduser()
     if path.suffix != ".gguf" and not path.exists():
-        weights.known(which)
+        known(which)
     return "", path
 
 

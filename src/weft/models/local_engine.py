@@ -22,7 +22,7 @@ import msgspec
 
 from weft.dialects.lift.failure import failure
 from weft.errors import ModelError
-from weft.models.local_slots import Conversation, Slots
+from weft.ir import Prompt
 from weft.values import Json, JsonObject
 
 SLOTS = 4
@@ -33,14 +33,18 @@ WINDOW = 4096
 
 _BATCH = 128
 """How many tokens are read between two looks at whether anybody still waits."""
+
 _KEPT = 512
 """Megabytes of conversations that are kept beside those in the slots."""
+
 _SPELLED = (
     "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format",
     "chat_template_kwargs",
 )  # fmt: skip
 """The fields of a request that the model gets to read."""
+
 _MOST_READINGS = 64
+
 _PATIENCE = 60
 
 
@@ -93,6 +97,20 @@ class _Package(Protocol):
     def CommonParams(self) -> _Params: ...
 
     def Server(self, params: _Params) -> _Server: ...
+
+
+class Conversation(NamedTuple):
+    """Whose conversation it is, what happened in it, and whether nothing was answered yet."""
+
+    agent: str
+    events: tuple[str, ...]
+    is_new: bool
+
+    def follows(self, held: "Conversation | None") -> bool:
+        """Whether it goes on from what a slot holds, even where its beginning was left out."""
+        if held is None or held.agent != self.agent or not self.events:
+            return False
+        return self.events[0] in held.events
 
 
 class Engine:
@@ -209,7 +227,9 @@ class Engine:
 
 
 _engines: dict[Setup, Engine] = {}
+
 _starting = threading.Lock()
+
 _left_behind = False
 
 
@@ -260,3 +280,41 @@ def _package() -> _Package:
             where="local",
             hint='pip install "weft[local]"',
         ) from error
+
+
+def conversation_of(prompt: Prompt) -> Conversation:
+    """The conversation that a request belongs to."""
+    items = list(prompt.items)
+    whole = bool(items) and items[0].position == 0
+    answered = any(block.role == "model" for item in items for block in item.blocks)
+    events = tuple(item.event for item in items)
+    return Conversation(prompt.agent, events, whole and not answered)
+
+
+class Slots:
+    """The slots by number, the one that was used longest ago first."""
+
+    def __init__(self, count: int) -> None:
+        self._held: dict[int, Conversation | None] = dict.fromkeys(reversed(range(count)))
+        self._taken: set[int] = set()
+        self._lock = threading.Lock()
+
+    def take(self, asked: Conversation) -> int | None:
+        """The slot for a request; None where the engine may choose."""
+        with self._lock:
+            free = [slot for slot in self._held if slot not in self._taken]
+            found = next((slot for slot in free if asked.follows(self._held[slot])), None)
+            if found is None and asked.is_new and free:
+                found = free[0]
+            if found is not None:
+                self._taken.add(found)
+            return found
+
+    def leave(self, slot: int | None, asked: Conversation | None) -> None:
+        """Note what stands in a slot that was used, and that it is free again."""
+        if slot is None:
+            return
+        with self._lock:
+            self._taken.discard(slot)
+            self._held.pop(slot, None)
+            self._held[slot] = asked

@@ -12,9 +12,9 @@ from weft.dialects.lift.sse import Events
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.jsonschema import deeper_than
-from weft.models.address import address_of
 from weft.models.http import Reply
 from weft.models.retry import Final, asked_to_wait
+from weft.models.services import address_of
 from weft.values import Json, JsonObject
 
 _SHOWN = 200

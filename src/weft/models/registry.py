@@ -16,9 +16,8 @@ from typing import Literal
 from weft.dialects import facts_for
 from weft.dialects.names import require_model_name
 from weft.errors import UsageError
-from weft.models.address import address_of
 from weft.models.base import Model
-from weft.models.services import SERVICES, Service
+from weft.models.services import SERVICES, Service, address_of
 
 AT_ADDRESS = Service("http", "", ("WEFT_API_KEY",), open=True)
 """A server that is named by its address; no vendor's key is sent to it."""

@@ -17,13 +17,19 @@ from weft.dialects import wire_name
 from weft.dialects.names import near_names
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt
-from weft.models.address import Address, address_of, is_secret_name, spellings, without_keys
 from weft.models.breaker import Breaker, Circuit, breaker_of, circuit_of
 from weft.models.clients import carrier_for, client_keys
 from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
 from weft.models.reading import Reading, require_answer
 from weft.models.retry import Retry, Trail, retry_of
-from weft.models.services import Service
+from weft.models.services import (
+    Address,
+    Service,
+    address_of,
+    is_secret_name,
+    spellings,
+    without_keys,
+)
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")

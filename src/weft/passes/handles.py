@@ -12,18 +12,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare.policy.transforms import Compact
-from weft.digest import reduced
-from weft.ir import Block, Item, MediaBlock, ResultBlock, TextBlock
-from weft.ir.handle import RECALL as RECALL
-from weft.ir.handle import handle_of as handle_of
+from weft.declare.policy_parts import Compact, Truncate
+from weft.digest import cut_text, reduced
+from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
+from weft.ir.item import RECALL, handle_of
 from weft.passes.env import Env
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 
-LEAST = 64
+LEAST_TOKENS = 64
 """The fewest tokens that a handle with its digest is given."""
 
 
@@ -48,7 +47,7 @@ def result_limits(tool: str, env: Env, options: Compact) -> Limits | None:
         if over is None and own is True:
             over = max(Compact().results or 0, options.to)
         return Limits(over, options.to) if over is not None else None
-    return Limits(own, max(LEAST, min(options.to, own)))
+    return Limits(own, max(LEAST_TOKENS, min(options.to, own)))
 
 
 def compact_result(block: ResultBlock, item: Item, env: Env, limits: Limits) -> ResultBlock:
@@ -217,3 +216,106 @@ def logged(block: Block, item: Item, env: Env) -> Json:
             return part.function_response.response or {}
         return part.text if isinstance(block, TextBlock) and part.text else own
     return own
+
+
+MARK = " […] "
+"""What stands where something was cut out."""
+
+ELLIPSIS = "…"
+"""What is left where there is no room for more: a turn without a text is refused."""
+
+
+def cut_block(block: Block, env: Env, options: Truncate) -> Block:
+    """The block with at most so many tokens; what a provider signed stays as it is."""
+    match block:
+        case TextBlock() if block.signature is None:
+            text = _cut(block.text, env, options)
+            if text == block.text:
+                return block
+            return msgspec.structs.replace(block, text=text, spans=(), kept=None)
+        case CodeResultBlock() if block.signature is None:
+            output = _cut(block.output, env, options)
+            return (
+                block if output == block.output else msgspec.structs.replace(block, output=output)
+            )
+        case ResultBlock() if not block.synthetic:
+            response = _cut_response(block.response, env, options)
+            if response is block.response:
+                return block
+            return msgspec.structs.replace(block, response=response)
+        case _:
+            return block
+
+
+def _cut(text: str, env: Env, options: Truncate) -> str:
+    if len(text) * 4 <= options.tokens:
+        return text
+    cut = cut_text(text, limit=options.tokens, count=env.count, keep=options.keep, mark=MARK)
+    return cut or ELLIPSIS
+
+
+def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObject:
+    """A result with its one text cut; of several fields the longest texts give way first.
+
+    Where that is not enough, the JSON of the whole result is cut as a text.
+    """
+    if (
+        len(compact(response)) * 4 <= options.tokens
+        or result_tokens(response, env) <= options.tokens
+    ):
+        return response
+    keys = list(response)
+    if len(keys) == 1 and isinstance(text := response[keys[0]], str):
+        return {keys[0]: _cut(text, env, options)}
+    if (shorter := _with_cut_texts(response, env, options)) is not None:
+        return shorter
+    key = "error" if keys == ["error"] else "result"
+    return {key: _cut(compact(response), env, options)}
+
+
+def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonObject | None:
+    """The fields with the texts among them cut alike, if that makes them fit."""
+    texts = {key: held for key, held in response.items() if isinstance(held, str)}
+    if not texts:
+        return None
+    frame = result_tokens(
+        {key: "" if key in texts else held for key, held in response.items()}, env
+    )
+    share = (options.tokens - frame) // len(texts)
+    for _ in range(4):
+        if share < 8:
+            return None
+        cut: JsonObject = {
+            key: _cut_share(held, share, env, options) if key in texts else held
+            for key, held in response.items()
+        }
+        over = result_tokens(cut, env) - options.tokens
+        if over <= 0:
+            return cut
+        share -= over // len(texts) + 2
+    return None
+
+
+def _cut_share(held: Json, share: int, env: Env, options: Truncate) -> Json:
+    assert isinstance(held, str)
+    return cut_text(held, limit=share, count=env.count, keep=options.keep, mark=MARK)
+
+
+def offer_recall(prompt: Prompt, env: Env) -> Prompt:
+    """Add `recall` to the tools of a request in which a handle stands.
+
+    An agent with tools, whose policy makes handles, has it from its first request on, so that the
+    head of the request never changes. One without tools gets it when something is hidden first,
+    and so does one whose policy only refers to what stands in view.
+
+    Before:  tools - | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
+    After:   tools recall | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
+    """
+    tool = env.recall
+    if tool is None or any(one.name == tool.name for one in prompt.tools):
+        return prompt
+    for item in prompt.items:
+        for block in item.blocks:
+            if isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers):
+                return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
+    return prompt

@@ -4,22 +4,25 @@ What a provider signed, calls and thoughts stay as they are: only texts, results
 nobody has sealed are shortened.
 """
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
 from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
+from weft.ir.item import handle_of
 from weft.passes.env import Env
-from weft.passes.fences import Fence, fenced, opened
+from weft.passes.fences import ClosingFence, fenced, opened
 from weft.passes.handles import (
     Limits,
     compact_media,
     compact_result,
     compact_text,
-    handle_of,
     logged,
     media_words,
     sole_text,
@@ -70,7 +73,7 @@ def _refenced(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Bloc
 
 
 def _text(
-    block: TextBlock, inside: Fence, env: Env, shorten: Callable[[Block], Block]
+    block: TextBlock, inside: ClosingFence, env: Env, shorten: Callable[[Block], Block]
 ) -> TextBlock:
     bare = msgspec.structs.replace(block, text=inside.inner, spans=())
     short = shorten(bare)
@@ -81,7 +84,7 @@ def _text(
 
 
 def _result(
-    block: ResultBlock, inside: Fence, env: Env, shorten: Callable[[Block], Block]
+    block: ResultBlock, inside: ClosingFence, env: Env, shorten: Callable[[Block], Block]
 ) -> ResultBlock:
     key = next(iter(block.response))
     bare = msgspec.structs.replace(block, response={key: inside.inner})
@@ -240,3 +243,272 @@ def _media_words(media: tuple[MediaBlock, ...]) -> str:
     return ", ".join(
         f"{one.name} ({one.mime_type})" if one.name else one.mime_type for one in media
     )
+
+
+LEAST = 8
+"""How many tokens a shorter form must save."""
+
+
+class _Shorter(NamedTuple):
+    """A shorter form of an item, and the tokens it saves."""
+
+    item: Item
+    form: Item
+    saved: int
+
+
+class _Forms:
+    """Shorter forms by the key of their item, kept with the log."""
+
+    def __init__(self) -> None:
+        self.made: dict[object, _Shorter] = {}
+
+
+class Change(NamedTuple):
+    """What becomes of an item; None where it goes."""
+
+    at: int
+    form: Item | None
+    why: str
+
+
+class Step(NamedTuple):
+    """Changes that belong together, and the tokens they save at least."""
+
+    changes: tuple[Change, ...]
+    saved: int
+
+
+class Given:
+    """What was given up so far: the form of each item that changed, the last change last."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+        """What each item takes now; the list that phases look at."""
+        self.changes: dict[int, Change] = {}
+
+    def take(self, step: Step) -> int:
+        """Give up one step more; the tokens that saves."""
+        saved = step.saved
+        for change in step.changes:
+            self.changes.pop(change.at, None)
+            self.changes[change.at] = change
+        if len(step.changes) == 1 and step.changes[0].form is not None:
+            self.sizes[step.changes[0].at] -= saved
+            return saved
+        for change in step.changes:
+            self.sizes[change.at] = 0
+        return saved
+
+
+class Shortening:
+    """The ways in which the items of a request can be shorter."""
+
+    def __init__(
+        self, items: list[Item], given: Given, env: Env, size: Callable[[Item], int]
+    ) -> None:
+        self.given = given
+        self._items = items
+        self._env = env
+        self._size = size
+        self._whole = frozenset(name for name, tool in env.tools.items() if tool.compact is False)
+        self._again: dict[int, dict[int, Origin]] | None = None
+
+    def fold(self, index: int) -> Step | None:
+        """Handles and digests for its large values."""
+        if self.given.sizes[index] <= COMPACTED.over:
+            return None
+        return self._formed(index, compacted, "a digest stands for it, to fit the budget")
+
+    def cut(self, index: int) -> Step | None:
+        """Both ends of its texts and results."""
+        if self.given.sizes[index] <= TRUNCATED:
+            return None
+        return self._formed(index, truncated, "it is cut to fit the budget")
+
+    def refer(self, index: int) -> Step | None:
+        """A word instead of results that a later item gives again."""
+        if not self._env.policy.makes_handles:
+            return None  # nobody could get it back, once the later one goes too
+        if self._again is None:
+            self._again = repeated(self._items, self._env)
+        places, item = self._again.get(index), self._now(index)
+        if places is None or item is None:
+            return None
+        form = referred(item, places, self._env)
+        saved = self._size(item) - self._size(form)
+        return _step(index, form, saved, "a later result is the same")
+
+    def _formed(self, index: int, make: Callable[[Item, Env], Item], why: str) -> Step | None:
+        item = self._now(index)
+        if item is None:
+            return None
+        shorter = self._shorter(make, item)
+        return _step(index, shorter.form, shorter.saved, why)
+
+    def _now(self, index: int) -> Item | None:
+        change = self.given.changes.get(index)
+        return self._items[index] if change is None else change.form
+
+    def _shorter(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
+        env = self._env
+        key = (make, env.agent, env.dialect, env.model, self._whole)
+        kept = env.log.memo.setdefault(key, _Forms())
+        assert isinstance(kept, _Forms)
+        held = kept.made.get(item.key)
+        if held is None or (held.item is not item and held.item != item):
+            form = make(item, env)
+            saved = 0 if form is item else self._size(item) - self._size(form)
+            held = kept.made[item.key] = _Shorter(item, form, saved)
+        return held
+
+
+def _step(index: int, form: Item, saved: int, why: str) -> Step | None:
+    return Step((Change(index, form, why),), saved) if saved >= LEAST else None
+
+
+FADES = 8
+"""How many of what goes next are shortened before the oldest of them goes."""
+
+INDEPENDENT = ("state", "summary", "system", "hidden")
+"""Kinds that neither ask nor answer."""
+
+
+class Unit(NamedTuple):
+    """Items that go together, in their tier."""
+
+    tier: int
+    indexes: tuple[int, ...]
+
+
+Phase: TypeAlias = Callable[[int], Iterable[Step]]
+"""One round over the items, of which so many tokens are wanted.
+
+Its steps are worked out as far as they are needed. What must go anyway is one step.
+"""
+
+Shorten: TypeAlias = Callable[[int], Step | None]
+"""A shorter form of an item as a step, or None where it has none that saves anything."""
+
+
+def stride_for(limit: int) -> tuple[int, int]:
+    """The stride of a budget, an eighth to a quarter of it, and the tokens to come down to."""
+    stride = 1 << max(0, (limit // 4).bit_length() - 1)
+    return stride, min(limit, 7 * stride) if limit < 8 * stride else limit
+
+
+def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]:
+    """What may go, the oldest first: answers one by one, a question with the last of its answers.
+
+    So no answer stands without its question, and a question that matters more than its answers
+    goes in its own tier. Nothing goes that something depends on which stays.
+    """
+    units: list[Unit] = []
+    for asked, answers in _turns(items):
+        loose = [index for index in answers if index not in stays]
+        last = max(loose, key=lambda index: (-tiers[index], index), default=None)
+        free = len(loose) == len(answers) and not stays.intersection(asked)
+        tier = min((tiers[index] for index in asked), default=0)
+        joins = last is not None and tier >= tiers[last]
+        for index in loose:
+            goes = (*asked, index) if free and joins and index == last else (index,)
+            units.append(Unit(tiers[index], goes))
+        if asked and free and not joins:
+            units.append(Unit(tier, tuple(asked)))
+    for index, item in enumerate(items):
+        if item.kind in INDEPENDENT and index not in stays:
+            units.append(Unit(tiers[index], (index,)))
+    return sorted(units, key=lambda unit: unit.indexes[-1])
+
+
+def _turns(items: list[Item]) -> Iterator[tuple[list[int], list[int]]]:
+    """What was asked, and what answers it, for every turn; the first may ask nothing."""
+    asked: list[int] = []
+    answers: list[int] = []
+    for index, item in enumerate(items):
+        if item.kind in INDEPENDENT:
+            continue
+        if item.kind != "user":
+            answers.append(index)
+            continue
+        if answers:
+            yield asked, answers
+            asked, answers = [], []
+        asked.append(index)
+    if asked or answers:
+        yield asked, answers
+
+
+def shortened(indexes: Iterable[int], shorten: Shorten) -> Phase:
+    """Shorten the items, one by one."""
+    return lambda _: (step for index in indexes if (step := shorten(index)) is not None)
+
+
+def dropped(units: list[Unit], sizes: list[int], why: str) -> Phase:
+    """Let the units go, one by one."""
+
+    def steps(wanted: int) -> Iterator[Step]:
+        surely, first = _surely(units, sizes, why, wanted, 0)
+        yield from first
+        yield from (_drop(unit, sizes, why) for unit in units[surely:])
+
+    return steps
+
+
+def faded(units: list[Unit], sizes: list[int], why: str, shorten: Shorten) -> Phase:
+    """Let the units go, one by one, each after those behind it were shortened."""
+
+    def steps(wanted: int) -> Iterator[Step]:
+        ahead, first = _surely(units, sizes, why, wanted, FADES)
+        yield from first
+        for place, unit in enumerate(units[ahead:], ahead):
+            while ahead < min(len(units), place + FADES):
+                for index in units[ahead].indexes:
+                    if (step := shorten(index)) is not None:
+                        yield step
+                ahead += 1
+            yield _drop(unit, sizes, why)
+
+    return steps
+
+
+def _surely(
+    units: list[Unit], sizes: list[int], why: str, wanted: int, spare: int
+) -> tuple[int, tuple[Step, ...]]:
+    """How many units go in any case, with `spare` more not enough yet, and that as one step."""
+    ends = list(accumulate(sum(sizes[index] for index in unit.indexes) for unit in units))
+    surely = max(0, bisect_left(ends, wanted) - spare - 1)
+    if not surely:
+        return 0, ()
+    gone = (index for unit in units[:surely] for index in unit.indexes)
+    return surely, (Step(tuple(Change(index, None, why) for index in gone), ends[surely - 1]),)
+
+
+def _drop(unit: Unit, sizes: list[int], why: str) -> Step:
+    changes = tuple(Change(index, None, why) for index in unit.indexes)
+    return Step(changes, sum(sizes[index] for index in unit.indexes))
+
+
+def give_up(
+    phases: Iterable[Phase], excess: int, stride: int, given: Given, fits: Callable[[], bool]
+) -> bool:
+    """Give up phase after phase until `excess` tokens are saved; whether it fits then.
+
+    Within a phase whole strides are given up. Bounds are sums, and a whole may be a little more
+    than those of its parts: so `fits` has the last word, and a step more is taken until it holds.
+    """
+    enough = False
+    for phase in phases:
+        wanted = -(-excess // stride) * stride
+        saved = 0
+        for step in phase(max(wanted, 0)):
+            if not enough and (saved >= wanted or excess <= 0):
+                enough = True
+            if enough and fits():
+                return True
+            saved += given.take(step)
+        excess -= saved
+        if excess <= 0 and fits():
+            return True
+        enough = enough or excess <= 0
+    return fits()

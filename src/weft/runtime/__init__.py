@@ -1,10 +1,8 @@
 """Run what was declared: loop, tools, callbacks and flows over a log that loses nothing."""
 
-from weft.runtime.around import RunOutcome
 from weft.runtime.callbacks import Plugin
-from weft.runtime.once import run, run_sync, stream
 from weft.runtime.result import Result
-from weft.runtime.runner import Runner
-from weft.runtime.running import Running
+from weft.runtime.run import Running, RunOutcome
+from weft.runtime.runner import Runner, run, run_sync, stream
 
 __all__ = ["Plugin", "Result", "RunOutcome", "Runner", "Running", "run", "run_sync", "stream"]

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft import schema
-from weft.compiler.compile import SET_RESPONSE
+from weft.compiler.plan import SET_RESPONSE
 from weft.content import Content, Part
 from weft.declare import Agent
 from weft.errors import SchemaError

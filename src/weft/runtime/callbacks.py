@@ -13,7 +13,7 @@ from weft.declare import Agent, Callback, Node, Route, Step, agents_of
 from weft.declare.checks import check_callback
 from weft.declare.compose import Composable
 from weft.declare.functions import Foreign, misfit, refused
-from weft.declare.walk import walk_nodes
+from weft.declare.nodes import walk_nodes
 from weft.errors import DeclarationError, WeftError
 
 Moment = Literal[

@@ -3,11 +3,16 @@
 A node that the log says has ended is not run again; a decision in the log is not made again.
 """
 
-from collections.abc import AsyncGenerator
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import assert_never
+from typing import assert_never, cast
 
+import msgspec
+
+from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import (
     Agent,
     Expect,
@@ -25,22 +30,20 @@ from weft.declare import (
     Tap,
     Timeout,
 )
-from weft.errors import RunError
-from weft.runtime.gates import run_gate
-from weft.runtime.invocation import Invocation
-from weft.runtime.kit import settled
-from weft.runtime.looks import run_expect, run_tap
-from weft.runtime.loop import run_agent
-from weft.runtime.maps import run_map
-from weft.runtime.parallel import run_parallel
-from weft.runtime.place import Place, is_below, path_of
-from weft.runtime.races import run_race
-from weft.runtime.record import Record, decide, failed
-from weft.runtime.signals import NodeFailed
-from weft.runtime.steps import run_step
-from weft.runtime.timeouts import run_timeout
+from weft.declare.compare import quoted, same
+from weft.declare.template import parse, render
+from weft.errors import RunError, SessionError, StoreError
+from weft.runtime.batch import settle_below
+from weft.runtime.bindings import settled
+from weft.runtime.branches import Runs, Streams, run_map, run_parallel, run_race
+from weft.runtime.invocation import Invocation, Record, decide, failed
+from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of
+from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
-from weft.values import JsonObject
+from weft.session.event import new_id
+from weft.session.state import State
+from weft.session.waiting import INPUT
+from weft.values import Json, JsonObject
 
 _LEAVES = (Sequence, Parallel, Loop, Fallback, Route, Timeout)
 """The nodes whose end is an event of its own; the others say it with what they did last."""
@@ -219,3 +222,199 @@ async def _route(
     async with aclosing(run_node(invocation, place.child(target.name, chosen), target)) as events:
         async for event in events:
             yield event
+
+
+_log = logging.getLogger("weft")
+
+
+async def run_tap(invocation: Invocation, place: Place, node: Tap) -> None:
+    """Call the function once; what it raises is logged. It has no event to show."""
+    try:
+        await settled(node.function(MappingProxyType(invocation.state_at(place))))
+    except Exception:
+        _log.warning("%s: the tap raised", node.name, exc_info=True)
+    done = Actions(end_of_agent=True)
+    await invocation.commit(invocation.event(node.name, place, actions=done))
+
+
+async def run_expect(
+    invocation: Invocation, place: Place, node: Expect
+) -> AsyncGenerator[Event, None]:
+    """Ask the predicate once, and fail unless it holds."""
+    try:
+        holds = bool(await settled(node.predicate(MappingProxyType(invocation.state_at(place)))))
+    except Exception as error:
+        words = f"the predicate raised {type(error).__name__}: {error}"
+        failure = await failed(invocation, place, node.name, "step_error", words, error)
+        yield failure.event
+        raise failure from error
+    if not holds:
+        failure = await failed(invocation, place, node.name, "expectation_failed", node.message)
+        yield failure.event
+        raise failure
+    done = Actions(end_of_agent=True)
+    await invocation.commit(invocation.event(node.name, place, actions=done))
+
+
+async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGenerator[Event, None]:
+    """Call the function once, and store what it changed together with that it ran."""
+    before = invocation.state_at(place)
+    state = State(before)
+    try:
+        said = invocation.said(place) if node.captures else ""
+        for key in node.captures if said else ():
+            state[key] = said
+        returned = await settled(node.function(state))
+        if returned is not None and not isinstance(returned, Mapping):
+            raise SessionError(
+                f"the step returned a {type(returned).__name__}",
+                where=node.name,
+                hint="return a dict of changes, or None",
+            )
+        for key, value in cast("Mapping[str, Json]", returned or {}).items():
+            state[key] = value
+    except StoreError:
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        event = invocation.event(node.name, place, error=("step_error", words))
+        event = await invocation.commit(event)
+        yield event
+        raise NodeFailed(event, error) from error
+    delta = dict(state.delta)
+    if node.written:  # what `S` finds as it should be is no change
+        delta = {key: value for key, value in delta.items() if before.get(key) != value}
+    done = Actions(state_delta=delta, end_of_agent=True)
+    tagged = _tagged(invocation, node)
+    event = await invocation.commit(invocation.event(node.name, place, actions=done, weft=tagged))
+    if done.state_delta:
+        yield event
+
+
+def _tagged(invocation: Invocation, node: Step) -> JsonObject | None:
+    """The tags of a step, for the newest thing an agent said."""
+    if not node.tags:
+        return None
+    for event in reversed(invocation.session.events):
+        if event.author != "user" and event.content is not None and not event.partial:
+            return {"tagged": {"event": event.id, "tags": [*node.tags]}}
+    return None
+
+
+async def run_timeout(
+    invocation: Invocation, place: Place, node: Timeout, run_node: Runs
+) -> AsyncGenerator[Event, None]:
+    """Run the body; the clock stands still while somebody else reads its events."""
+    inner = place.child(node.body.name, 0)
+    clock = asyncio.get_running_loop().time
+    left = node.seconds
+    streams = Streams()
+    events = run_node(invocation, inner, node.body)
+    try:
+        while True:
+            since = clock()
+            limit = asyncio.timeout(left)
+            try:
+                async with limit:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if limit.expired():
+                    break
+                raise
+            left = max(0.0, left - (clock() - since))
+            yield streams.noted(event)
+    finally:
+        await events.aclose()
+    await settle_below(invocation, "it took too long", inner.path)
+    for void in streams.left():
+        yield void
+    words = f"`{node.body.name}` took longer than {node.seconds:g} s"
+    failure = await failed(invocation, place, node.name, "timeout", words)
+    yield failure.event
+    raise failure
+
+
+async def run_gate(invocation: Invocation, place: Place, node: Gate) -> AsyncGenerator[Event, None]:
+    """Ask once, wait, and keep the answer together with that the gate was passed."""
+    asked, answer = _recalled(invocation, place)
+    if not asked:
+        yield await invocation.commit(_question(invocation, place, node))
+        raise Suspended
+    if answer is None:
+        raise Suspended
+    decided = node.decided(decision_of(answer))
+    if decided is None:
+        words = f"{quoted(decision_of(answer))} is none of the choices: {_listed(node.choices)}"
+        failure = await failed(invocation, place, node.name, "bad_answer", words)
+        yield failure.event
+        raise failure
+    passed = Actions(state_delta={node.key: decided}, end_of_agent=True)
+    yield await invocation.commit(invocation.event(node.name, place, actions=passed))
+
+
+def decision_of(answer: FunctionResponse) -> Json:
+    """The answer itself, whatever it was wrapped in on its way."""
+    response = answer.response or {}
+    if set(response) == {"result"}:
+        return response["result"]
+    inner = response.get("response") if len(response) == 1 else None
+    if isinstance(inner, str):  # ADK's page sends JSON text in a field `response`
+        try:
+            return cast("Json", msgspec.json.decode(inner))
+        except msgspec.DecodeError:
+            return inner
+    return inner if inner is not None else response or None
+
+
+def check_decisions(asked: Event, answers: Content) -> None:
+    """Refuse an answer that the gate which asked does not take; it goes on waiting."""
+    choices = {call.id: choices_of(call) for call in asked.calls if call.name == INPUT}
+    for part in answers.parts or ():
+        answer = part.function_response
+        if answer is None or answer.id not in choices:
+            continue
+        decision, known = decision_of(answer), choices[answer.id]
+        if decision is None or (known and not any(same(decision, choice) for choice in known)):
+            raise SessionError(
+                f"{quoted(decision)} is no answer to the gate `{asked.author}`, which waits on",
+                where=f"answers[{answer.id}]",
+                hint=f"answer one of: {_listed(known)}" if known else "answer something, not None",
+            )
+
+
+def choices_of(call: FunctionCall) -> list[Json]:
+    """What a gate's question lets somebody choose from; nothing if any answer will do."""
+    payload = (call.args or {}).get("payload")
+    choices = payload.get("choices") if isinstance(payload, dict) else None
+    return choices if isinstance(choices, list) else []
+
+
+def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
+    """The question as an open call, the way ADK's clients know it."""
+    template = parse(node.question or f"What is to be decided for {node.name}?")
+    text = "".join(piece.text for piece in render(template, invocation.state_at(place)))
+    id = f"{node.name}-{new_id()[:12]}"
+    payload: JsonObject = {"gate": node.name, "choices": [*node.choices]}
+    args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
+    call = Part(function_call=FunctionCall(name=INPUT, args=args, id=id))
+    asking = invocation.event(
+        node.name, place, Content(parts=(call,), role="model"), weft={"pending": [id]}
+    )
+    return msgspec.structs.replace(asking, long_running_tool_ids=(id,))
+
+
+def _recalled(invocation: Invocation, place: Place) -> tuple[str, FunctionResponse | None]:
+    """The question that the log has of this place, and the answer to it."""
+    asked, answer = "", None
+    if not invocation.resumed:
+        return asked, answer
+    for event in invocation.past.at(place):
+        asked = next((call.id or "" for call in event.calls if call.name == INPUT), asked)
+        answer = next((one for one in event.results if one.id == asked), answer)
+    return asked, answer
+
+
+def _listed(choices: "tuple[Json, ...] | list[Json]") -> str:
+    return ", ".join(quoted(choice) for choice in choices)

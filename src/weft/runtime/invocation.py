@@ -1,33 +1,41 @@
 """One invocation: the session as it grows, and what all nodes of the run share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler.effects import effect_of
-from weft.compiler.turn import user_content
+from weft.compiler.incremental import facts_of
+from weft.compiler.inputs import effect_of, user_content
 from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
-from weft.declare.inherit import inherit
-from weft.declare.policy.transforms import Label
+from weft.declare.policy_parts import Label
+from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
+from weft.errors import UsageError
 from weft.models import Model
+from weft.models.registry import model_for
+from weft.runtime.bindings import Kit, settled
 from weft.runtime.callbacks import wrong_answer
-from weft.runtime.forking import Forking
-from weft.runtime.kit import Kit, settled
-from weft.runtime.past import Past
-from weft.runtime.place import Place, is_below, path_of, paths_around
-from weft.runtime.progress import Progress, is_reply
+from weft.runtime.costs import Spending
+from weft.runtime.place import (
+    Interrupted,
+    NodeFailed,
+    Place,
+    is_below,
+    path_of,
+    paths_around,
+    place_of,
+    unbroken,
+)
+from weft.runtime.progress import Progress, is_failure, is_reply
 from weft.runtime.rewind import hidden_events
-from weft.runtime.signals import Interrupted
-from weft.runtime.spending import Spending
-from weft.runtime.unbroken import unbroken
-from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction
+from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction, apply_delta
+from weft.session.state import hold
 from weft.session.waiting import undone_by
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, Strand
 
 _PLAIN = Actions()
 
@@ -66,6 +74,47 @@ class _Keeping:
     async def append(self, *events: Event) -> Session:
         self.session = await self._inner.append(*events)
         return self.session
+
+
+class Past:
+    """The events of one invocation from `first` on, without those that were rewound."""
+
+    def __init__(self, id: str, first: int, hidden: Container[int]) -> None:
+        self._id = id
+        self._hidden = hidden
+        self._read = first
+        self._events: list[Event] = []
+        self._at: dict[tuple[str, str], list[Event]] = {}
+        self._last: dict[str, Event] = {}
+
+    def read(self, log: Strand[Event]) -> "Past":
+        """Read on in the log."""
+        for position, event in enumerate(log.since(self._read), self._read):
+            if event.invocation_id == self._id and position not in self._hidden:
+                place = place_of(event)
+                self._events.append(event)
+                self._at.setdefault((place.path, place.scope), []).append(event)
+                for path in paths_around(place.path):
+                    self._last[path] = event
+        self._read = len(log)
+        return self
+
+    def events(self) -> list[Event]:
+        """All of them."""
+        return [*self._events]
+
+    def at(self, place: Place) -> Sequence[Event]:
+        """Those that were made at a place."""
+        return self._at.get((place.path, place.scope), ())
+
+    def failed_at(self, place: Place) -> bool:
+        """Whether the last of a place, and of all below it, is a failure."""
+        last = self._last.get(place.path)
+        return last is not None and is_failure(last)
+
+    def places(self) -> list[tuple[Place, Progress]]:
+        """Every place that left something, and what that says of it."""
+        return [(place_of(events[0]), Progress.of(events)) for events in self._at.values()]
 
 
 class Invocation:
@@ -165,7 +214,7 @@ class Invocation:
         """The events as they were stored."""
         stored = [self._forking.kept(event) for event in events]
         if self.labels:
-            from weft.runtime.clearance import noted
+            from weft.runtime.labels import noted
 
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
@@ -360,3 +409,137 @@ class Invocation:
     @property
     def _owner(self) -> tuple[str, str, str]:
         return self.session.app_name, self.session.user_id, self.session.id
+
+
+class Forking:
+    """Which branches have a state of their own, and the state that passes with the invocation."""
+
+    def __init__(self) -> None:
+        self._forks: dict[str, str] = {}
+        """By path: the name of the fork that begins there."""
+        self._temp: JsonObject = {}
+        self._temps: dict[str, JsonObject] = {}
+
+    def begin(self, place: Place) -> None:
+        """Say that the branch of a place has a state of its own, below that path."""
+        self._forks[place.path] = place.fork
+
+    def kept(self, event: Event) -> Event:
+        """The event as the log keeps it: without `temp:` state, and held on its branch."""
+        delta = event.actions.state_delta
+        if not delta:
+            return event
+        forks = self._around(path_of(event))
+        if any(key.startswith("temp:") for key in delta):
+            passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
+            if forks:
+                self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
+            else:
+                self._temp = {k: v for k, v in {**self._temp, **passing}.items() if v is not None}
+            delta = {key: value for key, value in delta.items() if key not in passing}
+            actions = msgspec.structs.replace(event.actions, state_delta=delta)
+            event = msgspec.structs.replace(event, actions=actions)
+        return hold(event, forks[-1], delta) if forks and delta else event
+
+    def own(self, session: Session, place: Place) -> JsonObject:
+        """What was written on the branch of a place; None stands for a key that was deleted."""
+        held = facts_of(session.events).forks.get(place.fork, {})
+        return {**held, **self._temps.get(place.fork, {})}
+
+    def state_at(self, session: Session, place: Place) -> Mapping[str, Json]:
+        """The state as it is seen from a place."""
+        names = self._around(place.path)
+        if not names:
+            return {**session.state, **self._temp} if self._temp else session.state
+        seen: Mapping[str, Json] = session.state
+        forks = facts_of(session.events).forks
+        for name in names:
+            seen = apply_delta(seen, forks.get(name, {}))
+        return apply_delta(seen, self.temp_at(place))
+
+    def temp_at(self, place: Place) -> JsonObject:
+        """The state that lasts as long as the invocation, as it is seen from a place."""
+        seen = self._temp
+        for name in self._around(place.path):
+            seen = apply_delta(seen, self._temps.get(name, {}))
+        return seen
+
+    def _around(self, path: str) -> list[str]:
+        """The branches with a state of their own that a path leads through, the outermost first."""
+        if not self._forks:
+            return []
+        return [self._forks[one] for one in paths_around(path) if one in self._forks][::-1]
+
+
+class Record:
+    """What a workflow node has left in the log: how it ended, and the last decision it made."""
+
+    __slots__ = ("ended", "failed", "state")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.failed: Event | None = None
+        self.state: JsonObject = {}
+
+    @staticmethod
+    def read(invocation: Invocation, place: Place) -> "Record":
+        """The record of the node at a place."""
+        record = Record()
+        if not invocation.resumed:
+            return record
+        for event in invocation.past.at(place):
+            record.ended = record.ended or bool(event.actions.end_of_agent)
+            record.failed = event if is_failure(event) else None
+            record.state = {**record.state, **(event.actions.agent_state or {})}
+        return record
+
+
+async def decide(
+    invocation: Invocation,
+    place: Place,
+    name: str,
+    state: JsonObject,
+    weft: JsonObject | None = None,
+) -> None:
+    """Keep a decision in the log before acting on it."""
+    await invocation.commit(
+        invocation.event(name, place, actions=Actions(agent_state=state), weft=weft)
+    )
+
+
+async def failed(
+    invocation: Invocation,
+    place: Place,
+    author: str,
+    code: str,
+    words: str,
+    cause: Exception | None = None,
+) -> NodeFailed:
+    """An error event that is in the log, as the exception that ends the node."""
+    event = await invocation.commit(invocation.event(author, place, error=(code, words)))
+    return NodeFailed(event, cause)
+
+
+def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
+    """The model an agent is to be asked with."""
+    if not isinstance(chosen, str):
+        return _given(agent, chosen)
+    held = services.models.get(chosen)
+    if held is None:
+        held = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
+    return held
+
+
+def _given(agent: Agent, model: object) -> Model:
+    """The model object, once it is known to be one; the agent remembers that of the last."""
+    held = agent.memo.get(Model)
+    if held is model:
+        return cast("Model", held)
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"a {type(model).__name__} cannot be asked: it has no `generate`",
+            where=f"{agent.name}.model",
+            hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
+        )
+    agent.memo[Model] = model
+    return model

@@ -1,7 +1,8 @@
 """Where in a flow something runs: the key under which its events are found again."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from weft.session import Event
 from weft.values import JsonObject
@@ -66,3 +67,57 @@ def path_of(event: Event) -> str:
 def place_of(event: Event) -> Place:
     """The place an event was made at."""
     return Place(path_of(event), event.branch or "", event.isolation_scope or "")
+
+
+class NodeFailed(Exception):
+    """A node ended with an error event, which the log has; `cause` is what user code raised."""
+
+    def __init__(self, event: Event, cause: Exception | None = None) -> None:
+        super().__init__(event.error_message)
+        self.event = event
+        self.cause = cause
+
+
+class Suspended(Exception):
+    """The invocation waits for an answer from outside; it goes on when that is in the log."""
+
+
+class Interrupted(Exception):
+    """A later run of the session asked for it."""
+
+
+T = TypeVar("T")
+
+
+async def unbroken(work: Coroutine[object, object, T]) -> T:
+    """The result of the work; if the caller was cancelled meanwhile, that comes after it."""
+    task = asyncio.ensure_future(work)
+    await ended([task])
+    return task.result()
+
+
+async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
+    """Cancel the tasks, once each, and wait until they have cleaned up behind themselves.
+
+    What they raised can be asked of them; if nobody does, nobody is bothered with it.
+    """
+    for task in tasks:
+        task.cancel()
+    try:
+        await ended(tasks)
+    finally:
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()
+
+
+async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
+    """Wait until all of it is done; if the caller was cancelled meanwhile, that comes after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while left := [each for each in work if not each.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

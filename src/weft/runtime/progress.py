@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler.build import PAUSED
+from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
 from weft.runtime.answer import is_piece
 from weft.session import Event

@@ -1,7 +1,6 @@
 """Rewinding: one event that takes invocations out of view and puts the state back."""
 
-from weft.compiler.build import hidden_by_rewind
-from weft.compiler.undone import hidden_by_undoing
+from weft.compiler.view import hidden_by_rewind, hidden_by_undoing
 from weft.errors import SessionError
 from weft.session import Actions, ArtifactStore, Event, Session, scope_of
 from weft.session.event import new_id

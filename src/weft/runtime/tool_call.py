@@ -5,30 +5,35 @@ the log says was done before a crash is not done again.
 """
 
 import asyncio
+import contextvars
+import dataclasses
 import difflib
-from collections.abc import Mapping
-from typing import cast
+import functools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.content import FunctionCall, Part
-from weft.declare import Tool
+from weft.compiler.incremental import branches_of
+from weft.compiler.view import hidden_by_undoing
+from weft.content import Content, FunctionCall, Part
+from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
-from weft.runtime.calling import call_within_limits
-from weft.runtime.clearance import refusal
+from weft.runtime.answer import is_cut, parse
+from weft.runtime.bindings import BoundTool, Kit, settled
 from weft.runtime.invocation import Invocation
-from weft.runtime.kit import BoundTool, Kit, settled
-from weft.runtime.place import Place
+from weft.runtime.labels import refusal, restored_arguments
+from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
-from weft.runtime.restore import restored_arguments
-from weft.runtime.results import Returned, shortened, to_json, to_returned
-from weft.runtime.signals import Interrupted, Suspended
-from weft.session import Actions
+from weft.session import Actions, Event
 from weft.session.state import apply_delta, without_temp
-from weft.values import Json, JsonObject, canonical, compact, digest
+from weft.values import Json, JsonObject, canonical, compact, digest, require_json
 
 _NONE = Actions()
+
 _ANSWERS: tuple[type[object], ...] = (dict,)
 
 
@@ -52,6 +57,13 @@ class Outcome(msgspec.Struct, frozen=True):
     stopped: bool = False
     restored: JsonObject = {}
     """What was put back into the arguments in place of placeholders."""
+
+
+class Returned(NamedTuple):
+    """A tool's result: JSON, and media beside it."""
+
+    response: JsonObject
+    parts: tuple[Part, ...] = ()
 
 
 class ToolCall:
@@ -220,7 +232,7 @@ class ToolCall:
         tool = bound.tool
         self.begun = tool.effect != "pure"
         if tool.agent is not None:
-            from weft.runtime.agent_tool import run_agent_tool
+            # imported above
 
             return await run_agent_tool(self._invocation, self._place, self._kit, self.call, args)
         if tool.context_parameter is not None:
@@ -384,3 +396,197 @@ def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
         waits=held.get("waits") is True,
         restored=cast("JsonObject", held.get("restored", {})),
     )
+
+
+async def call_within_limits(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    """What the function returned; what it raised, unless it took too long."""
+    timeout = bound.tool.timeout
+    if timeout is None:
+        return await _call(bound, kwargs)
+    try:
+        async with asyncio.timeout(timeout):
+            return await _call(bound, kwargs)
+    except TimeoutError as error:
+        if str(error):
+            raise
+        raise TimeoutError(f"{bound.tool.name} took longer than {timeout:g} s") from None
+
+
+async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    assert bound.function is not None
+    task = asyncio.current_task()
+    asked = task.cancelling() if task is not None else 0
+    try:
+        if bound.is_async:
+            return await settled(bound.function(**kwargs))
+        if bound.quick:
+            return await settled(_plainly(bound, kwargs))
+        context = contextvars.copy_context()
+        call = functools.partial(context.run, lambda: _plainly(bound, kwargs))
+        thread = asyncio.get_running_loop().run_in_executor(_threads(), call)
+        if bound.tool.effect == "transactional":  # no thread may write once its turn is over
+            await ended([thread])
+        return await settled(await thread)
+    except SystemExit as error:
+        raise _failure(error) from error
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise  # the run is being stopped
+        raise _failure(error) from error
+    except Exception as error:
+        if task is not None and task.cancelling() > asked:
+            raise asyncio.CancelledError from error  # some drivers tell what they met then instead
+        raise
+
+
+def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    """Call a plain function; what would end a thread or a generator is only its own failure."""
+    try:
+        return bound.timed(**kwargs)
+    except (StopIteration, GeneratorExit, SystemExit, asyncio.CancelledError) as error:
+        raise _failure(error) from error
+
+
+def _failure(error: BaseException) -> RuntimeError:
+    """What a tool raised that must not reach the event loop: a tool cannot end the process."""
+    return RuntimeError(f"the tool raised {error!r}")
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads for tools that are plain functions."""
+    return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
+
+
+LIMIT = 1_000_000
+"""How many characters of JSON one result may put into the log; more is kept as an artifact."""
+
+
+def to_returned(value: object) -> Returned:
+    """What a function returned, as a result: a mapping as it is, anything else under `result`."""
+    media = _media(value)
+    if media is not None:
+        texts = [part.text for part in media if part.text]
+        rest = tuple(part for part in media if not part.text)
+        response: JsonObject = {"result": "\n".join(texts)} if texts else {}
+        return Returned(response, rest)
+    left, taken = _beside(value)
+    plain = to_json(left)
+    return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
+
+
+def _media(value: object) -> tuple[Part, ...] | None:
+    """The parts of a value that is made of parts."""
+    if isinstance(value, Content):
+        return value.parts or ()
+    if isinstance(value, Part):
+        return (value,)
+    if isinstance(value, (list, tuple)) and value:
+        pieces = cast("list[object]", value)
+        if all(isinstance(piece, Part) for piece in pieces):
+            return tuple(cast("list[Part]", pieces))
+    return None
+
+
+def _beside(value: object) -> tuple[object, tuple[Part, ...]]:
+    """The value without the media that stands in it, and the media: it is no text to read."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
+        taken = {key: part for key, part in fields.items() if isinstance(part, Part)}
+        rest: object = {key: held for key, held in fields.items() if key not in taken}
+        return rest, tuple(taken.values())
+    if isinstance(value, (list, tuple)):
+        pieces = cast("Sequence[object]", value)
+        parts = tuple(piece for piece in pieces if isinstance(piece, Part))
+        rest = [piece for piece in pieces if not isinstance(piece, Part)]
+        return rest, parts
+    return value, ()
+
+
+def to_json(value: object) -> Json:
+    """A Python value as JSON: what is plain as it is, known kinds of objects by their fields."""
+    try:
+        return require_json(value, where="result")
+    except SessionError as refused:
+        try:
+            plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=_fields)
+        except (TypeError, ValueError, RecursionError):
+            raise refused from None
+        return require_json(plain, where="result")
+
+
+def _fields(value: object) -> object:
+    dump = cast("object", getattr(value, "model_dump", None))
+    if callable(dump):
+        return dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
+    """A result too large for the log, as its two ends and where the rest is; None if it fits."""
+    text = compact(response)
+    if len(text) <= LIMIT:
+        return None
+    return {
+        "error": f"the result of {name} has {len(text):,} characters, more than {LIMIT:,};"
+        f" it is kept as the artifact `{artifact}`",
+        "begins": text[:2000],
+        "ends": text[-2000:],
+    }
+
+
+async def run_agent_tool(
+    invocation: Invocation, place: Place, kit: Kit, call: FunctionCall, args: JsonObject
+) -> Returned:
+    """Run the tool's agent on the arguments; an agent that fails is an error result."""
+    from weft.runtime.flows import run_node
+
+    declared = kit.tools[call.name or ""].tool.agent
+    assert isinstance(declared, Agent | Flow)
+    node = invocation.heir(declared, kit.model)
+    call_id = call.id or ""
+    inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
+    if not len(invocation.view(call_id).events):
+        request = args.get("request") if set(args) == {"request"} else None
+        text = request if isinstance(request, str) else compact(args)
+        asked = Content(parts=(Part(text=text),), role="user")
+        await invocation.commit(invocation.event("user", inner, asked))
+    invocation.shelter(inner)
+    try:
+        async with aclosing(run_node(invocation, inner, node)) as events:
+            async for _ in events:
+                pass
+    except NodeFailed as failure:
+        code, words = failure.event.error_code, failure.event.error_message
+        return Returned({"error": f"{node.name} failed: {code}: {words}"})
+    answers = _answers(invocation, call_id)
+    if not answers:
+        return Returned({"result": ""})
+    if isinstance(node, Agent) and node.output_schema is not None:
+        held, _ = parse(node, answers[-1].text, wrapped=True)
+        return Returned(held if isinstance(held, dict) else {"result": held})
+    said = answers[0].text if len(answers) == 1 else None
+    if said is None:
+        said = "\n\n".join(f"[{one.author}]: {one.text}" for one in answers)
+    if any(map(is_cut, answers)):
+        return Returned({"result": said, "note": "this was cut off at the token limit"})
+    return Returned({"result": said})
+
+
+def _answers(invocation: Invocation, scope: str) -> list[Event]:
+    """The last thing said in the scope, and not taken back; several if it ended with branches."""
+    log = invocation.view(scope).events
+    undone = hidden_by_undoing(log)
+
+    def spoke(index: int) -> bool:
+        event = log[index]
+        if index in undone or event.author == "user" or not event.text:
+            return False
+        return event.is_final_response()
+
+    with log.lock:
+        return [log[index] for index in branches_of(log).last_words(spoke)]

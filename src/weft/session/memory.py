@@ -1,32 +1,77 @@
 """A store in memory: for tests, for scripts, and for whatever need not outlive the process."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from threading import Lock
+from typing import NamedTuple, cast
 
+from msgspec.structs import replace
+
+from weft.errors import Conflict, SessionError, StoreError
 from weft.session.event import Event
-from weft.session.kept import (
-    Growth,
-    Kept,
-    conflict,
-    exists_already,
-    follows,
-    grow,
-    has_all,
-    key_of,
-    part,
-    require_key,
-    scoped,
-    taken,
-    unknown,
-)
 from weft.session.lease import Leases
-from weft.session.log import Session
-from weft.session.state import apply_delta
+from weft.session.log import Session, stored
+from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Lease, SessionInfo, SessionKey, Transaction
-from weft.values import Json, JsonObject, Strand, require_object
+from weft.values import Json, JsonObject, Strand, has_lone_surrogate, require_json, require_object
+
+
+class Kept(NamedTuple):
+    """A stored session: its log, and the state that is its own.
+
+    `app:` and `user:` state stands beside the sessions that share it. The values here are never
+    handed out, only copies, so that nobody can change a stored session. `number` is never used
+    again: a session that was deleted and created anew has another.
+    """
+
+    key: SessionKey
+    number: int
+    created: float
+    initial: JsonObject
+    state: JsonObject
+    events: Strand[Event]
+
+    @property
+    def last_update_time(self) -> float:
+        """When the newest event happened."""
+        events = self.events
+        return events[-1].timestamp if len(events) else self.created
+
+    def session(self, app: JsonObject, user: JsonObject) -> Session:
+        """The session as a value of its own, with the shared state as it is now."""
+        app_name, user_id, id = self.key
+        initial, state = _copy(self.initial), _copy(self.state)
+        for shared in (app, user):
+            if shared:
+                initial.update(_copy(shared))
+                state.update(_copy(shared))
+        return Session.restored(
+            id,
+            app_name=app_name,
+            user_id=user_id,
+            initial=initial,
+            state=state,
+            events=self.events,
+            last_update_time=self.last_update_time,
+        )
+
+    def after(self, growth: "Growth") -> "Kept":
+        """What is kept once the events are stored."""
+        state = apply_delta(self.state, growth.own) if growth.own else self.state
+        key, number, created, initial, _, _ = self
+        return Kept(key, number, created, initial, state, growth.session.events)
+
+
+class Growth(NamedTuple):
+    """What an append comes to: the session after it, the new events, and the deltas by scope."""
+
+    session: Session
+    added: list[Event]
+    own: JsonObject
+    app: JsonObject
+    user: JsonObject
 
 
 class MemoryStore:
@@ -174,3 +219,176 @@ class _MemoryTransaction:
         self.growths.append(growth)
         self._session = growth.session
         return growth.session
+
+
+LONGEST_NAME = 800
+"""Bytes of an app name, a user id, a session id or a shared key: what any index can hold."""
+
+
+def grow(session: Session, events: Sequence[Event]) -> Growth:
+    """Add the events that the session lacks, without `temp:` deltas, which are never stored."""
+    log = session.events
+    with log.lock:
+        after = session.append(
+            *[stored(event) if event.actions.state_delta else event for event in events]
+        )
+    added = after.events.since(len(log)) if after is not session else []
+    deltas = [event.actions.state_delta for event in added if event.actions.state_delta]
+    own, app, user = scoped(deltas) if deltas else ({}, {}, {})
+    return Growth(after, added, own, app, user)
+
+
+def taken(session: Session, value: Session) -> Growth:
+    """What a new session comes to that goes on with the log of a value.
+
+    The log is shared as it is, with everything that was derived from it, unless it holds
+    something that is never stored.
+    """
+    log, added = value.events, value.events.since(0)
+    deltas: list[JsonObject] = []
+    for event in added:
+        delta = event.actions.state_delta
+        if event.partial or (delta and stored(event) is not event):
+            return grow(session, added)
+        if delta:
+            deltas.append(delta)
+    own, app, user = scoped(deltas)
+    after = Session.restored(
+        session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        initial=session.initial,
+        state=apply_delta(session.state, {**own, **app, **user}),
+        events=log,
+        last_update_time=max([session.last_update_time, *[e.timestamp for e in added[-1:]]]),
+    )
+    return Growth(after, added, own, app, user)
+
+
+def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonObject]:
+    """The deltas one after the other, as a copy: the session's own, the app's and the user's.
+
+    `temp:` is nobody's.
+    """
+    own: JsonObject = {}
+    app: JsonObject = {}
+    user: JsonObject = {}
+    for delta in deltas:
+        for key, value in delta.items():
+            scope = scope_of(key)
+            if scope == "temp":
+                continue
+            if scope != "session":
+                _require_name(key, "the state key", where="state")
+            home = own if scope == "session" else app if scope == "app" else user
+            home[key] = require_json(value, where=f"stateDelta.{key}")
+    return own, app, user
+
+
+def follows(session: Session, log: Strand[Event]) -> bool:
+    """Whether the session value is the newest: it has the log's events, and no others."""
+    held = session.events
+    if held is log:
+        return True
+    if len(held) != len(log):
+        return False
+    return not len(log) or held[-1] is log[-1] or held[-1] == log[-1]
+
+
+def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
+    """Whether the log has these very events already, perhaps made again at another time."""
+    complete = [stored(event) for event in events if not event.partial]
+    held = {event.id: event for event in log if event.id}
+    return all(
+        event.id in held and held[event.id] == replace(event, timestamp=held[event.id].timestamp)
+        for event in complete
+    )
+
+
+def part(session: Session, *, recent: int | None, after: float | None) -> Session:
+    """The session with its newest events only; its state stays whole."""
+    if recent is not None and recent < 0:
+        raise SessionError(
+            f"{recent} events cannot be read", where="recent", hint="pass 0 or more, or None"
+        )
+    events = session.events.since(0)
+    if after is not None:
+        events = [event for event in events if event.timestamp > after]
+    if recent is not None:
+        events = events[max(len(events) - recent, 0) :]
+    if len(events) == len(session.events):
+        return session
+    return Session.restored(
+        session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        initial=session.initial,
+        state=session.state,
+        events=Strand(events),
+        last_update_time=session.last_update_time,
+    )
+
+
+def key_of(session: Session) -> SessionKey:
+    """The session's key."""
+    return SessionKey(session.app_name, session.user_id, session.id)
+
+
+def require_key(key: SessionKey) -> None:
+    """Refuse a key that some store could not hold."""
+    for name, text in zip(SessionKey._fields, key, strict=True):
+        _require_name(text, f"the {name.replace('_', ' ')}", where="session key")
+
+
+def conflict(session: Session, log: Strand[Event]) -> Conflict:
+    """The error for a session value that is not the newest."""
+    given, held = len(session.events), len(log)
+    if given == held:
+        message = "the session was deleted and created again since this value of it was read"
+    else:
+        message = f"the session has {held} events, and this value of it has {given}"
+    return Conflict(
+        message, where=str(key_of(session)), hint="read it again with get, and append to all of it"
+    )
+
+
+def exists_already(key: SessionKey) -> Conflict:
+    """The error for creating a session twice."""
+    return Conflict(
+        "the session exists already", where=str(key), hint="read it with get, or use another id"
+    )
+
+
+def unknown(key: SessionKey) -> StoreError:
+    """The error for writing to a session that is not there."""
+    return StoreError(
+        "there is no such session", where=str(key), hint="create it first: await store.create(key)"
+    )
+
+
+def _require_name(text: str, what: str, *, where: str) -> None:
+    if not isinstance(cast("object", text), str):
+        wrong = f"{what} is a {type(text).__name__}, not text"
+    elif "\0" in text or has_lone_surrogate(text):
+        wrong = f"{what} {text!a} holds a character that cannot be stored"
+    elif len(text) > LONGEST_NAME or len(text.encode()) > LONGEST_NAME:
+        wrong = f"{what} is longer than {LONGEST_NAME} bytes"
+    else:
+        return
+    raise StoreError(wrong, where=where, hint="use a short, printable name")
+
+
+def _copy(state: JsonObject) -> JsonObject:
+    copy = state.copy()
+    for key, value in state.items():
+        if type(value) is dict or type(value) is list:
+            copy[key] = _copied(value)
+    return copy
+
+
+def _copied(value: Json) -> Json:
+    if isinstance(value, dict):
+        return _copy(value)
+    if isinstance(value, list):
+        return [_copied(held) for held in value]
+    return value

@@ -4,10 +4,14 @@
 to the session. A delta value of None deletes its key.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Literal, TypeAlias, cast
 
-from weft.values import Json, JsonObject
+import msgspec
+
+from weft.errors import SessionError
+from weft.session.event import Event
+from weft.values import Json, JsonObject, require_json
 
 Scope = Literal["session", "app", "user", "temp"]
 
@@ -34,3 +38,143 @@ def apply_delta(state: Mapping[str, Json], delta: Mapping[str, Json]) -> JsonObj
         if value is None:
             del after[key]
     return after
+
+
+class State(MutableMapping[str, Json]):
+    """A writable view of the state: what is written is kept apart, as a delta for an event.
+
+    Reading gives a copy of a list or dict. One that is changed in place counts as written, so
+    `state["seen"].append(x)` does what it says. Deleting leaves a tombstone, None.
+    """
+
+    __slots__ = ("_base", "_lent", "_written")
+
+    def __init__(self, base: Mapping[str, Json] | None = None) -> None:
+        self._base: Mapping[str, Json] = base if base is not None else {}
+        self._written: JsonObject = {}
+        self._lent: JsonObject = {}
+
+    @property
+    def delta(self) -> JsonObject:
+        """What was written so far; None stands for a key that was deleted."""
+        for key, lent in self._lent.items():
+            if self._written.get(key, self._base.get(key)) != lent:
+                self._written[key] = require_json(lent, where=f"state[{key!r}]")
+        return self._written
+
+    def rebase(self, base: Mapping[str, Json]) -> None:
+        """Read from a newer state; what was written here stays on top."""
+        self._base = base
+
+    def __getitem__(self, key: str) -> Json:
+        if key in self._lent:
+            return self._lent[key]
+        if key in self._written:
+            value = self._written[key]
+        elif key in self._base:
+            value = self._base[key]
+        else:
+            raise KeyError(key)
+        if value is None:
+            raise KeyError(key)
+        if isinstance(value, (dict, list)):
+            value = self._lent[key] = require_json(value, where=f"state[{key!r}]")
+        return value
+
+    def __setitem__(self, key: str, value: Json) -> None:
+        if not isinstance(cast("object", key), str) or not key:
+            raise SessionError(
+                f"{key!r} is not a state key", where="state", hint="keys are non-empty strings"
+            )
+        self._lent.pop(key, None)
+        self._written[key] = require_json(value, where=f"state[{key!r}]")
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._lent.pop(key, None)
+        self._written[key] = None
+
+    def __contains__(self, key: object) -> bool:
+        held = self._written if key in self._written else self._base
+        return held.get(cast("str", key)) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        for key, value in {**self._base, **self._written}.items():
+            if value is not None:
+                yield key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def to_dict(self) -> JsonObject:
+        """All of it, as a plain dict."""
+        return {key: self[key] for key in self}
+
+    def __repr__(self) -> str:
+        return f"State({self.to_dict()!r})"
+
+
+Forks: TypeAlias = Mapping[str, JsonObject]
+"""What each open branch wrote for itself; None stands for a key that it deleted."""
+
+
+def hold(event: Event, branch: str, delta: JsonObject) -> Event:
+    """The event with its delta held on a branch, instead of being the session's."""
+    metadata = dict(event.custom_metadata or {})
+    weft = metadata.get("weft")
+    record: JsonObject = {"branch": branch, "delta": delta}
+    metadata["weft"] = {**(weft if isinstance(weft, dict) else {}), "held": record}
+    actions = msgspec.structs.replace(event.actions, state_delta={})
+    return msgspec.structs.replace(event, actions=actions, custom_metadata=metadata)
+
+
+def written_by(event: Event) -> JsonObject:
+    """What an event wrote: to the session, on its branch, or for branches to begin with."""
+    weft = _weft(event)
+    if not weft or ("held" not in weft and "forks" not in weft):
+        return event.actions.state_delta
+    written = {**event.actions.state_delta}
+    for own in (*_record(event, "forks").values(), _record(event, "held").get("delta")):
+        if isinstance(own, dict):
+            written |= own
+    return written
+
+
+def forks_after(forks: Forks, event: Event) -> Forks:
+    """The open forks once an event is read."""
+    if not _weft(event):
+        return forks
+    opened, held = _record(event, "forks"), _record(event, "held")
+    closed = _weft(event).get("closed")
+    if isinstance(closed, str):
+        forks = {name: own for name, own in forks.items() if not name.startswith(f"{closed}.")}
+    if opened:
+        begun = {name: own for name, own in opened.items() if isinstance(own, dict)}
+        forks = {**forks, **begun}
+    branch, delta = held.get("branch"), held.get("delta")
+    if isinstance(branch, str) and isinstance(delta, dict):
+        forks = {**forks, branch: {**forks.get(branch, {}), **delta}}
+    return forks
+
+
+def seen_from(state: Mapping[str, Json], forks: Forks, branch: str) -> JsonObject:
+    """The state as it is seen from a branch: what it and those around it wrote lies on top."""
+    seen = dict(state)
+    name = ""
+    for segment in branch.split("."):
+        name = f"{name}.{segment}" if name else segment
+        own = forks.get(name)
+        if own is not None:
+            seen = apply_delta(seen, own)
+    return seen
+
+
+def _weft(event: Event) -> JsonObject:
+    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
+    return weft if isinstance(weft, dict) else {}
+
+
+def _record(event: Event, name: str) -> JsonObject:
+    held = _weft(event).get(name)
+    return held if isinstance(held, dict) else {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, NamedTuple, Protocol
 
+from weft.content import Part
 from weft.session.event import Event
 from weft.session.log import Session
 from weft.values import Json
@@ -113,4 +114,32 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Close files and connections; the store can be opened again."""
+        ...
+
+
+class ArtifactStore(Protocol):
+    """Where artifacts are kept."""
+
+    async def save(
+        self, app_name: str, user_id: str, session_id: str, name: str, part: Part
+    ) -> int:
+        """Keep the part as the next version of the artifact; the first version is 0."""
+        ...
+
+    async def load(
+        self, app_name: str, user_id: str, session_id: str, name: str, version: int | None = None
+    ) -> Part | None:
+        """That version of the artifact, or the newest, or None."""
+        ...
+
+    async def names(self, app_name: str, user_id: str, session_id: str) -> list[str]:
+        """The names of the session's artifacts and of the user's, sorted."""
+        ...
+
+    async def versions(self, app_name: str, user_id: str, session_id: str, name: str) -> list[int]:
+        """The versions there are, oldest first."""
+        ...
+
+    async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
+        """Forget the artifact with all its versions."""
         ...

@@ -1,8 +1,10 @@
 """Artifacts in memory, and as files: a directory for each artifact, a file for each version."""
 
 import asyncio
+import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Generator
@@ -10,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import cast
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from weft.content import Content, Part, encode, require_content
 from weft.errors import SessionError, StoreError
-from weft.stores.file_names import file_name, is_cut, text_of
 
 _parts = msgspec.json.Decoder(Part)
 
@@ -267,3 +269,38 @@ def _explained(folder: Path, done: str) -> Generator[None, None, None]:
             where=str(folder),
             hint="check that there is room on the disk, and that the directory is writable",
         ) from None
+
+
+LONGEST = 180
+"""Characters of a file name; most systems take 255 bytes."""
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
+
+_CUT = "%%"
+
+
+def file_name(text: str) -> str:
+    """A legal file name that stands for this text and no other."""
+    data = text.encode("utf-8", "surrogatepass")
+    last = len(data) - 1
+    name = "".join(
+        chr(byte) if byte in _PLAIN or (byte == 0x2E and 0 < at < last) else f"%{byte:02x}"
+        for at, byte in enumerate(data)
+    )
+    if len(name) > LONGEST:
+        return f"{name[:80]}{_CUT}{hashlib.blake2b(data, digest_size=16).hexdigest()}"
+    if _DEVICE.match(name):
+        return f"%{data[0]:02x}{name[1:]}"
+    return name or "%"
+
+
+def is_cut(name: str) -> bool:
+    """Whether the file name does not hold the whole text."""
+    return _CUT in name
+
+
+def text_of(name: str) -> str:
+    """The text that a file name stands for, if it is not cut."""
+    return "" if name == "%" else unquote_to_bytes(name).decode("utf-8", "surrogatepass")

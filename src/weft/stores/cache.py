@@ -4,10 +4,14 @@ A session that was read once is kept, so that the next read costs what was added
 what the compiler derived from its log stays with it.
 """
 
+import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
@@ -15,10 +19,11 @@ from zlib import crc32
 import msgspec
 
 from weft.content import encode
-from weft.errors import SessionError, StoreError
-from weft.session import Event, SessionKey
+from weft.errors import SessionError, StoreError, UsageError
+from weft.session import Busy, Event, SessionKey
 from weft.session.event import read_event
-from weft.session.kept import Kept, grow
+from weft.session.lease import busy_error
+from weft.session.memory import Kept, grow
 from weft.values import Json, JsonObject
 
 SIZE = 1024
@@ -210,3 +215,81 @@ class StateReader:
 
     def _damaged(self, what: str, why: str) -> StoreError:
         return StoreError(f"{what} is damaged: {why}", where=str(self.key), hint=_REST)
+
+
+@dataclass
+class _Entered:
+    """A transaction that this task, or the task that started it, has entered."""
+
+    store: object
+    outer: "_Entered | None"
+    ended: bool = False
+
+
+_entered: ContextVar[_Entered | None] = ContextVar("_entered", default=None)
+
+
+@contextmanager
+def inside(store: object) -> Generator[None, None, None]:
+    """Mark the block as a transaction of the store."""
+    entered = _Entered(store, _entered.get())
+    _entered.set(entered)
+    try:
+        yield
+    finally:
+        entered.ended = True
+        _entered.set(entered.outer)
+
+
+def require_outside(store: object, *, where: str) -> None:
+    """Refuse what would wait for ever: for the end of the transaction that it is in."""
+    entered = _entered.get()
+    while entered is not None:
+        if entered.store is store and not entered.ended:
+            raise UsageError(
+                "this would wait for the transaction that it is in",
+                where=where,
+                hint="inside the block, append with the transaction's own append",
+            )
+        entered = entered.outer
+
+
+FIRST_PAUSE = 0.005
+
+LONGEST_PAUSE = 0.1
+
+WATCH_EVERY = 0.5
+"""Seconds between two looks at what other processes ask for."""
+
+
+async def outwait(
+    key: SessionKey,
+    busy: Busy,
+    *,
+    take: Callable[[], Awaitable[bool]],
+    wanted: Callable[[], bool],
+    ask: Callable[[], Awaitable[None]],
+    withdraw: Callable[[], Awaitable[None]],
+) -> None:
+    """Take the lock that other processes respect.
+
+    `ask` tells its holder, wherever that is, to stop; `withdraw` takes that back. The holder is
+    also asked when somebody behind in the line wants it to stop: `wanted` says so.
+    """
+    if await take():
+        return
+    if busy == "reject":
+        raise busy_error(key)
+    asked, pause = False, FIRST_PAUSE
+    try:
+        while True:
+            if not asked and (busy == "interrupt" or wanted()):
+                asked = True
+                await ask()
+            await asyncio.sleep(pause)
+            if await take():
+                return
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+    finally:
+        if asked:
+            await withdraw()

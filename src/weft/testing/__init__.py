@@ -5,7 +5,8 @@
 
 from typing import TYPE_CHECKING
 
-from weft.models.script import (
+from weft.models.scripted import (
+    ScriptedModel,
     call,
     chunks,
     cut,
@@ -15,7 +16,6 @@ from weft.models.script import (
     thought,
     usage,
 )
-from weft.models.scripted import ScriptedModel
 from weft.testing.sessions import make_session
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import msgspec
 
 from weft.content import Part
 from weft.ir import ModelResponse
-from weft.models.script import Answer
+from weft.models.scripted import Answer
 from weft.session import Usage
 from weft.testing.gemini_models import GeminiModel
 from weft.testing.gemini_signatures import signature

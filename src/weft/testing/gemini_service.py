@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from weft.dialects.measure import count_request
 from weft.errors import DeclarationError, ModelError
 from weft.ir import Prompt
-from weft.models.script import Answer, Entry, Failure, Later, prepare, resolve
+from weft.models.scripted import Answer, Entry, Failure, Later, prepare, resolve
 from weft.testing.gemini_answer import Asked, told
 from weft.testing.gemini_cache import KeptContents, ReadBefore, after
 from weft.testing.gemini_errors import Refused, refused_for_now, refused_key

@@ -1,6 +1,5 @@
 """Tools that come with Weft."""
 
-from weft.tools.exit_loop import exit_loop
-from weft.tools.scratchpad import scratchpad
+from weft.tools.builtin import exit_loop, scratchpad
 
 __all__ = ["exit_loop", "scratchpad"]

@@ -1,35 +1,40 @@
 """The rules: each looks at what the walk left, and reports under its own code."""
 
-from weft.checker.rules.declarations import undescribed, unsent_global
-from weft.checker.rules.flows import loop_without_exit, too_many_calls
-from weft.checker.rules.labels import (
+from weft.checker.rules.budget import refused_by_provider, too_long, volatile_first
+from weft.checker.rules.flows import (
+    endless_transfer,
+    likely_precedence,
+    loop_without_exit,
+    too_many_calls,
+    unreachable,
+)
+from weft.checker.rules.protect import (
     clearance_for_nothing,
     label_on_nothing,
     secret_may_reach_tool,
     secret_reaches_model,
     withheld_result,
 )
-from weft.checker.rules.placeholders import lookalike_placeholder, unsaved_artifact
-from weft.checker.rules.policies import unknown_name
-from weft.checker.rules.precedence import likely_precedence
 from weft.checker.rules.routes import (
     covered_default,
     impossible_case,
     shadowed_case,
     uncovered_value,
 )
-from weft.checker.rules.sight import lost_message, lost_output, seen_twice
-from weft.checker.rules.state import (
+from weft.checker.rules.tools import undescribed, unsent_global
+from weft.checker.rules.variables import (
     dead_key,
+    lookalike_placeholder,
     misspelt_drop,
     misspelt_read,
     parallel_writers,
     read_of_nothing,
     torn_read,
+    unsaved_artifact,
+    vain_comparison,
+    wrong_type,
 )
-from weft.checker.rules.texts import refused_by_provider, too_long, volatile_first
-from weft.checker.rules.transfers import endless_transfer, unreachable
-from weft.checker.rules.types import vain_comparison, wrong_type
+from weft.checker.rules.visibility import lost_message, lost_output, seen_twice, unknown_name
 
 RULES = (
     read_of_nothing,

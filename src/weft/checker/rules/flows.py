@@ -1,12 +1,12 @@
 """Rules on flows: loops whose condition nothing inside can change, and too many rounds."""
 
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
-from weft.checker.agents import is_tied
+from weft.checker.agents import Writes, is_tied, may_write_anything, tool_choice
 from weft.checker.functions import keys_of
 from weft.checker.near import meant
-from weft.checker.sites import Record
-from weft.checker.writes import Writes, may_write_anything
+from weft.checker.world import Read, Record
 from weft.codes import report
 from weft.declare import (
     Agent,
@@ -20,8 +20,10 @@ from weft.declare import (
     Sequence,
     Step,
     Timeout,
+    tree,
 )
-from weft.declare.walk import agents_of, walk_nodes
+from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.show import show
 from weft.diagnostics import Diagnostic, Origin
 
 
@@ -49,12 +51,12 @@ def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
             f"nothing in the loop writes {' or '.join(f'`{key}`' for key in sorted(keys))}, so"
             f" {'it always takes' if loop.until is not None else 'it takes none or'}"
             f" {loop.max} rounds",
-            _meant(keys, writes.of(loop.body))
+            _misspelt_key(keys, writes.of(loop.body))
             or "write the key in the loop, or loop a fixed number of times: flow * 3",
         )
 
 
-def _meant(keys: Iterable[str], written: Iterable[str]) -> str:
+def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
     """A hint with the key that is written in the loop, where the one asked for is misspelt."""
     known = [*written]
     return next((hint for key in sorted(keys) if (hint := meant(key, known))), "")
@@ -141,3 +143,118 @@ class _Calls:
                 known = any(map(self._may_leave, node.children))
             self._leaves[id(node)] = known
         return known
+
+
+def unreachable(record: Record) -> Iterator[Diagnostic]:
+    """Sub-agents of an agent that may not call the tool that hands over."""
+    bound = [agent for agent in _agents(record) if agent.sub_agents and tool_choice(agent)]
+    if not bound:
+        return
+    from weft.compiler.instruction import TRANSFER
+
+    for agent in bound:
+        if tool_choice(agent) not in ("auto", "any", "required", TRANSFER):
+            names = ", ".join(f"`{child.name}`" for child in agent.sub_agents)
+            yield report(
+                "WEFT406",
+                Origin("field", "sub_agents", agent.name),
+                f"nobody can hand over to {names}: tool_choice keeps `{agent.name}` from calling"
+                f" {TRANSFER}",
+                "leave tool_choice out, or leave out the sub-agents",
+            )
+
+
+def endless_transfer(record: Record) -> Iterator[Diagnostic]:
+    """Agents that must hand over, to agents that must do so too."""
+    agents = [*_agents(record)]
+    if not any(map(tool_choice, agents)):
+        return
+    from weft.compiler.instruction import TRANSFER, transfer_targets
+
+    for root in agents:
+        for node, _ in tree.walk(root):
+            if not isinstance(node, Agent) or tool_choice(node) != TRANSFER:
+                continue
+            path = tuple(one for one in tree.find(root, node.name) if isinstance(one, Agent))
+            targets = transfer_targets(path)
+            forced = [
+                one for one in targets if isinstance(one, Agent) and tool_choice(one) == TRANSFER
+            ]
+            if targets and len(forced) == len(targets):
+                names = ", ".join(f"`{one.name}`" for one in forced)
+                yield report(
+                    "WEFT407",
+                    Origin("field", "generate_config", node.name),
+                    f"`{node.name}` can only hand over, and so can all it hands over to: {names}",
+                    "let one of them answer: leave tool_choice out",
+                )
+
+
+def _agents(record: Record) -> Iterator[Agent]:
+    seen: set[int] = set()
+    for site in record.sites:
+        if isinstance(site.node, Agent) and id(site.node) not in seen:
+            seen.add(id(site.node))
+            yield site.node
+
+
+def likely_precedence(record: Record) -> Iterator[Diagnostic]:
+    """A branch of several steps, of which one reads what a branch beside it writes.
+
+    At the end of the last branch it was meant to stand behind them all; where another branch
+    reads what the beginning of the first writes, that was meant to stand before them all; or both.
+    """
+    for node, index, reads in record.siblings:
+        if node.name != "parallel":
+            continue
+        meant = _with_parentheses(node, index, reads)
+        if meant:
+            yield report(
+                "WEFT405",
+                Origin("field", "branches", node.name),
+                f"`>>` binds tighter than `|`: this is {show(node)}, and a branch reads what"
+                " another writes",
+                f"write {meant}",
+            )
+
+
+def _with_parentheses(node: Parallel, index: int, reads: tuple[Read, ...]) -> str:
+    """The flow that was meant, if a pair of parentheses makes it right."""
+    branches = node.branches
+    last, first = branches[-1], branches[0]
+    heads = _keys_before_last(first)
+    if index == len(branches) - 1 and _is_plain(last):
+        inner = _names(last.steps[0])
+        early = [read for read in reads if (read.origin.agent or read.origin.name) in inner]
+        if not early:
+            meant = [show(one) for one in (*branches[:-1], last.steps[0])]
+            return f"({' | '.join(meant)}) >> {_chain(last.steps[1:])}"
+        if len(early) < len(reads) and _is_plain(first) and all(r.key in heads for r in early):
+            meant = [show(one) for one in (first.steps[-1], *branches[1:-1], last.steps[0])]
+            before, behind = _chain(first.steps[:-1]), _chain(last.steps[1:])
+            return f"{before} >> ({' | '.join(meant)}) >> {behind}"
+    if index > 0 and _is_plain(first) and all(read.key in heads for read in reads):
+        tails = [show(one) for one in (first.steps[-1], *branches[1:])]
+        return f"{_chain(first.steps[:-1])} >> ({' | '.join(tails)})"
+    return ""
+
+
+def _keys_before_last(node: Node) -> set[str]:
+    """What all but the last step of a branch write."""
+    writes = Writes()
+    steps = node.steps[:-1] if _is_plain(node) else ()
+    return {key for step in steps for key in writes.of(step)}
+
+
+def _chain(steps: Iterable[Node]) -> str:
+    return " >> ".join(show(one) for one in steps)
+
+
+def _is_plain(node: Node) -> TypeGuard[Sequence]:
+    """Whether it was written with `>>`, not given a name of its own."""
+    return isinstance(node, Sequence) and node.name == "sequence"
+
+
+def _names(node: Node) -> set[str]:
+    agents = {agent.name for agent in agents_of(node)}
+    return agents | {one.name for one, _ in walk_nodes(node)}

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import cast
 
+from weft.checker.agents import route_reads
 from weft.checker.near import meant
 from weft.checker.schemas import follow, is_within, items_of, kind_of, may_lack, values_of
-from weft.checker.shapes import route_reads
-from weft.checker.sites import Record
-from weft.checker.world import Fact, World
+from weft.checker.world import Fact, Record, World
 from weft.codes import report
 from weft.declare import Route
 from weft.declare.compare import Comparison, Incomparable, holds, quoted, same

@@ -12,9 +12,8 @@ import msgspec
 
 from weft.checker import check
 from weft.checker.near import few
-from weft.checker.sites import Read, Record, Site
 from weft.checker.walk import Walk
-from weft.checker.world import World, Writer
+from weft.checker.world import Read, Record, Site, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
 from weft.diagnostics import Diagnostic, Origin, Severity

@@ -20,19 +20,25 @@ import msgspec
 from weft.compiler import Compiled, compile
 from weft.compiler.recall import Held, is_withheld, standing_values, values_of
 from weft.declare import Agent, C, Node, RunConfig, tree
+from weft.declare.nodes import walk_nodes
 from weft.declare.policy import Policy
-from weft.declare.policy.transforms import Budget, Label, Redact
-from weft.declare.roles import inner_agents
-from weft.declare.walk import walk_nodes
+from weft.declare.policy_parts import Budget, Label, Redact
+from weft.declare.visit import inner_agents
 from weft.dialects.measure import count_request
 from weft.errors import DeclarationError, UsageError
-from weft.interop.adk.accounting import difference, reaching_back
 from weft.interop.adk.agents import DELEGATED, imported
 from weft.interop.adk.events import MOST, Reader, Seen, Views, state_of, turn
 from weft.interop.adk.objects import field, flag, is_a, listed, text
-from weft.interop.adk.requests import body, offer_recall, put, refusal
-from weft.interop.adk.systems import joined_system
-from weft.ir.handle import RECALL
+from weft.interop.adk.requests import (
+    body,
+    difference,
+    joined_system,
+    offer_recall,
+    put,
+    reaching_back,
+    refusal,
+)
+from weft.ir.item import RECALL
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")

@@ -1,16 +1,21 @@
 """Requests of google-adk: what stands in one, and how it is changed."""
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import cast
 
 import msgspec
 
+from weft.compiler import Compiled
 from weft.compiler.recall import Held
 from weft.content import FunctionCall
-from weft.interop.adk.objects import field, listed
+from weft.interop.adk.events import parts_of
+from weft.interop.adk.objects import field, flag, listed, text
+from weft.interop.adk.templates import filled
 from weft.ir import ToolDecl
-from weft.ir.handle import RECALL
+from weft.ir.item import RECALL
 from weft.runtime.recall import found_among
 from weft.values import Json, JsonObject, require_json
 
@@ -76,3 +81,134 @@ def _dumped(tool: object) -> Json:
     dump = field(tool, "model_dump")
     held = dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else tool
     return require_json(held, where="tools")
+
+
+_HANDING_OVER = re.compile(
+    r"\n?You have a list of other agents to transfer to:\n.*?"
+    r"\*\*NOTE\*\*: the only available agents for `\w+` function are\n(?P<names>[^\n]*)\.\n"
+    r"(?:\nIf neither you nor the other agents are best[^\n]*\n)?",
+    re.DOTALL,
+)
+
+
+def joined_system(
+    held: str, compiled: Compiled, agent: object, root: object, state: JsonObject
+) -> str | None:
+    """Weft's instruction, and behind it what others have added; None where that is in doubt."""
+    rest = held
+    for part in _written(agent, root, state):
+        if part is None or rest.count(part) != 1:
+            return None
+        rest = rest.replace(part, "", 1)
+    targets = next((_targets(t) for t in compiled.prompt.tools if t.name == _TRANSFER), ())
+    match = _HANDING_OVER.search(rest)
+    if bool(match) != bool(targets):
+        return None
+    if match is not None:
+        if not all(f"`{name}`" in match["names"] for name in targets):
+            return None
+        rest = rest[: match.start()] + rest[match.end() :]
+    added = [piece.strip("\n") for piece in rest.split("\n\n")]
+    return "\n\n".join(piece for piece in (compiled.system, *added) if piece.strip())
+
+
+_TRANSFER = "transfer_to_agent"
+
+
+def _written(agent: object, root: object, state: JsonObject) -> list[str | None]:
+    """What google-adk itself writes into it, None for what cannot be known."""
+    name, description = text(agent, "name"), text(agent, "description")
+    identity = f'You are an agent. Your internal name is "{name}".'
+    if description:
+        identity += f' The description about you is "{description}".'
+    found: list[str | None] = [identity]
+    if field(agent, "static_instruction"):
+        return [None]
+    for owner, kind in ((agent, "instruction"), (root, "global_instruction")):
+        given = field(owner, kind)
+        if callable(given):
+            return [None]
+        if isinstance(given, str) and given:
+            found.append(filled(given, state) or None)
+    return found
+
+
+def _targets(tool: ToolDecl) -> tuple[str, ...]:
+    """The agents that Weft lets it hand over to."""
+    properties = tool.parameters.get("properties")
+    asked = properties.get("agent_name") if isinstance(properties, dict) else None
+    names = asked.get("enum") if isinstance(asked, dict) else None
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+QUOTED = "For context:"
+"""How google-adk begins what another agent said."""
+
+PAYLOADS = (
+    "function_call", "function_response", "inline_data", "file_data", "executable_code",
+    "code_execution_result",
+)  # fmt: skip
+
+
+def difference(contents: list[object], events: tuple[object, ...], agent: str) -> str:
+    """Why the contents are not what the events say; "" where they are."""
+    said = Counter(text(part, "text") for part in _parts(events))
+    held = {kind for part in _parts(events) for kind in _payloads(part)}
+    sent: Counter[str] = Counter()
+    quoted: list[str] = []
+    for content in contents:
+        parts = parts_of(content)
+        if parts and text(parts[0], "text").startswith(QUOTED):
+            quoted += [text(part, "text") for part in parts]
+            continue
+        for part in parts:
+            words = text(part, "text")
+            sent[words] += 1
+            if words and sent[words] > said[words]:
+                return "the request holds a text that its session does not"
+            if not held.issuperset(_payloads(part)):
+                return "the request holds something that its session does not"
+    mine = Counter(_words(event for event in events if text(event, "author") in ("user", agent)))
+    theirs = _words(event for event in events if text(event, "author") not in ("user", agent))
+    if mine - sent or not _in_order([*theirs], "\n".join(quoted)):
+        return "the request lacks a text that its session holds"
+    return ""
+
+
+def _words(events: Iterable[object]) -> Iterator[str]:
+    """What events say that is no thought."""
+    for part in _parts(events):
+        words = text(part, "text")
+        if words.strip() and not flag(part, "thought"):
+            yield words
+
+
+def _in_order(pieces: list[str], whole: str) -> bool:
+    """Whether all pieces stand in the whole; quick where they stand in their order."""
+    at = 0
+    for piece in pieces:
+        found = whole.find(piece, at)
+        if found < 0:
+            found = whole.find(piece)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def reaching_back(events: Iterable[object]) -> bool:
+    """Whether an event takes back or sums up others."""
+    names = ("compaction", "rewind_before_invocation_id")
+    return any(field(field(event, "actions"), name) for event in events for name in names)
+
+
+def _parts(events: Iterable[object]) -> Iterator[object]:
+    for event in events:
+        yield from parts_of(field(event, "content"))
+
+
+def _payloads(part: object) -> Iterator[tuple[str, str]]:
+    for kind in PAYLOADS:
+        held = field(part, kind)
+        if held is not None:
+            yield kind, text(held, "name") or text(held, "file_uri") or text(held, "mime_type")

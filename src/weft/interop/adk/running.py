@@ -16,13 +16,13 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from weft.compiler import ReadonlyContext
-from weft.compiler.read import read_request
 from weft.content import Content, Part
 from weft.declare import CallbackContext, Tool, ToolContext
 from weft.dialects import dialect_named
 from weft.errors import UsageError
 from weft.interop.adk.objects import field, is_a, listed, named, text
 from weft.ir import ModelResponse, Prompt
+from weft.replay.recordings import read_request
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, require_json
 
@@ -59,7 +59,7 @@ _RESPONSE = (
 """The fields of an answer, and what they are called in google-adk's JSON."""
 
 
-class Raw(NamedTuple):
+class RawResult(NamedTuple):
     """What a tool returned, before it was made an object."""
 
     value: object
@@ -68,7 +68,7 @@ class Raw(NamedTuple):
 class Code:
     """The callbacks of one agent: as google-adk's user wrote them, and as Weft calls them."""
 
-    def __init__(self, agent: object, results: dict[str, Raw]) -> None:
+    def __init__(self, agent: object, results: dict[str, RawResult]) -> None:
         self._agent = agent
         self._results = results
         self._answered: dict[int, ModelResponse] = {}
@@ -193,7 +193,7 @@ class Code:
 
 
 def tool_call(
-    agent: object, tool: object, parameter: str, results: dict[str, Raw]
+    agent: object, tool: object, parameter: str, results: dict[str, RawResult]
 ) -> Callable[..., object]:
     """A function of google-adk's user that takes a context, as Weft calls it."""
 
@@ -208,7 +208,7 @@ def tool_call(
         result = await call(args=given, tool_context=with_ctx.context)
         with_ctx.give_back()
         if listed(agent, "after_tool_callback"):  # they see it before it is made an object
-            results[ctx.call_id] = Raw(result)
+            results[ctx.call_id] = RawResult(result)
         return result
 
     return run

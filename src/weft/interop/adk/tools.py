@@ -9,16 +9,15 @@ from typing import NamedTuple
 import msgspec
 
 from weft import schema
-from weft.checker.contexts import uses_of
+from weft.checker.functions import uses_of
 from weft.codes import report
 from weft.declare import Node, Tool
 from weft.declare.functions import Foreign
 from weft.declare.tool import NAME, RESERVED, to_tools
-from weft.diagnostics import Diagnostic, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import DeclarationError
-from weft.interop.adk.notes import Place, closed, opaque
 from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
-from weft.interop.adk.running import Raw, tool_call
+from weft.interop.adk.running import RawResult, tool_call
 
 BUILT_IN = frozenset(
     (
@@ -33,6 +32,23 @@ Convert = Callable[[object], Node | None]
 """An agent as a node; None for one that is being read already, which calls itself in the end."""
 
 
+class Place(NamedTuple):
+    """A field of an agent of google-adk."""
+
+    agent: str
+    field: str
+
+    @property
+    def origin(self) -> Origin:
+        """The place, for a diagnostic."""
+        return Origin("field", self.field, self.agent)
+
+
+def closed(place: Place, what: str, *, opaque: bool = True) -> Foreign:
+    """Code that is looked at from outside: named, and never called; `opaque` may do anything."""
+    return Foreign(str(place.origin), what, opaque=opaque)
+
+
 class Given(NamedTuple):
     """The tools of an agent, what is not looked into, and what each may do."""
 
@@ -45,7 +61,7 @@ class Given(NamedTuple):
 
 
 def tools_of(
-    agent: object, values: list[object], convert: Convert, results: dict[str, Raw]
+    agent: object, values: list[object], convert: Convert, results: dict[str, RawResult]
 ) -> Given:
     """Every tool that the agent lists; what cannot be known is noted."""
     given = Given()
@@ -62,7 +78,9 @@ def tools_of(
     return _told_apart(given._replace(tools=runs), place)
 
 
-def _running(agent: object, tool: Tool, values: list[object], results: dict[str, Raw]) -> Tool:
+def _running(
+    agent: object, tool: Tool, values: list[object], results: dict[str, RawResult]
+) -> Tool:
     """The tool, whose function gets google-adk's context where it takes one."""
     function = tool.function
     if function is None or tool.context_parameter is None or isinstance(function, Foreign):
@@ -142,7 +160,7 @@ def _agent(place: Place, value: object, convert: Convert) -> Given:
 def _function(place: Place, value: object, function: Callable[..., object]) -> Given:
     """A function as the application wrote it, or wrapped in a FunctionTool."""
     if _is_exit(function):
-        from weft.tools.exit_loop import exit_loop
+        from weft.tools.builtin import exit_loop
 
         return Given((exit_loop,), escalates=True)
     name = text(value, "name") or _name(function)
@@ -239,3 +257,14 @@ def _name(function: object) -> str:
     if isinstance(function, functools.partial):
         return _name(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def opaque(place: Place, what: str, *, silent: bool) -> Diagnostic:
+    """Say that something is not looked into; `silent` where rules behind it say nothing."""
+    behind = ", so nothing is said about the keys behind it" if silent else ""
+    return report(
+        "WEFT490",
+        place.origin,
+        f"{what} is not looked into{behind}",
+        "nothing to do; what it writes can be declared: --input KEY=TYPE" if silent else "",
+    )

@@ -1,0 +1,709 @@
+"""The expressions of a function of the state: what is looked up in them, and what is handed on."""
+
+import ast
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+
+from weft.checker.scope import (
+    STATE,
+    Compared,
+    Contents,
+    Keys,
+    Operator,
+    Path,
+    Scope,
+    Way,
+    is_none,
+    is_number,
+    kind_of,
+    meet,
+    texts_of,
+)
+
+_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
+
+_PLAIN = frozenset(
+    (
+        "all", "any", "bool", "dict", "enumerate", "filter", "float", "frozenset", "int",
+        "isinstance", "len", "list", "map", "max", "min", "print", "repr", "reversed", "round",
+        "set", "sorted", "str", "sum", "tuple", "type", "zip",
+        "copy", "deepcopy", "debug", "dumps", "error", "format", "info", "join", "pformat",
+        "warning",
+    )
+)  # fmt: skip
+"""Functions that change nothing that they are handed."""
+
+_CHANGING = frozenset(
+    (
+        "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
+        "reverse", "setdefault", "sort", "update",
+    )
+)  # fmt: skip
+"""Methods that change what they belong to."""
+
+_Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+
+
+class Found:
+    """Collects what is read and written, path by path."""
+
+    def __init__(self) -> None:
+        self.exits: list[dict[str, bool]] = []
+        """For each way out: the keys that were surely written, or taken away."""
+        self.changed: list[tuple[str, str]] = []
+        """Every key of every holder that something was done to, in order."""
+        self.proved: frozenset[str] = frozenset()
+        self.unseen = False
+        """Whether something is returned, or done to the state, that cannot be followed."""
+        self.reads_all = True
+        self._numbers: set[Way] = set()
+        self._compared: set[Compared] = set()
+        self.touched: set[str] = set()
+        self._filled: set[str] = set()
+        """Keys that are written where they lacked, and so are there behind."""
+        self._sure: set[str] = set()
+        self._guarded: set[str] = set()
+        self._optional: set[str] = set()
+        self._paths: set[Way] = set()
+        self._kinds: dict[str, set[str]] = {}
+        self._texts: dict[str, set[frozenset[str]]] = {}
+        self._written: dict[str, set[str]] = {}
+        self._taken: dict[str, set[str]] = {}
+        self._leaked: set[str] = set()
+        self._used: set[str] = set()
+
+    def keys(self) -> Keys:
+        """All of it."""
+        first, *others = self.exits or [{}]
+        sure = {k: there for k, there in first.items() if all(e.get(k) is there for e in others)}
+        drops = {key for key, there in sure.items() if not there}
+        changed, taken = self._written.get(STATE, set()), self._taken.get(STATE, set())
+        fills = self._filled & changed - taken
+        writes = {key for key in sure.keys() - drops if key not in self._filled or key in fills}
+        return Keys(
+            reads=frozenset(self._sure - self._optional),
+            optional=frozenset(self._optional),
+            guarded=frozenset(self._guarded - self._sure - self._optional),
+            writes=frozenset(writes),
+            maybe=frozenset(self._written.get(STATE, set()) - writes),
+            fills=frozenset(fills & writes),
+            drops=frozenset(drops),
+            may_drop=frozenset(self._taken.get(STATE, set()) - drops - writes),
+            touches=frozenset(self.touched),
+            proves=self.proved,
+            reads_all=self.reads_all,
+            writes_all=not self.unseen and not self._used & self._leaked,
+            numbers=frozenset(self._numbers),
+            kinds={key: next(iter(k)) for key, k in self._kinds.items() if len(k) == 1},
+            texts={} if self.unseen else self._all_texts(),
+            paths=frozenset(self._paths),
+            compared=frozenset(self._compared),
+        )
+
+    def _all_texts(self) -> dict[str, frozenset[str]]:
+        """By key: all texts that it may get, where no other value is given to it."""
+        return {
+            key: frozenset[str]().union(*each) for key, each in self._texts.items() if all(each)
+        }
+
+    def leave(self, path: Path) -> None:
+        """A way out of the function."""
+        held = path.keys_of(STATE)
+        found = path.has() - held.keys()
+        self._filled |= found
+        self.exits.append({**dict.fromkeys(found, True), **held})
+
+    def read(self, key: str, path: Path) -> None:
+        """A key of the state that is looked up: nothing new, where the function itself wrote it."""
+        if (STATE, key) in path.held:
+            return
+        own = (STATE, key) in self.changed or STATE in self._leaked
+        if path.tried or own:
+            self._optional.add(key)
+        elif path.sure:
+            self._sure.add(key)
+        else:
+            self._guarded.add(key)
+
+    def ask(self, key: str, path: Path) -> None:
+        """A key of the state that is looked up, and may lack."""
+        if (STATE, key) not in path.held:
+            self._optional.add(key)
+
+    def follow(self, way: Way | None, path: Path) -> None:
+        """A way into a value of the state."""
+        if way is not None and way[1] and (STATE, way[0]) not in path.held:
+            self._paths.add(way)
+
+    def compare(self, way: Way | None) -> None:
+        """A value of the state that is compared with a number, as it was found."""
+        if way is not None and (STATE, way[0]) not in self.changed:
+            self._numbers.add(way)
+
+    def match(self, compared: Compared) -> None:
+        """A value of the state that is compared with others, as it was found."""
+        if (STATE, compared.key) not in self.changed and STATE not in self._leaked:
+            self._compared.add(compared)
+
+    def write(
+        self,
+        holder: str,
+        key: str,
+        path: Path,
+        kind: str | None = None,
+        texts: frozenset[str] = frozenset(),
+    ) -> None:
+        """A key that gets a value; its kind and its texts are known where they stand there."""
+        path.held[holder, key] = True
+        self.changed.append((holder, key))
+        self._written.setdefault(holder, set()).add(key)
+        if kind is not None:
+            self._kinds.setdefault(key, set()).add(kind)
+            self._texts.setdefault(key, set()).add(texts)
+
+    def take(self, holder: str, key: str, path: Path) -> None:
+        """A key that is taken away, or that a dict says is to go."""
+        path.held[holder, key] = False
+        self.changed.append((holder, key))
+        self._taken.setdefault(holder, set()).add(key)
+
+    def unset(self, holder: str, key: str, path: Path) -> None:
+        """A key of a dict of the function's own that is taken out of it again."""
+        path.forget([(holder, key)])
+        self.changed.append((holder, key))
+
+    def perhaps_done(self, holder: str, given: Contents, path: Path) -> None:
+        """Keys that are written, or taken away, on some paths."""
+        found = [(holder, key) for key in given.maybe | given.may_go]
+        path.forget(found)
+        self.changed += found
+        self._written.setdefault(holder, set()).update(given.maybe)
+        self._taken.setdefault(holder, set()).update(given.may_go)
+
+    @contextmanager
+    def perhaps(self, path: Path, *, tried: bool = False) -> Generator[Path]:
+        """A way that a run may take, or not, or in part: behind it, what it does is not sure."""
+        mark = len(self.changed)
+        yield path.branch(tried=tried)
+        path.forget(self.changed[mark:])
+
+    def include(self, keys: Keys, path: Path) -> None:
+        """What another function does with the state, which it gets here."""
+        for key in sorted(keys.reads):
+            self.read(key, path)
+        for key in sorted(keys.guarded):
+            self.read(key, path.branch())
+        for key in sorted(keys.optional):
+            self.ask(key, path)
+        for key in sorted(keys.writes):
+            self.write(STATE, key, path, keys.kinds.get(key, ""))
+        for key in sorted(keys.drops):
+            self.take(STATE, key, path)
+        self.perhaps_done(STATE, Contents({}, keys.maybe, keys.may_drop), path)
+        self.touched |= keys.touches
+        self.reads_all &= keys.reads_all
+        if not keys.writes_all:
+            self.lose(STATE)
+
+    def of(self, holder: str, path: Path) -> Contents:
+        """The keys of a dict that goes on somewhere, with those that it may have."""
+        self._used.add(holder)
+        sure = path.keys_of(holder)
+        maybe = self._written.get(holder, set()) - sure.keys()
+        gone = self._taken.get(holder, set()) - sure.keys()
+        return Contents(sure, frozenset(maybe), frozenset(gone))
+
+    def lose(self, holder: str) -> None:
+        """Take note that anything may be done to the state, or to a dict."""
+        if holder == STATE:
+            self.unseen = True
+        self._leaked.add(holder)
+
+
+class Looks:
+    """Goes through expressions, and takes note of what is done with the state."""
+
+    def __init__(self, scope: Scope, found: Found) -> None:
+        self._scope = scope
+        self._found = found
+        self.stores = Stores(scope, found, self.at)
+        self._fine: set[int] = set()
+        self._either_of: dict[int, tuple[str | int | float | bool, ...]] = {}
+        """By comparison: all values that it is one alternative of."""
+
+    def children(self, node: ast.AST, path: Path) -> None:
+        """All expressions below a node."""
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.at(child, path)
+            elif isinstance(child, ast.keyword | ast.comprehension | ast.stmt):
+                self.children(child, path)
+
+    def at(self, node: ast.expr, path: Path) -> None:
+        """One expression, with all that is in it."""
+        holder = self._scope.holder(node)
+        if holder is not None:
+            if id(node) not in self._fine:
+                self._found.lose(holder)
+                self._found.reads_all &= holder != STATE
+            return
+        match node:
+            case ast.Call():
+                self._call(node, path)
+            case ast.BoolOp():
+                if isinstance(node.op, ast.Or):
+                    self._alternatives(node.values)
+                self.at(node.values[0], path)
+                with self._found.perhaps(path) as way:
+                    for value in node.values[1:]:
+                        self.at(value, way)
+            case ast.IfExp():
+                self._either(node, path)
+            case ast.Lambda():
+                with self._found.perhaps(path) as way:
+                    self.at(node.body, way)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                self._comprehension(node, path)
+            case ast.Subscript():
+                self._subscript(node, path)
+                self.children(node, path)
+            case ast.Compare():
+                self._compare(node, path)
+                self.children(node, path)
+            case ast.Dict():
+                pairs = zip(node.keys, node.values, strict=True)
+                self.see(held for key, held in pairs if key is None)
+                self.children(node, path)
+            case ast.FormattedValue():
+                self.see([node.value])
+                self.children(node, path)
+            case ast.NamedExpr():
+                self.at(node.value, path)
+                self.stores.assign(node.target, node.value, path)
+            case _:
+                self.children(node, path)
+
+    def iterate(self, node: ast.expr, path: Path) -> None:
+        """What a loop goes over: its elements are at hand, to be changed."""
+        self.see([node])
+        self.stores.touch(node)
+        self.at(node, path)
+
+    def see(self, nodes: Iterable[ast.expr]) -> None:
+        """The state as a whole, where it is only looked at."""
+        for node in nodes:
+            holder = self._scope.holder(node)
+            if holder is not None:
+                self._fine.add(id(node))
+                self._found.reads_all &= holder != STATE
+
+    def rename(self, node: ast.Assign) -> None:
+        """`held = state`: one more name for it, where it stays that."""
+        match node.targets:
+            case [ast.Name(id=name)] if name in self._scope.once:
+                if self._scope.holder(node.value) == STATE:
+                    self._fine.add(id(node.value))
+            case _:
+                pass
+
+    def returned(self, node: ast.expr) -> None:
+        """The state, or a dict, that is given back as it is."""
+        match node:
+            case ast.Name():
+                self.see([node])
+            case ast.BinOp(op=ast.BitOr()):
+                self.returned(node.left)
+                self.returned(node.right)
+            case _:
+                pass
+
+    def is_update(self, node: ast.expr) -> bool:
+        """Whether it is `state.update(...)`, which gives nothing back."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="update")):
+                return self._scope.holder(value) is not None
+            case _:
+                return False
+
+    def _either(self, node: ast.IfExp, path: Path) -> None:
+        self.at(node.test, path)
+        ways = path.branch(), path.branch()
+        self.at(node.body, ways[0])
+        self.at(node.orelse, ways[1])
+        met = meet(path, ways)
+        assert met is not None
+        path.held = met.held
+
+    def _subscript(self, node: ast.Subscript, path: Path) -> None:
+        holder = self._scope.holder(node.value)
+        if holder is None:
+            self._found.follow(self._scope.way(node), path)
+            return
+        self._fine.add(id(node.value))
+        key = self._scope.text(node.slice)
+        if holder == STATE and key is not None:
+            self._found.read(key, path)
+        elif holder == STATE:
+            self._found.reads_all = False
+
+    def _call(self, node: ast.Call, path: Path) -> None:
+        name = ""
+        match node.func:
+            case ast.Attribute(value=value, attr=name):
+                holder = self._scope.holder(value)
+                if holder is not None:
+                    self._fine.add(id(value))
+                    self._asked(holder, name, node, path)
+                    self.children(node, path)
+                    return
+                self._found.follow(self._scope.way(node), path)
+                if name in _CHANGING:
+                    self.stores.touch(value)
+            case ast.Name(id=name):
+                pass
+            case _:
+                pass
+        self.see(one.value for one in node.keywords if one.arg is None)
+        if name not in _PLAIN:
+            self._help(node, path)
+        if name in _PLAIN:
+            self.see(node.args)
+        else:
+            for one in (*node.args, *(each.value for each in node.keywords)):
+                self.stores.touch(one)
+        self.children(node, path)
+
+    def _help(self, node: ast.Call, path: Path) -> None:
+        """A function that gets the state from this one: what it does is done here."""
+        given = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        states = [one for one in given if self._scope.holder(one) == STATE]
+        if len(states) != 1 or self._scope.helper is None:
+            return
+        keys = self._scope.helper(node, states[0], self._scope.around)
+        if keys.reads_all or keys.writes_all:
+            self._fine.add(id(states[0]))
+            self._found.include(keys, path)
+
+    def _asked(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
+        """A method of the state, or of a dict of the function's own."""
+        found, own = self._found, holder != STATE
+        key = self._scope.text(node.args[0]) if node.args else None
+        match method:
+            case "get" if key is not None:
+                if not own:
+                    found.ask(key, path)
+            case "setdefault" if key is not None:
+                if not own:
+                    found.ask(key, path)
+                if len(node.args) > 1 and not is_none(node.args[1]):
+                    found.write(holder, key, path, "")
+            case "pop" if key is not None and own:
+                found.unset(holder, key, path)
+            case "pop" if key is not None:
+                if len(node.args) > 1:
+                    found.ask(key, path)
+                else:
+                    found.read(key, path)
+                found.take(holder, key, path)
+            case "update":
+                self.see(node.args)
+                self.stores.update(holder, arguments(node), path)
+            case "get" | "keys" | "items" | "values" | "copy" | "to_dict":
+                found.reads_all &= own
+            case _:
+                found.lose(holder)
+
+    def _compare(self, node: ast.Compare, path: Path) -> None:
+        lefts = (node.left, *node.comparators)
+        for operator, left, right in zip(node.ops, lefts, node.comparators, strict=False):
+            holder = self._scope.holder(right)
+            if holder is None or not isinstance(operator, ast.In | ast.NotIn):
+                continue
+            self._fine.add(id(right))
+            key = self._scope.text(left)
+            if holder == STATE and key is not None:
+                self._found.ask(key, path)
+            elif holder == STATE:
+                self._found.reads_all = False
+        if len(node.ops) == 1 and isinstance(node.ops[0], _ORDERS):
+            right = node.comparators[0]
+            for one, other in ((node.left, right), (right, node.left)):
+                if is_number(other):
+                    self._found.compare(self._scope.way(one))
+        if len(node.ops) == 1:
+            self._match(node, node.left, node.ops[0], node.comparators[0])
+
+    def _alternatives(self, nodes: Iterable[ast.expr]) -> None:
+        """`a == "x" or a == "y"`: one of them may never hold, as long as another does."""
+        several: dict[Way, list[ast.Compare]] = {}
+        for node in nodes:
+            match node:
+                case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                    way = self._scope.way(left) or self._scope.way(right)
+                    if way is not None:
+                        several.setdefault(way, []).append(node)
+                case _:
+                    pass
+        for same in several.values():
+            sides = [side for one in same for side in (one.left, one.comparators[0])]
+            values = [value for side in sides for value in self._plain(side) or ()]
+            self._either_of.update({id(one): tuple(values) for one in same if len(same) > 1})
+
+    def _match(
+        self, node: ast.Compare, left: ast.expr, operator: ast.cmpop, right: ast.expr
+    ) -> None:
+        """A value of the state beside one that stands there: `state["next"] == "finish"`."""
+        match operator:
+            case ast.Eq() | ast.NotEq():
+                sides = ((left, right), (right, left))
+                one = next((pair for pair in sides if self._scope.way(pair[0])), None)
+                name: Operator = "eq" if isinstance(operator, ast.Eq) else "ne"
+                values = self._plain(one[1]) if one is not None else None
+                value = one[0] if one is not None else left
+            case ast.In() | ast.NotIn() if self._scope.way(left):
+                name, value = "in" if isinstance(operator, ast.In) else "not in", left
+                values = self._several(right)
+            case ast.In() if self._scope.way(right):
+                name, value, values = "contains", right, self._plain(left)
+            case _:
+                return
+        if values is not None and id(node) in self._either_of:
+            name, values = "in", self._either_of[id(node)]
+        way, spare = self._scope.way(value), self._spare(value)
+        if way is not None and values is not None and spare is not None:
+            self._found.match(Compared(way[0], way[1], name, values, spare))
+
+    def _plain(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
+        """The text, number or truth that an expression is."""
+        text = self._scope.text(node)
+        if text is not None:
+            return (text,)
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+            return (node.value,)
+        return None
+
+    def _several(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
+        """The values of a tuple, list or set that stands there."""
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set) or not node.elts:
+            return None
+        found = [self._plain(one) for one in node.elts]
+        return None if None in found else tuple(v for one in found if one for v in one)
+
+    def _spare(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
+        """What `.get(key, spare)` gives where the key lacks; None where that cannot be seen."""
+        match node:
+            case ast.Name(id=name) if name in self._scope.aliased:
+                return self._spare(self._scope.aliased[name])
+            case ast.Call(func=ast.Attribute(value=value), args=[_, spare]):
+                plain, inner = self._plain(spare), self._spare(value)
+                empty = isinstance(spare, ast.Dict) and not spare.keys
+                found = () if empty else plain
+                if self._scope.holder(value) is not None:
+                    return found
+                return None if found is None or inner is None else (*found, *inner)
+            case ast.Subscript(value=value) | ast.Call(func=ast.Attribute(value=value)):
+                return () if self._scope.holder(value) is not None else self._spare(value)
+            case _:
+                return ()
+
+    def _comprehension(self, node: _Comprehension, path: Path) -> None:
+        first, *more = node.generators
+        if any(isinstance(one, ast.Attribute) and one.attr in _CHANGING for one in ast.walk(node)):
+            for generator in node.generators:
+                self.stores.touch(generator.iter)
+        self.see([first.iter])
+        self.at(first.iter, path)
+        with self._found.perhaps(path) as inner:
+            for one in first.ifs:
+                self.at(one, inner)
+            for generator in more:
+                self.see([generator.iter])
+                self.children(generator, inner)
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    self.at(child, inner)
+
+
+Pairs = Iterable[tuple[ast.expr | None, ast.expr]]
+
+
+class Stores:
+    """Follows values into the state and into dicts; `look` is asked about expressions."""
+
+    def __init__(self, scope: Scope, found: Found, look: Callable[[ast.expr, Path], None]) -> None:
+        self._scope = scope
+        self._found = found
+        self._look = look
+
+    def assign(self, target: ast.expr, value: ast.expr | None, path: Path) -> None:
+        """A value that is given to a name, or stored in the state or a dict."""
+        match target:
+            case ast.Name(id=name):
+                self._name(name, value, path)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                values: list[ast.expr | None] = [None] * len(elements)
+                if isinstance(value, ast.Tuple) and len(value.elts) == len(elements):
+                    values = [*value.elts]
+                elif value is not None:
+                    self.touch(value)
+                for one, held in zip(elements, values, strict=True):
+                    self.assign(one, held, path)
+            case ast.Subscript():
+                self._look(target.slice, path)
+                holder = self._scope.holder(target.value)
+                if holder is None:
+                    self.touch(target.value)
+                    self._look(target.value, path)
+                else:
+                    self._store(holder, self._scope.text(target.slice), value, path)
+            case ast.Starred():
+                self.assign(target.value, None, path)
+            case _:
+                self._look(target, path)
+
+    def _name(self, name: str, value: ast.expr | None, path: Path) -> None:
+        scope = self._scope
+        if name in scope.states or name in scope.dicts:
+            self._found.lose(STATE if name in scope.states else name)
+        if value is None:
+            return
+        if scope.holder(value) == STATE and name in scope.once:
+            scope.states.add(name)
+            return
+        given = None if scope.holder(value) is not None else self.contents(value, path)
+        if given is not None:
+            scope.dicts.add(name)
+            for key in path.keys_of(name):
+                del path.held[name, key]
+            self.put(name, given, path)
+            return
+        way = scope.way(value)
+        if way is not None and name in scope.once:
+            scope.aliases[name] = way
+            scope.aliased[name] = value
+        else:
+            self.touch(value)
+
+    def _store(self, holder: str, key: str | None, value: ast.expr | None, path: Path) -> None:
+        if key is None:
+            self._found.lose(holder)
+        elif value is not None and is_none(value):
+            self._found.take(holder, key, path)
+        else:
+            self._found.write(holder, key, path, kind_of(value), texts_of(value))
+
+    def augment(self, target: ast.expr, value: ast.expr, path: Path) -> None:
+        """`state["n"] += 1`, or `changes |= {...}`."""
+        holder = self._scope.holder(target)
+        if holder is not None:
+            self.update(holder, [(None, value)], path)
+        elif isinstance(target, ast.Subscript):
+            self._look(ast.Subscript(target.value, target.slice, ast.Load()), path)
+            self.assign(target, None, path)
+        else:
+            self.touch(target)
+
+    def delete(self, target: ast.expr, path: Path) -> None:
+        """`del state["key"]`: it must be there, and is no longer."""
+        if not isinstance(target, ast.Subscript):
+            return
+        holder = self._scope.holder(target.value)
+        if holder is None:
+            self.touch(target.value)
+            self._look(target.value, path)
+            return
+        key = self._scope.text(target.slice)
+        if key is None:
+            self._found.lose(holder)
+            return
+        if holder == STATE:
+            self._found.read(key, path)
+            self._found.take(holder, key, path)
+        else:
+            self._found.unset(holder, key, path)
+
+    def update(self, holder: str, pairs: Pairs, path: Path) -> None:
+        """Write what one or several dicts have."""
+        given = self._pairs(pairs, path)
+        if given is None:
+            self._found.lose(holder)
+        else:
+            self.put(holder, given, path)
+
+    def put(self, holder: str, given: Contents, path: Path) -> None:
+        """Write what a dict has to the state, or to another dict."""
+        for key, there in given.sure.items():
+            if there:
+                self._found.write(holder, key, path)
+            else:
+                self._found.take(holder, key, path)
+        self._found.perhaps_done(holder, given, path)
+
+    def contents(self, node: ast.expr, path: Path) -> Contents | None:
+        """The keys of a dict that stands there, as far as it can be followed; None where not."""
+        holder = self._scope.holder(node)
+        if holder == STATE:
+            return Contents({})
+        if holder is not None:
+            return self._found.of(holder, path)
+        match node:
+            case ast.Dict():
+                return self._pairs(zip(node.keys, node.values, strict=True), path)
+            case ast.Call(func=ast.Name(id="dict")):
+                return self._pairs(arguments(node), path)
+            case ast.BinOp(op=ast.BitOr()):
+                return self._pairs([(None, node.left), (None, node.right)], path)
+            case ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[]):
+                return None if self._scope.holder(value) is None else self.contents(value, path)
+            case _:
+                return None
+
+    def _pairs(self, pairs: Pairs, path: Path) -> Contents | None:
+        sure: dict[str, bool] = {}
+        maybe: set[str] = set()
+        gone: set[str] = set()
+        for key, held in pairs:
+            if key is None:
+                inner = self.contents(held, path)
+                if inner is None:
+                    return None
+                sure = {**sure, **inner.sure}
+                for key_ in inner.maybe | inner.may_go:
+                    if key_ in sure and key_ not in inner.sure:
+                        (maybe if sure.pop(key_) else gone).add(key_)
+                maybe |= inner.maybe
+                gone |= inner.may_go
+                continue
+            name = self._scope.text(key)
+            if name is None:
+                return None
+            sure[name] = not is_none(held)
+            self._found.write("?", name, path.branch(), kind_of(held), texts_of(held))
+        return Contents(sure, frozenset(maybe - sure.keys()), frozenset(gone - sure.keys()))
+
+    def touch(self, node: ast.expr) -> None:
+        """Take note that a value of the state, or one of several, may be changed in place."""
+        match node:
+            case ast.BoolOp(values=several):
+                pass
+            case ast.IfExp(body=body, orelse=orelse):
+                several = [body, orelse]
+            case ast.List(elts=several) | ast.Tuple(elts=several) | ast.Set(elts=several):
+                pass
+            case ast.Dict(values=several):
+                pass
+            case ast.Starred(value=value) | ast.NamedExpr(value=value):
+                several = [value]
+            case _:
+                key = self._scope.origin(node)
+                if key is not None:
+                    self._found.touched.add(key)
+                return
+        for one in several:
+            self.touch(one)
+
+
+def arguments(node: ast.Call) -> list[tuple[ast.expr | None, ast.expr]]:
+    """What a dict, or its update, is called with, as the pairs that it makes."""
+    named = [(ast.Constant(one.arg) if one.arg else None, one.value) for one in node.keywords]
+    return [*((None, one) for one in node.args), *named]

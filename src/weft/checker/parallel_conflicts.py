@@ -1,0 +1,87 @@
+"""What branches do to each other: write one key, or take away what another reads."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from weft.checker.agents import WritersByKey, step_writer
+from weft.checker.world import Read, Site, Writer
+from weft.declare import Agent, Map, Node, Step
+from weft.session.state import scope_of
+
+
+class Takers(NamedTuple):
+    """The steps that take keys away, each with the number of its branch and of itself."""
+
+    named: dict[str, list[tuple[int, int, Step]]]
+    """By key, those that name it."""
+    keeping: list[tuple[int, int, Step]]
+    """Those that take away all but a few."""
+
+
+def takers(branches: tuple[Node, ...]) -> Takers:
+    """The steps in some branches that take keys away."""
+    found = Takers({}, [])
+    steps = ((index, step) for index, branch in enumerate(branches) for step in _takers(branch))
+    for number, (index, step) in enumerate(steps):
+        for key in dict.fromkeys((*step.drops, *(old for old, _ in step.renames))):
+            found.named.setdefault(key, []).append((number, index, step))
+        if step.keeps is not None:
+            found.keeping.append((number, index, step))
+    return found
+
+
+def torn(
+    found: Takers, index: int, sites: list[Site], own: WritersByKey
+) -> Iterator[tuple[Read, Writer]]:
+    """What a branch reads that was there before, and who takes it away in another one."""
+    if not found.named and not found.keeping:
+        return
+    pairs: list[tuple[int, Read, Step]] = []
+    for site in sites:
+        for read in site.reads:
+            if read.optional or read.key in own or read.key not in site.world.facts:
+                continue
+            steps = {
+                number: step
+                for number, at, step in (*found.named.get(read.key, ()), *found.keeping)
+                if at != index and _takes(step, read.key)
+            }
+            pairs += [(number, read, step) for number, step in steps.items()]
+    for _, read, step in sorted(pairs, key=lambda pair: pair[0]):
+        yield read, step_writer(step)
+
+
+def _takers(node: Node) -> Iterator[Step]:
+    """The steps that take keys away."""
+    if isinstance(node, Step):
+        if node.drops or node.renames or node.keeps is not None:
+            yield node
+    elif not isinstance(node, Agent | Map):
+        for child in node.children:
+            yield from _takers(child)
+
+
+def _takes(step: Step, key: str) -> bool:
+    """Whether a step takes a key away."""
+    if key in step.drops or any(key == old for old, _ in step.renames):
+        return True
+    return step.keeps is not None and scope_of(key) == "session" and key not in step.keeps
+
+
+def quarrels(wrote: Iterable[WritersByKey]) -> Iterator[tuple[str, tuple[Writer, ...]]]:
+    """The keys that several branches write, and who does; not where it is the same code."""
+    everyone: dict[str, list[Writer]] = {}
+    for keys in wrote:
+        for key, writers in keys.items():
+            everyone.setdefault(key, []).append(writers[-1])
+    for key, several in everyone.items():
+        if len(several) > 1 and not _is_shared(several):
+            yield key, tuple(dict.fromkeys(several))
+
+
+def _is_shared(writers: list[Writer]) -> bool:
+    """Whether one piece of code runs in all branches, and keeps what the last of them did."""
+    names = {writer.name for writer in writers}
+    return all(
+        one.kind == "callback" or (one.kind == "code" and len(names) == 1) for one in writers
+    )

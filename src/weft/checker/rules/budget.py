@@ -1,0 +1,152 @@
+"""Rules on what is sent: too long, ordered against the cache, or refused by the provider."""
+
+from collections.abc import Iterator
+
+from weft import schema
+from weft.checker.rules.tools import roots_of
+from weft.checker.world import Record
+from weft.codes import report
+from weft.declare import Agent, RunConfig, agents_of, template
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.errors import BudgetExceeded, UsageError, WeftError
+from weft.tokens import counter_for
+from weft.values import compact
+
+LONG = 1024
+"""Tokens that a provider reuses at least: less is never kept."""
+
+NARROW = 8_000
+"""Letters that fit into any model; no window is looked up for fewer."""
+
+EARLY = 0.25
+"""How much of a text may stand before its first variable until that is called early."""
+
+
+def too_long(record: Record) -> Iterator[Diagnostic]:
+    """Texts and tools that alone take more than their agent's budget or its model allows."""
+    tops: dict[str, Agent] = {}
+    for root in roots_of(record.root):
+        for agent in agents_of(root):
+            tops.setdefault(agent.name, root)
+    for agent in _agents(record):
+        top = tops.get(agent.name, agent)
+        limited = agent.policy.limit is not None or agent.context_compressor is not None
+        letters = sum(len(text) for _, text in sent_parts(agent, top))
+        windowed = isinstance(agent.model, str) and letters > NARROW
+        if limited or windowed:
+            yield from _too_long(agent, top, limited=limited)
+
+
+def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic]:
+    """What the compiler says of a request that holds nothing yet: it is the least there can be."""
+    from weft.compiler import compile
+    from weft.compiler.costs import window_of
+
+    if agent.policy.is_conditional:
+        return  # what is sent depends on functions of the state, and nothing is run here
+    empty = {"instruction": "", "global_instruction": ""}
+    texts = {"instruction": agent.instruction, "global_instruction": top.global_instruction}
+    provided = {name: "" for name in empty if not isinstance(texts[name], str | None)}
+    config = RunConfig(on_missing="empty")
+    parts = sent_parts(agent, top)
+    counts = [count(agent, text) for _, text in parts]
+    place = parts[counts.index(max(counts))][0] if parts else Origin("field", "name", agent.name)
+    try:
+        made = compile(top, agent=agent.name, message="?", config=config, recorded=provided)
+        tokens = made.tokens
+    except BudgetExceeded as error:
+        yield report("WEFT506", place, error.message, error.hint)
+        return
+    except WeftError:
+        return  # what else is wrong with it is said elsewhere
+    window = window_of(agent.model) if isinstance(agent.model, str) else 0
+    if window and tokens > window:
+        yield report(
+            "WEFT506",
+            place,
+            f"what is sent in any case takes {tokens} tokens, {max(counts)} of them here, and the"
+            f" window of {agent.model} is {window}",
+            "shorten this, or take a wider model",
+        )
+
+
+def refused_by_provider(record: Record) -> Iterator[Diagnostic]:
+    """Options, tools, schemas and names of models that a provider answers with an error."""
+    from weft.compiler.prefix import refused_declaration
+
+    for agent in _agents(record):
+        if agent.model is None:  # the model is another's, or chosen for the run
+            continue
+        try:
+            found = refused_declaration(agent)
+            yield from (one for one in found if one.code not in agent.allow)
+        except UsageError as error:
+            place = Origin("field", "model", agent.name)
+            yield report("WEFT706", place, error.message, error.hint, severity=Severity.ERROR)
+        except WeftError:  # what cannot be compiled is told by compiling
+            continue
+
+
+def volatile_first(record: Record) -> Iterator[Diagnostic]:
+    """A long instruction that begins with what changes, so that nothing of it is reused."""
+    for agent in _agents(record):
+        text = agent.instruction
+        if not isinstance(text, str) or len(text) < LONG * 2:
+            continue
+        variables = template.parse(text).variables
+        if not variables or variables[0].start > EARLY * len(text):
+            continue
+        behind = count(agent, text[variables[0].end :])
+        if behind >= LONG:
+            yield report(
+                "WEFT507",
+                Origin("field", "instruction", agent.name, variables[0].start, variables[0].end),
+                f"`{{{variables[0].name}}}` stands before {behind} tokens that never change",
+                "put what changes last: providers reuse a request up to its first changed byte",
+            )
+
+
+def _agents(record: Record) -> Iterator[Agent]:
+    seen: set[str] = set()
+    for site in record.sites:
+        if isinstance(site.node, Agent) and site.node.name not in seen:
+            seen.add(site.node.name)
+            yield site.node
+
+
+def fixed_parts(agent: Agent) -> list[tuple[Origin, str]]:
+    """Each part with its place."""
+    fields = (
+        ("instruction", agent.instruction),
+        ("global_instruction", agent.global_instruction),
+        ("description", agent.description),
+    )
+    parts = [
+        (Origin("field", name, agent.name), text)
+        for name, text in fields
+        if isinstance(text, str) and text
+    ]
+    for tool in agent.tools:
+        text = f"{tool.name} {tool.description} {compact(tool.parameters)}"
+        parts.append((Origin("tool", tool.name, agent.name), text))
+    return parts
+
+
+def sent_parts(agent: Agent, root: Agent) -> list[tuple[Origin, str]]:
+    """The same, with the root's text for all, the schema, and whom it may hand over to."""
+    parts = fixed_parts(agent)
+    if agent is not root and isinstance(root.global_instruction, str):
+        parts = [one for one in parts if one[0].name != "global_instruction"]
+        parts.append((Origin("field", "global_instruction", root.name), root.global_instruction))
+    if agent.output_schema is not None:
+        shape = schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
+        parts.append((Origin("field", "output_schema", agent.name), compact(shape)))
+    if agent.sub_agents:
+        text = " ".join(f"{child.name}: {child.description}" for child in agent.sub_agents)
+        parts.append((Origin("field", "sub_agents", agent.name), text))
+    return parts
+
+
+def count(agent: Agent, text: str) -> int:
+    """The tokens of a text for the agent's model, or for a usual one."""
+    return counter_for(agent.model if isinstance(agent.model, str) else "").count(text)

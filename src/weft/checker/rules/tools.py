@@ -1,0 +1,78 @@
+"""Rules on declarations: what nobody says of a tool or an agent, and what nobody is told."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from weft.checker.world import Record
+from weft.codes import report
+from weft.declare import Agent, Node
+from weft.declare.compose import Composable
+from weft.declare.nodes import agents_of, walk_nodes
+from weft.diagnostics import Diagnostic, Origin
+
+
+def undescribed(record: Record) -> Iterator[Diagnostic]:
+    """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
+    for agent in everybody(record.root):
+        for child in agent.sub_agents:
+            if not child.description.strip():
+                yield _undescribed(child, f"`{agent.name}` may hand over to it")
+        for tool in agent.tools:
+            if isinstance(tool.agent, Composable):
+                if not tool.description.strip():
+                    called = cast("Node", tool.agent)
+                    yield _undescribed(called, f"`{agent.name}` may call it")
+            elif not tool.documented:
+                yield report(
+                    "WEFT301",
+                    Origin("tool", tool.name, agent.name),
+                    "the tool has no description, so the model has only its name to decide by",
+                    "give the function a docstring, or @tool(description=...)",
+                )
+
+
+def _undescribed(node: Node, why: str) -> Diagnostic:
+    return report(
+        "WEFT302",
+        Origin("field", "description", node.name),
+        f"`{node.name}` has no description, and {why}: the model has only its name to decide by",
+        f'say what it is for: description="..."{" or .describe(...)" * isinstance(node, Agent)}',
+    )
+
+
+def unsent_global(record: Record) -> Iterator[Diagnostic]:
+    """A `global_instruction` of an agent that is no root: it is sent to nobody."""
+    for root in roots_of(record.root):
+        for agent in agents_of(root):
+            if agent is not root and agent.global_instruction is not None:
+                yield report(
+                    "WEFT103",
+                    Origin("field", "global_instruction", agent.name),
+                    "only the root's global_instruction is sent",
+                    "move it to the root, or into this agent's instruction",
+                )
+
+
+def roots_of(node: Node) -> Iterator[Agent]:
+    """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
+    called = (tool.agent for agent in everybody(node) for tool in agent.tools)
+    flows = (cast("Node", flow) for flow in called if isinstance(flow, Composable))
+    seen: set[int] = set()
+    for flow in (node, *flows):
+        for one, _ in walk_nodes(flow):
+            if isinstance(one, Agent) and id(one) not in seen:
+                seen.add(id(one))
+                yield one
+
+
+def everybody(root: Node) -> Iterator[Agent]:
+    """Every agent once: of the flow, of their trees, and those that are called as tools."""
+    waiting, seen = [root], set[int]()
+    while waiting:
+        for agent in agents_of(waiting.pop()):
+            if id(agent) in seen:
+                continue
+            seen.add(id(agent))
+            yield agent
+            called = [tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)]
+            waiting += cast("list[Node]", called)

@@ -1,0 +1,636 @@
+"""Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from weft.checker.files import files_read_by, saved_names
+from weft.checker.functions import keys_of
+from weft.checker.gaps import paths_without
+from weft.checker.near import close, few, is_slip, meant
+from weft.checker.rules.tools import everybody
+from weft.checker.rules.visibility import acts
+from weft.checker.schemas import follow, items_of, kind_of, missing_field, values_of
+from weft.checker.scope import Compared, Keys
+from weft.checker.world import Fact, Gone, Read, Record, Site, World, Writer
+from weft.codes import report
+from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
+from weft.declare.compare import quoted
+from weft.declare.nodes import walk_nodes
+from weft.declare.template import Variable
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.session.state import scope_of
+from weft.values import JsonObject
+
+
+def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
+    """Every read that finds nothing, finds it on some paths only, or looks for another shape."""
+    for site in record.sites:
+        for read in site.reads:
+            if read.how in ("tool", "callback") or (read.how == "policy" and read.optional):
+                yield from _any_turn(record, site, read)
+            else:
+                yield from _read(record, site, read)
+
+
+def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
+    world = site.world
+    fact = world.facts.get(read.key)
+    if fact is None:
+        yield from _missing(site, read)
+        return
+    sure = fact.must or fact.soft or read.guarded or read.optional
+    if not sure and not world.opaque:
+        if read.key in site.siblings:
+            yield _beside(site, read)
+        writers = _named(fact.writers)
+        lacking = paths_without(record.root, site.node, read.key)
+        yield report(
+            "WEFT106",
+            read.origin,
+            f"{_what(read)} is written on some paths only, by {writers}"
+            + (f"; not {' or '.join(lacking)}" if lacking else ""),
+            f"write it on every path, set it first, or write {{{read.key}?}}"
+            if read.how == "template"
+            else "write it on every path, or set it first",
+        )
+    if read.path and not _is_letter(fact, read):
+        _, problem = follow(fact.schema, read.path)
+        if problem:
+            yield report(
+                "WEFT109",
+                read.origin,
+                f"{_what(read)} does not fit what {_named(fact.writers)} writes: {problem}",
+                meant(*missing_field(fact.schema, read.path))
+                or "read a field that is there, or give the writer an output_schema that has it",
+            )
+
+
+def _is_letter(fact: Fact, read: Read) -> bool:
+    """Whether code takes a letter of a text, as `state["name"][0]` does; a template cannot."""
+    *before, last = read.path
+    if read.how not in ("step", "predicate") or not isinstance(last, int):
+        return False
+    return kind_of(follow(fact.schema, before)[0]) == "string"
+
+
+def misspelt_read(record: Record) -> Iterator[Diagnostic]:
+    """A key that one place reads where code may write any: it is near one that others use.
+
+    Behind such code nothing can be said of what is missing. A slip of the finger shows all the
+    same: nobody else knows the key, and it is one letter away from a key that is known.
+    """
+    if not any(site.world.opaque for site in record.sites):
+        return
+    places: dict[str, set[Origin]] = {}
+    for site in record.sites:
+        for read in site.reads:
+            places.setdefault(read.key, set()).add(read.origin)
+    known = {*record.everywhere, *(key for key, where in places.items() if len(where) > 1)}
+    for site in record.sites:
+        for read in site.reads:
+            unsure = read.how != "template" or read.optional or not site.world.opaque
+            if unsure or read.key in known or read.key in site.world.facts:
+                continue
+            near = sorted(key for key in known if is_slip(read.key, key))
+            if near:
+                yield report(
+                    "WEFT105",
+                    read.origin,
+                    f"{_reads(read)}, and nobody who can be seen writes that; it is near"
+                    f" `{near[0]}`, which is known",
+                    f"did you mean `{near[0]}`?",
+                    severity=Severity.WARNING,
+                )
+
+
+def misspelt_drop(record: Record) -> Iterator[Diagnostic]:
+    """A key that `S.drop` takes away and nobody writes, one letter away from one that is there."""
+    for site in record.sites:
+        step, facts = site.node, site.world.facts
+        if not isinstance(step, Step) or not step.written.startswith("S.drop("):
+            continue
+        for key in step.drops:
+            near = sorted(one for one in facts if is_slip(key, one))
+            if near and key not in facts and key not in record.everywhere:
+                yield report(
+                    "WEFT105",
+                    Origin("field", "function", step.name),
+                    f"`{key}` is taken away here, and nobody writes that; `{near[0]}` stays",
+                    f"did you mean `{near[0]}`?",
+                    severity=Severity.WARNING,
+                )
+
+
+def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
+    world = site.world
+    gone = world.gone.get(read.key)
+    if gone is not None and not read.optional:
+        yield _gone(read, gone)
+        return
+    routed = read.how == "route"
+    if world.opaque or (read.guarded if routed else read.optional):
+        return
+    if read.key in site.siblings:
+        yield _beside(site, read)
+        return
+    known = few(world.facts) or "nothing"
+    yield report(
+        "WEFT108" if routed else "WEFT105",
+        read.origin,
+        f"{_reads(read)}, and nobody before it writes that; what is there: {known}",
+        meant(read.key, world.facts) or _hint(read),
+        severity=_severity(read, world),
+    )
+
+
+def _gone(read: Read, gone: Gone) -> Diagnostic:
+    """What was there, and no longer is."""
+    if gone.by.kind == "gate":
+        what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
+        bare = read.key.removeprefix("temp:")
+        return report("WEFT107", read.origin, what, f"write and read `{bare}`, without temp:")
+    how = f"renamed to `{gone.to}`" if gone.to else "dropped"
+    renamed = _what(read._replace(key=gone.to, typed=""))
+    return report(
+        "WEFT107",
+        read.origin,
+        f"{_what(read)} was {how} by `{_typed(gone.by)}` before",
+        f"read {renamed}" if gone.to else "keep it, or write it again before this",
+    )
+
+
+def _typed(writer: Writer) -> str:
+    """Who it is, as its author wrote it: with the quotes that the messages have."""
+    written = writer.written
+    return (written if '"' in written else written.replace("'", '"')) or writer.name
+
+
+def _severity(read: Read, world: World) -> Severity | None:
+    """What another run may have kept is no error, unless it looks misspelt."""
+    if scope_of(read.key) in ("app", "user"):
+        near = close(read.key, world.facts, cutoff=0.85)
+        return Severity.WARNING if near else Severity.INFO
+    return Severity.WARNING if read.optional else None
+
+
+def _any_turn(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
+    """A key that code reads, or a note: it may come from any turn, but from somewhere."""
+    if read.key in site.world.facts or read.key in record.everywhere or site.world.opaque:
+        return
+    if read.guarded or scope_of(read.key) in ("app", "user"):
+        return
+    said = f"the {read.how} `{read.origin.name}` reads `{read.key}` from the state"
+    yield report(
+        "WEFT105",
+        read.origin,
+        f"{_reads(read) if read.how == 'policy' else said}, and nobody writes it",
+        meant(read.key, record.everywhere) or _hint(read),
+    )
+
+
+def _beside(site: Site, read: Read) -> Diagnostic:
+    return report(
+        "WEFT111",
+        read.origin,
+        f"{_reads(read)}, which a branch beside it writes: it may not be there yet",
+        "read it behind the branches: (a | b) >> c; `a | b >> c` is a | (b >> c)",
+    )
+
+
+def _hint(read: Read) -> str:
+    if read.how == "template":
+        return (
+            f'let an agent before it write it: .writes("{read.key}"), declare it:'
+            f' inputs={{"{read.key}": str}}, or write {{{read.key}?}}'
+        )
+    return f'let an agent before it write it: .writes("{read.key}"), or declare it as an input'
+
+
+def _reads(read: Read) -> str:
+    """What is read, and through which channel."""
+    match read.how:
+        case "template":
+            return f"the template reads {_what(read)} from the state"
+        case "policy":
+            return f"the policy shows {_what(read)} of the state"
+        case "route":
+            return f"the route decides by {_what(read)} of the state"
+        case "map":
+            return f"the map goes over {_what(read)} of the state"
+        case _:
+            return f"{_what(read)} is read from the state here"
+
+
+def _what(read: Read) -> str:
+    """What is read, as its author wrote it."""
+    if read.typed:
+        return f"`{read.typed}`"
+    name = Variable(read.key, read.path, "", read.optional, 0, 0).name
+    return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
+
+
+def _named(writers: Iterable[Writer]) -> str:
+    return " and ".join(f"`{name}`" for name in dict.fromkeys(w.name for w in writers))
+
+
+def torn_read(record: Record) -> Iterator[Diagnostic]:
+    """What one branch reads while another takes it away."""
+    for read, by in record.torn:
+        yield report(
+            "WEFT111",
+            read.origin,
+            f"{_reads(read)}, which `{by.name}` takes away in a branch beside it: it may be gone",
+            "take it away behind the branches: (a | b) >> S.drop(...)",
+        )
+
+
+def parallel_writers(record: Record) -> Iterator[Diagnostic]:
+    """Branches that run at once and write one key."""
+    for node, key, writers in record.conflicts:
+        assert isinstance(node, Parallel | Sequence)
+        yield report(
+            "WEFT110",
+            writers[-1].origin,
+            f"`{key}` is written in two branches at once, by {_named(writers)}",
+            "let each branch write a key of its own, and combine them behind",
+        )
+
+
+def dead_key(record: Record) -> Iterator[Diagnostic]:
+    """Keys that are written, and that nothing behind reads."""
+    final = {site.node.name for site in record.sites if site.last}
+    lost = _Lost(record)
+    asked = {  # who asks whether a key is there may find it on the next turn
+        read.key
+        for site in record.sites
+        for read in site.reads
+        if (read.optional or read.guarded) and scope_of(read.key) != "temp"
+    }
+    for key, writer in record.written:
+        if (key, writer) in record.used or writer.kind == "input" or key in asked:
+            continue
+        if writer.name in final or writer.origin.agent in final:
+            continue
+        wholly = lost(key, writer)
+        yield report(
+            "WEFT112",
+            writer.origin,
+            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it"
+            + (" before it is written again" if any(key == k for k, _ in record.used) else "")
+            + ("; no other agent sees its words either" if wholly else ""),
+            f'read {{{key}}} behind it, or leave it out; allow=["WEFT112"] if the application'
+            " reads it"
+            if wholly
+            else "read it, or leave it out",
+            severity=Severity.WARNING if wholly else None,
+        )
+
+
+def _is_rewritten(fact: Fact | None) -> bool:
+    """Whether a key was written by who writes it in any case: not by a tool or a callback."""
+    if fact is None:
+        return False
+    steps = ("step", "transform")
+    return all(one.kind in steps or one.origin.name == "output_key" for one in fact.writers)
+
+
+class _Lost:
+    """Knows whether a key that nobody reads is all that its agent says.
+
+    What a step takes away was looked at, and found of no use. An agent that acts has done its work.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._agents = {agent.name: agent for agent in everybody(record.root)}
+        self._read = {
+            read.key
+            for site in record.sites
+            for read in site.reads
+            if not _is_rewritten(site.world.facts.get(read.key))
+        }
+        self._dropped: set[str] = set()
+        self._kept: list[frozenset[str]] = []
+        for node, _ in walk_nodes(record.root):
+            if isinstance(node, Step):
+                keys = keys_of(node.function) if not node.written else Keys()
+                self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
+                if node.keeps is not None:
+                    self._kept.append(frozenset(node.keeps))
+
+    def __call__(self, key: str, writer: Writer) -> bool:
+        """Whether what the writer says under the key is wholly lost."""
+        if writer.kind != "agent" or writer.origin.name != "output_key":
+            return False
+        if scope_of(key) in ("app", "user") or writer.name in self._record.heard:
+            return False
+        if key in self._read or key in self._dropped:
+            return False  # what stands before it may read it on the next turn
+        if any(key not in kept for kept in self._kept):
+            return False
+        agent = self._agents.get(writer.name)
+        if agent is None or agent.sub_agents or acts(agent):
+            return False
+        return key not in self._named and not close(key, self._missed, cutoff=0.6)
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """The keys that a text names wrongly: that is said there."""
+        return {key for key, _, _ in lookalike_keys(self._record)}
+
+    @cached_property
+    def _missed(self) -> list[str]:
+        """The keys that are read and not there: one that is only misspelt is said there."""
+        missed = (
+            read.key
+            for site in self._record.sites
+            for read in site.reads
+            if read.key not in site.world.facts
+        )
+        return [*dict.fromkeys(missed)]
+
+
+_WORDS = {"string": "text", "array": "a list", "object": "an object", "boolean": "a truth value"}
+
+
+def wrong_type(record: Record) -> Iterator[Diagnostic]:
+    """A map over what is no list, and a predicate that compares text with a number."""
+    for site in record.sites:
+        for read in site.reads:
+            fact = site.world.facts.get(read.key)
+            if fact is None:
+                continue
+            shape, problem = follow(fact.schema, read.path)
+            kind = kind_of(shape)
+            if problem or not kind:
+                continue
+            who = f"`{fact.writers[-1].name}` writes {_WORDS.get(kind, f'a {kind}')} there"
+            if read.how == "map" and isinstance(site.node, Map) and kind != "array":
+                yield report(
+                    "WEFT109",
+                    read.origin,
+                    f"`{site.node.items}` is no list: {who}",
+                    f"give `{fact.writers[-1].name}` an output_schema that is a list, such as"
+                    " list[str], or make one with a step",
+                )
+            wanted = kind_of(read.shape)
+            if wanted and wanted != kind and {wanted, kind} != {"integer", "number"}:
+                yield report(
+                    "WEFT109",
+                    read.origin,
+                    f"the input `{read.key}` is {_WORDS.get(wanted, f'a {wanted}')}: {who}",
+                    f"let `{fact.writers[-1].name}` write that, or declare the type that it writes",
+                )
+            if read.number and kind in ("string", "array", "object"):
+                name = Variable(read.key, read.path, "", read.optional, 0, 0).name
+                spelled = "".join(f"[{json.dumps(step)}]" for step in (read.key, *read.path))
+                yield report(
+                    "WEFT109",
+                    read.origin,
+                    f"`{name}` is compared with a number: {who}",
+                    f"let `{fact.writers[-1].name}` return a number: agent @ Schema, or write"
+                    f" float(state{spelled})",
+                )
+
+
+def vain_comparison(record: Record) -> Iterator[Diagnostic]:
+    """A function that compares a value with one that whoever writes it never writes."""
+    for site in record.sites:
+        if site.world.opaque:
+            continue  # other code may write other values
+        for read in site.reads:
+            fact = site.world.facts.get(read.key) if read.compared else None
+            shape, problem = follow(fact.schema, read.path) if fact is not None else (None, "x")
+            if fact is None or problem:
+                continue
+            for one in read.compared:
+                found = _in_vain(one, shape)
+                if found is not None:
+                    who = f"`{fact.writers[-1].name}` writes {found.known}"
+                    named = str(one.values[0])
+                    yield report(
+                        "WEFT403",
+                        read.origin,
+                        f"{_spelled(one)} {found.outcome} holds: {who}",
+                        meant(named, found.names, quote='"') or "compare with what it writes",
+                    )
+
+
+class _Vain(NamedTuple):
+    """A comparison that tells nothing apart: how it comes out, and what is really there."""
+
+    outcome: str
+    known: str
+    names: list[str]
+
+
+def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
+    """What is wrong with a comparison, by the values or the type that are written."""
+    outcome = "always" if one.operator in ("ne", "not in") else "never"
+    listed = items_of(shape) if one.operator == "contains" else values_of(shape)
+    if listed is not None:
+        there = [*listed, *one.spare]
+        if any(_equal(value, other) for value in one.values for other in there):
+            return None
+        kind = "a list of" if one.operator == "contains" else "one of"
+        named = ", ".join(quoted(value) for value in listed)
+        return _Vain(outcome, f"{kind} {named}", [str(value) for value in listed])
+    if one.operator == "contains":
+        words = values_of(shape)
+        texts = [word for word in words or () if isinstance(word, str)]
+        if words is None or len(texts) < len(words):
+            return None
+        if any(
+            str(value) in text for value in one.values for text in (*texts, *map(str, one.spare))
+        ):
+            return None
+        return _Vain(outcome, f"one of {', '.join(map(quoted, texts))}", texts)
+    kind = kind_of(shape)
+    wanted = {_json_kind(value) for value in (*one.values, *one.spare)}
+    plain = "number" if kind == "integer" else kind
+    if plain not in ("string", "number", "boolean") or plain in wanted:
+        return None
+    if plain == "number" and "boolean" in wanted:
+        return None  # True == 1
+    return _Vain(outcome, _WORDS.get(plain, f"a {plain}"), [])
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether Python calls two values equal; letter case counts there."""
+    return one == other
+
+
+def _json_kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return "string" if isinstance(value, str) else "number"
+
+
+def _spelled(one: Compared) -> str:
+    """The comparison as its author wrote it, or nearly so."""
+    name = Variable(one.key, one.path, "", optional=False, start=0, end=0).name
+    values = ", ".join(quoted(value) for value in one.values)
+    match one.operator:
+        case "eq":
+            return f"`{name} == {values}`"
+        case "ne":
+            return f"`{name} != {values}`"
+        case "contains":
+            return f"`{values} in {name}`"
+        case _:
+            return f"`{name} {one.operator} ({values})`"
+
+
+_NAME = r"[^\W\d]\w*"
+
+_BRACES = re.compile(r"\{\{?(?P<inner>[^{}\n]{1,100})\}\}?")
+
+_INNER = tuple(
+    re.compile(form)
+    for form in (
+        rf"(?P<key>{_NAME})[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan??}
+        rf"(?P<key>{_NAME})-[\w-]+",  # {plan-x}
+        rf"(?P<key>{_NAME})![rsa]",  # {plan!r}
+        rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]+[defgnsx%])",  # {plan:>10}
+        rf"(?P<key>{_NAME})\s*\|\s*{_NAME}(?:\([^()]*\))?",  # {plan | upper}
+        rf"(?P<key>{_NAME})\[(?:'[^']*'|\"[^\"]*\"|{_NAME})\]",  # {plan['title']}
+        rf"(?P<key>{_NAME})\.get\(.*\)",
+        rf"{_NAME}:(?P<key>{_NAME})\??",  # {usr:plan}
+        rf"(?:{_NAME}\.)*state\[\s*['\"](?P<key>[\w:]+)['\"]\s*\].*",  # {state['plan']}
+        rf"(?:{_NAME}\.)*state\.get\(\s*['\"](?P<key>[\w:]+)['\"].*\)",
+        rf"[$#@<](?P<key>{_NAME})>?|%\s*(?P<late>{_NAME})\s*%",  # {$plan}, {<plan>}, {%plan%}
+    )
+)
+"""What stands in braces and is no placeholder, though somebody may take it for one."""
+
+_SPACED = re.compile(
+    rf"\{{\{{[ \t]+(?P<key>{_NAME})[ \t]*\}}\}}|\{{\{{(?P<late>{_NAME})[ \t]+\}}\}}"
+)
+
+_OTHER = tuple(
+    re.compile(form)
+    for form in (
+        # $plan, and no formula such as $n$ or $x_1$
+        r"(?<![\w$\\])\$(?P<key>[^\W\d]\w+)(?![\w$^_\\({])",
+        rf"%\((?P<key>{_NAME})\)[sdr]",  # %(plan)s
+        rf"(?<![\w%])%(?P<key>{_NAME})%",  # %plan%
+        # {plan without its end
+        rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)",
+        rf"(?<![{{\w\"'.:])(?P<key>{_NAME})\}}(?!\}})",  # plan} without its beginning
+    )
+)
+"""What other template languages write, and braces of which one is missing."""
+
+
+class Lookalike(NamedTuple):
+    """A text that looks like a placeholder: the key that it names, and where it stands."""
+
+    key: str
+    text: str
+    start: int
+
+
+def lookalikes(source: str) -> Iterator[Lookalike]:
+    """What in a text looks like a placeholder and is none; escapes are none on purpose."""
+    pieces = template.parse(source).pieces
+    for piece in pieces:
+        if not isinstance(piece, template.Literal):
+            continue
+        written = source[piece.start : piece.end]
+        if written != piece.text:
+            continue  # an escape: the braces are meant
+        spaced = [*_SPACED.finditer(written)]
+        for match in spaced:
+            key = match["key"] or match["late"]
+            yield Lookalike(key, match[0], piece.start + match.start())
+        inside = [*_BRACES.finditer(written)]
+        for match in inside:
+            inner = match["inner"].strip()
+            for form in _INNER:  # more than one may fit: the state decides which key is meant
+                if found := form.fullmatch(inner):
+                    key = found["key"] or found.groupdict().get("late") or ""
+                    yield Lookalike(key, match[0], piece.start + match.start())
+        for form in _OTHER:
+            for match in form.finditer(written):
+                within = (one.start() <= match.start() < one.end() for one in (*inside, *spaced))
+                if not any(within):
+                    yield Lookalike(match["key"], match[0], piece.start + match.start())
+
+
+def lookalike_placeholder(record: Record) -> Iterator[Diagnostic]:
+    """A text that names a key of the state as no template does, so that the text is sent."""
+    for key, place, one in lookalike_keys(record):
+        yield report(
+            "WEFT114",
+            Origin("field", place.name, place.agent, one.start, one.start + len(one.text)),
+            f"`{one.text}` is no placeholder and is sent as it stands there; the state has `{key}`",
+            f"write {{{key}}}, or {{{{{key}}}}} if the braces themselves are meant",
+        )
+
+
+def lookalike_keys(record: Record) -> Iterator[tuple[str, Origin, Lookalike]]:
+    """The keys of the state that texts seem to name, with the text and the place."""
+    for site in record.sites:
+        for place, source in _texts(site):
+            if not any(mark in source for mark in "{}$%"):
+                continue
+            read = {one.key for one in site.reads if one.how in ("template", "policy")}
+            places: set[int] = set()
+            for one in lookalikes(source):
+                key = _key_of(one.key, site)
+                if not key or key in read or one.start in places:
+                    continue  # who reads it as well shows how a key is written, or quotes code
+                places.add(one.start)
+                yield key, place, one
+
+
+def _key_of(name: str, site: Site) -> str:
+    """The key of the state that a name stands for; one in a scope may be named without it."""
+    facts = site.world.facts
+    return next((key for key in (name, f"user:{name}", f"app:{name}") if key in facts), "")
+
+
+def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
+    """The templates that are filled in at a site."""
+    node = site.node
+    if isinstance(node, Gate):
+        yield Origin("field", "question", node.name), node.question
+    elif isinstance(node, Agent):
+        for name, text in (
+            ("instruction", node.instruction),
+            ("global_instruction", node.global_instruction),
+        ):
+            if isinstance(text, str):
+                yield Origin("field", name, node.name), text
+
+
+def unsaved_artifact(record: Record) -> Iterator[Diagnostic]:
+    """An artifact that nothing saves, where one of nearly that name is saved."""
+    names, _ = saved_names(everybody(record.root))
+    if not names:
+        return
+    for agent in everybody(record.root):
+        for name, place in files_read_by(agent):
+            bare = name.removeprefix("user:")
+            if bare in names:
+                continue
+            near = close(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
+            if near:
+                yield report(
+                    "WEFT115",
+                    place,
+                    f"the artifact `{name}` is read here, and nothing saves it; what is saved:"
+                    f" {', '.join(sorted(names))}",
+                    f"did you mean `{near[0]}`?",
+                )
+
+
+def _differs(one: str, other: str) -> bool:
+    """Whether two names differ in more than a number or an ending: such ones are two things."""
+    (stem, dot, _), (other_stem, other_dot, _) = one.rpartition("."), other.rpartition(".")
+    if dot and other_dot and stem == other_stem:
+        return False
+    return re.sub(r"\d+", "", one) != re.sub(r"\d+", "", other)

@@ -1,0 +1,829 @@
+"""A thread: what one agent's view of one growing log has already been compiled to.
+
+Events never change, so what was built, passed, lowered and counted for them is kept with
+the log and reused. Only what is new runs through the passes. Where a new event reaches
+back (a rewind, a compaction, a late result, a value that the instruction now carries), the
+thread starts again from the beginning; the report says what that broke.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from weft.compiler.view import (
+    Built,
+    build_items,
+    build_some,
+    gathered_by,
+    hidden_by_compaction,
+    hidden_by_rewind,
+    hidden_by_undoing,
+    plain_items,
+    undoes,
+    wrote_keys,
+)
+from weft.diagnostics import Diagnostic
+from weft.dialects import Track
+from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
+from weft.passes import Env, Passes, run
+from weft.session import Event
+from weft.session.event import NO_ACTIONS
+from weft.session.state import Forks, forks_after, written_by
+from weft.values import Json, Strand, canonical
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What there is to know of a log after reading so many of its events.
+
+    `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
+    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
+    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
+    keys that the user's words were copied to, `asked` what the user said last.
+    """
+
+    read: int = 0
+    produced: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
+    reaches_back: int = -1
+    forks: Forks = {}
+    branched: bool = False
+    captured: frozenset[str] = frozenset()
+    asked: Event | None = None
+
+    def after(self, events: Strand[Event]) -> "Facts":
+        """What is known once the events that were not read yet are read."""
+        wrote: list[Event] = []
+        reaches_back, position, forks = self.reaches_back, self.read, self.forks
+        branched, captured, asked = self.branched, self.captured, self.asked
+        for event in events.since(self.read):
+            actions = event.actions
+            if event.author == "user" and event.content is not None:
+                asked = event
+            if actions is not NO_ACTIONS:
+                if actions.state_delta and event.author != "user" and not event.partial:
+                    wrote.append(event)
+                    captured |= _captured(event, asked)
+                if actions.rewind_before_invocation_id or actions.compaction is not None:
+                    reaches_back = position
+            if event.branch:
+                branched = True
+            if event.custom_metadata is not None:
+                forks = forks_after(forks, event)
+                if undoes(event):
+                    reaches_back = position
+                if not actions.state_delta and written_by(event):
+                    wrote.append(event)
+                    captured |= _captured(event, asked)
+            position += 1
+        if not wrote:
+            return Facts(
+                position,
+                self.produced,
+                self.volatile,
+                reaches_back,
+                forks,
+                branched,
+                captured,
+                asked,
+            )
+        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
+        produced = produced.union(*(gathered_by(event) for event in wrote))
+        return Facts(
+            position,
+            produced.union(*(_moved(event, produced) for event in wrote)),
+            self.volatile.union(*(written_by(event) for event in wrote)),
+            reaches_back,
+            forks,
+            branched,
+            captured,
+            asked,
+        )
+
+
+def _captured(event: Event, asked: Event | None) -> frozenset[str]:
+    """The keys under which an event keeps what the user said last."""
+    if asked is None or event.content is not None:
+        return frozenset()
+    text = asked.text
+    return frozenset(key for key, value in written_by(event).items() if text and value == text)
+
+
+def _moved(event: Event, produced: frozenset[str]) -> list[str]:
+    """The keys that an answer may stand under since its own was taken away, as by a renaming."""
+    delta = event.actions.state_delta
+    if not any(value is None and key in produced for key, value in delta.items()):
+        return []
+    return [key for key, value in delta.items() if value is not None]
+
+
+def facts_of(log: Strand[Event]) -> Facts:
+    """The facts of this log, kept with it; for an older snapshot it is read again.
+
+    Facts are values: two who find them at once find the same, so that no lock is needed.
+    """
+    held = log.memo.get("facts")
+    facts = held if isinstance(held, Facts) and held.read <= log.settled else Facts()
+    if facts.read < log.settled:
+        facts = log.memo["facts"] = facts.after(log)
+    return facts
+
+
+class Slot(NamedTuple):
+    """Where a thread is kept with the log: who looks, from which branch, under which policy.
+
+    `measure` is by what things are found large, where the policy asks for that: by which model's
+    tokens, and from how many on for each tool.
+    """
+
+    agent: str
+    branch: str
+    view: str
+    measure: str = ""
+
+
+class Basis(NamedTuple):
+    """What a thread's items depend on beside the log and its slot; they change seldom.
+
+    `start` is where the view begins, `carried` what the instruction says of the log already,
+    `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
+    `withheld` the keys, files and values that the agent may not see.
+    """
+
+    start: int
+    carried: tuple[tuple[str, str], ...]
+    reaches_back: int
+    current: str
+    withheld: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+
+
+WHOLE = Basis(0, (), -1, "")
+"""What nearly every thread depends on: a view of the whole log, into which nothing reaches back."""
+
+
+class Woven(msgspec.Struct, frozen=True):
+    """The items of a request, and what the passes said about all of them.
+
+    `skipped` events lie before the current turn and were not looked at, as the policy wants.
+    """
+
+    items: Strand[Item]
+    notes: Strand[Note]
+    diagnostics: tuple[Diagnostic, ...]
+    features: int
+    skipped: int
+    beside: Callable[[], list[Note]]
+    """What is to be said about events on other branches, which were not looked at."""
+
+
+class Made(NamedTuple):
+    """What an event becomes for every agent but the one that made it."""
+
+    author: str
+    built: Built
+
+
+class Thread:
+    """The settled items of one view, and what was derived from them."""
+
+    def __init__(self, slot: Slot, basis: Basis, made: dict[int, Made] | None = None) -> None:
+        self.slot = slot
+        self.basis = basis
+        self._made = made
+        """What all threads of the log have built of it, where there are several."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start from the beginning of the view."""
+        self.consumed = self.basis.start
+        self.settled: Strand[Item] = Strand()
+        self.notes: Strand[Note] = Strand()
+        self.diagnostics: tuple[Diagnostic, ...] = ()
+        self.used_ids: set[str] = set()
+        self.called: set[str] = set()
+        self.features = Feature.NONE
+        self.tracks: dict[tuple[str, str, bool], Track] = {}
+        self._passed_by = -1
+        """From where on events of other branches were not looked at; -1 where all were."""
+
+    def track(self, dialect: str, model: str, *, strict: bool = False) -> Track:
+        """The turns lowered so far for a model; strict ones apart, where nothing was lost."""
+        key = (dialect, model, strict)
+        held = self.tracks.get(key)
+        return held if held is not None else self.tracks.setdefault(key, Track())
+
+    def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
+        """Run what is new through the passes, and settle what cannot change any more."""
+        talk = self._talk(events, env) if passes.plain else None
+        if talk is not None:
+            return talk
+        built, joined = self._build(events)
+        features = built.features
+        if features & Feature.CALLS and self._reaches_back(built):
+            self._begin()
+            built, joined = self._build(events)
+            features = built.features
+        self.features |= features
+        env = msgspec.structs.replace(
+            env,
+            used_ids=self.used_ids,
+            opening=not self.settled.settled,
+            before=self.settled,
+        )
+        prompt = Prompt(
+            model="",
+            agent=env.agent,
+            items=Strand(built.items),
+            features=features,
+            diagnostics=tuple(built.diagnostics),
+        )
+        prompt, _ = run(prompt, env, passes.fresh)
+        self.features |= prompt.features & Feature.BOUNDED
+        return self._settle(built, prompt, events, joined)
+
+    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
+        """What is new where it is plain talk only, which no pass would change; else None.
+
+        At the beginning, and where the view is narrow, passes look at every item.
+        """
+        consumed = self.consumed
+        if (
+            not self.settled.settled
+            or self.basis.reaches_back >= consumed
+            or env.policy.view != "default"
+            or env.captured
+            or (
+                facts_of(events).branched
+                and not branches_of(events).is_quiet(self.slot.branch, consumed)
+            )
+        ):
+            return None
+        fresh = events.since(consumed)
+        items = plain_items(fresh, consumed, env.agent)
+        if len(items) < len(fresh):
+            return None
+        self.consumed = events.settled
+        if not events.tail:
+            self.settled = woven = self.settled.grown(items)
+        else:
+            self.settled = self.settled.grown(items[: events.settled - consumed])
+            woven = self.settled.with_tail(items[events.settled - consumed :])
+        return self._woven(woven, self.notes, self.diagnostics, events)
+
+    def _woven(
+        self,
+        items: Strand[Item],
+        notes: Strand[Note],
+        diagnostics: tuple[Diagnostic, ...],
+        events: Strand[Event],
+    ) -> Woven:
+        beside: Callable[[], list[Note]] = list
+        if self._passed_by >= 0:
+            slot = self.slot
+            beside = partial(notes_beside, events, self._passed_by, slot.agent, slot.branch)
+        return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
+
+    def _settle(
+        self, built: Built, prompt: Prompt, events: Strand[Event], joined: Mapping[int, int]
+    ) -> Woven:
+        """Keep the items that are final and what was said about them; the rest is passing."""
+        fresh = prompt.items.since(0)
+        whole, boundary = _settles(fresh, events.settled, joined)
+        settled, tail = fresh[:whole], fresh[whole:]
+        self.settled = self.settled.grown(settled)
+        self.consumed = boundary
+        if built.features & Feature.CALLS:
+            self._remember_ids(settled, built.items, boundary, joined)
+        notes, diagnostics = self.notes, self.diagnostics
+        if prompt.notes:
+            final: list[Note] = []
+            passing_notes: list[Note] = []
+            for note in prompt.notes:
+                position = note.before.position
+                is_final = joined.get(position, position) < boundary
+                (final if is_final else passing_notes).append(note)
+            self.notes = notes.grown(final)
+            notes = self.notes.with_tail(passing_notes)
+        if prompt.diagnostics:
+            found = prompt.diagnostics
+            open_events = {item.event for item in tail}
+            self.diagnostics += tuple(d for d in found if d.origin.name not in open_events)
+            passing = tuple(d for d in found if d.origin.name in open_events)
+            diagnostics = self.diagnostics + passing
+        items = self.settled.with_tail(tail)
+        return self._woven(items, notes, diagnostics, events)
+
+    def _build(self, events: Strand[Event]) -> tuple[Built, Mapping[int, int]]:
+        """The new items; and for those of branches that joined, where in the log they did."""
+        hidden: dict[int, str] | None = None
+        agent = self.slot.agent
+        if self.basis.reaches_back >= self.consumed:
+            summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
+            hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
+        if facts_of(events).branched:
+            return self._build_branched(events, hidden)
+        if hidden is None and self._made is not None:
+            positions = range(self.consumed, len(events))
+            return built_of(events, positions, agent, self._made), {}
+        return build_items(events.since(self.consumed), self.consumed, agent, hidden), {}
+
+    def _build_branched(
+        self, events: Strand[Event], hidden: dict[int, str] | None
+    ) -> tuple[Built, Mapping[int, int]]:
+        """The new items that are seen from this branch, where the log has branches."""
+        branch = self.slot.branch
+        seen = branches_of(events).seen_from(branch, events, self.consumed)
+        positions = [row.position for row in seen]
+        joined = {row.position: row.at for row in seen if row.at != row.position}
+        if self._passed_by < 0:
+            self._passed_by = self.consumed
+        if hidden is not None:
+            built = build_some(events, self.consumed, positions, self.slot.agent, hidden)
+        else:
+            made = self._made if self._made is not None else {}
+            built = built_of(events, positions, self.slot.agent, made)
+        if joined:
+            joined_items(built, events, self.slot.agent, branch)
+        return built, joined
+
+    def _reaches_back(self, built: Built) -> bool:
+        """Whether a new result answers a call that was answered before, as a late one does."""
+        if self.consumed <= self.basis.start:
+            return False
+        fresh: set[str] = set()
+        found = False
+        for item in built.items:
+            for block in item.blocks:
+                if isinstance(block, CallBlock):
+                    fresh.add(block.id)
+                elif isinstance(block, ResultBlock) and block.call_id not in fresh:
+                    found = found or block.call_id in self.called
+        return found
+
+    def _remember_ids(
+        self, settled: list[Item], built: list[Item], boundary: int, joined: Mapping[int, int]
+    ) -> None:
+        """Keep the call ids that requests carry, and those that a late result could name."""
+        for item in settled:
+            if item.kind == "exchange" and item.author == self.slot.agent:
+                for block in item.blocks:
+                    if isinstance(block, CallBlock):
+                        self.used_ids.add(block.id)
+        for item in built:
+            at = joined.get(item.position, item.position)
+            if item.kind in ("calls", "hidden") and at < boundary:
+                for block in item.blocks:
+                    if isinstance(block, CallBlock):
+                        self.called.add(block.id)
+
+
+def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:
+    """How many items cannot change any more, and the log index everything after them begins at.
+
+    An item with an open call may still change; so may those that took a result from behind it.
+    A message that is not in the log yet, behind `length`, is never settled. What joined at one
+    place of the log, as `joined` has it by position, is settled together.
+    """
+    whole = len(items)
+    while whole and _came(items[whole - 1].position, joined) >= length:
+        whole -= 1
+    boundary = length
+    for index in range(whole):
+        if items[index].open:
+            whole, boundary = index, _came(items[index].position, joined)
+            break
+    moved = True
+    while moved:
+        moved = False
+        for index in range(whole):
+            if _came(items[index].last, joined) >= boundary:
+                whole, boundary, moved = index, _came(items[index].position, joined), True
+                break
+    while joined and whole and _came(items[whole - 1].position, joined) >= boundary:
+        whole -= 1
+    return whole, boundary
+
+
+def _came(position: int, joined: Mapping[int, int]) -> int:
+    """Where in the log an event came into view."""
+    return joined.get(position, position)
+
+
+def _made(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
+    """What threads share that look at one log; None for the first, which is mostly the only one."""
+    first = events.memo.setdefault("thread", slot)
+    return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
+
+
+def weave(
+    events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes
+) -> tuple[Thread, Woven]:
+    """The items of a request, woven by the thread of this view, one compilation at a time.
+
+    The thread is kept with the log; a new one begins where the old one does not fit.
+    """
+    with events.lock:
+        thread = events.memo.get(slot)
+        if (
+            not isinstance(thread, Thread)
+            or thread.consumed > events.settled
+            or thread.basis != basis
+        ):
+            thread = events.memo[slot] = Thread(slot, basis, _made(events, slot))
+        return thread, thread.weave(events, env, passes)
+
+
+_UNRANKED = 1 << 30
+
+
+class Join(NamedTuple):
+    """What came into view together, before the event at `at`: by branch, in their order."""
+
+    at: int
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class _Level:
+    """One branch: what stands on it, what has joined it, and what has yet to."""
+
+    __slots__ = (
+        "ats",
+        "branch",
+        "invocation",
+        "joins",
+        "name",
+        "order",
+        "pending",
+        "positions",
+        "rank",
+        "taken",
+        "under",
+        "waiting",
+    )
+
+    def __init__(self, branch: str, under: "_Level | None", rank: int) -> None:
+        self.branch = branch
+        self.name = branch.rpartition(".")[2]
+        """The last segment of the branch."""
+        self.under = under
+        self.rank = rank
+        """The number of the branch in the flow that made it."""
+        self.positions: list[int] = []
+        """The events on the branch itself."""
+        self.order: list[int] = []
+        """Those events, and all that joined them, as they came into view."""
+        self.ats: list[int] = []
+        """For each of `order`: the event before which it came into view, or itself."""
+        self.joins: list[Join] = []
+        self.taken = 0
+        """How many of `order` have joined the branch around this one."""
+        self.waiting: dict[str, _Level] = {}
+        """The branches below with events that have not joined this one."""
+        self.pending = False
+        self.invocation = ""
+        """The invocation of the newest event that waits below."""
+
+    def parts(self) -> list[tuple[str, list[int]]]:
+        """What waits to join this branch, by the branches below it in their order."""
+        below = sorted(self.waiting.values(), key=lambda level: level.rank)
+        return [(level.name, [*level.order[level.taken :], *level.rest()]) for level in below]
+
+    def rest(self) -> list[int]:
+        """What waits to join this branch, in order."""
+        return [position for _, part in self.parts() for position in part]
+
+    def close(self, at: int) -> None:
+        """Let everything below join this branch."""
+        parts: list[tuple[str, tuple[int, ...]]] = []
+        for level in sorted(self.waiting.values(), key=lambda level: level.rank):
+            if level.pending:
+                level.close(at)
+            parts.append((level.name, tuple(level.order[level.taken :])))
+            level.taken = len(level.order)
+        self.waiting = {}
+        self.pending = False
+        self.joins.append(Join(at, tuple(parts)))
+        for _, positions in parts:
+            self.order += positions
+            self.ats += [at] * len(positions)
+
+
+class Seen(NamedTuple):
+    """An event in view: its position, and that of the event before which it came into view.
+
+    An event that was in view at once has the same position twice.
+    """
+
+    at: int
+    position: int
+
+
+class Branches:
+    """Where in a log the events of each branch stand; it is read on as the log grows."""
+
+    def __init__(self) -> None:
+        self.read_to = 0
+        self._root = _Level("", None, 0)
+        self._levels: dict[str, _Level] = {"": self._root}
+        self._carriers: dict[int, str] = {}
+
+    def read(self, events: Strand[Event]) -> None:
+        """Read what is new in the log."""
+        for position, event in enumerate(events.since(self.read_to), self.read_to):
+            if position >= events.settled:
+                return
+            self._add(position, event, events)
+            self.read_to = position + 1
+
+    def _add(self, position: int, event: Event, events: Strand[Event]) -> None:
+        level = self._level(event.branch or "", event)
+        level.positions.append(position)
+        if event.isolation_scope:
+            if level is self._root:
+                self._append(level, position)
+            return  # what happens inside a tool call has branches of its own
+        if level.pending and _is_over(level, event):
+            if event.actions.state_delta:
+                self._note_carried(level, event, events)
+            level.close(position)
+        self._append(level, position)
+        below, above = level, level.under
+        while above is not None:
+            above.waiting.setdefault(below.name, below)
+            above.pending = True
+            above.invocation = event.invocation_id
+            below, above = above, above.under
+
+    @staticmethod
+    def _append(level: _Level, position: int) -> None:
+        level.order.append(position)
+        level.ats.append(position)
+
+    def _level(self, branch: str, event: Event) -> _Level:
+        """The level of a branch, made with those around it where it is new."""
+        held = self._levels.get(branch)
+        if held is not None:
+            return held
+        around = self._level(branch.rpartition(".")[0], event)
+        level = _Level(branch, around, _rank(branch, event))
+        self._levels[branch] = level
+        return level
+
+    def _note_carried(self, level: _Level, end: Event, events: Strand[Event]) -> None:
+        """Note which answers a flow gathered into a list as it ended, as a map does."""
+        for key, value in end.actions.state_delta.items():
+            if not isinstance(value, list) or not value:
+                continue
+            said = _spoken_by(value)
+            for position in level.rest():
+                text = events[position].text
+                if text and said.has(text):
+                    self._carriers[position] = key
+
+    def carrier_of(self, position: int) -> str:
+        """The key of the list that holds what was said at a position, or nothing."""
+        return self._carriers.get(position, "")
+
+    def is_quiet(self, branch: str, start: int) -> bool:
+        """Whether nothing joined since `start`, nor waits to, as seen from a branch."""
+        for name in _around(branch):
+            level = self._levels.get(name)
+            if level is not None and (
+                level.pending or (level.joins and level.joins[-1].at >= start)
+            ):
+                return False
+        return True
+
+    def seen_from(self, branch: str, events: Strand[Event], start: int) -> list[Seen]:
+        """What whoever stands on a branch sees from `start` on, in the order it came into view.
+
+        Whoever is asked on a branch is behind all flows below it, also those that did not end.
+        """
+        rows: list[tuple[int, bool, int, int, int]] = []
+        steps = branch.split(".") if branch else []
+        end = events.settled
+        for depth, name in enumerate(_around(branch)):
+            level = self._levels.get(name)
+            if level is None:
+                continue
+            if name == branch:
+                first = bisect_left(level.ats, start)
+                pairs = zip(level.ats[first:], level.order[first:], strict=True)
+                for place, (at, position) in enumerate(pairs):
+                    rows.append((at, at == position, -depth, place, position))
+                for place, position in enumerate(level.rest() if level.pending else ()):
+                    rows.append((end, False, -depth, place, position))
+                continue
+            own = steps[depth]
+            held = level.positions
+            rows += [(p, True, -depth, 0, p) for p in held[bisect_left(held, start) :]]
+            for at, parts in self._joined(level, events, start):
+                others = [p for other, part in parts if other != own for p in part]
+                rows += [(at, False, -depth, place, p) for place, p in enumerate(others)]
+        for position, event in enumerate(events.tail, end):
+            if (event.branch or "") in _around(branch):
+                rows.append((position, True, 0, 0, position))
+        rows.sort()
+        return [Seen(at, position) for at, _, _, _, position in rows]
+
+    def _joined(
+        self, level: _Level, events: Strand[Event], start: int
+    ) -> Iterator[tuple[int, Sequence[tuple[str, Sequence[int]]]]]:
+        """What joined a branch from `start` on, for somebody below it."""
+        for join in level.joins[bisect_left(level.joins, start, key=lambda join: join.at) :]:
+            yield join.at, join.parts
+        said = events.tail[0] if events.tail else None
+        if level.pending and said is not None and said.invocation_id != level.invocation:
+            yield events.settled, level.parts()
+
+    def last_words(self, spoke: Callable[[int], bool]) -> list[int]:
+        """Where what a flow says in the end stands: on each branch, where it ended with some."""
+        return self._last(self._root, range(self.read_to), spoke)
+
+    def _last(
+        self, level: _Level, chosen: Container[int], spoke: Callable[[int], bool]
+    ) -> list[int]:
+        for at, position in zip(reversed(level.ats), reversed(level.order), strict=True):
+            if position not in chosen or not spoke(position):
+                continue
+            if at == position:
+                return [position]
+            join = next(join for join in level.joins if join.at == at)
+            below = [
+                (self._levels[f"{level.branch}.{name}" if level.branch else name], part)
+                for name, part in join.parts
+            ]
+            return [p for inner, part in below for p in self._last(inner, {*part}, spoke)]
+        return []
+
+    def sees(self, branch: str, position: int, event: Event) -> bool:
+        """Whether somebody on a branch sees the event at a position."""
+        other = event.branch or ""
+        if other in _around(branch):
+            return True
+        if event.isolation_scope:
+            return False
+        shared = ""
+        for name in _around(branch):
+            if not name or f"{other}.".startswith(f"{name}."):
+                shared = name
+        if shared == branch:
+            return True
+        level = self._levels.get(shared)
+        return level is not None and bool(level.joins) and position < level.joins[-1].at
+
+
+def _is_over(level: _Level, event: Event) -> bool:
+    """Whether an event shows that what runs below a branch is over.
+
+    An agent speaks, or a flow ends, only behind the flows before it, and a user's words are said
+    behind what was said; a user's answers may be to a branch that still waits. Where another
+    invocation begins, the one before may be resumed, but what it said so far is said: others may
+    have read it by then, and what was sent once stays where it is.
+    """
+    if event.invocation_id != level.invocation:
+        return True
+    if event.author == "user":
+        return event.content is not None and not event.results
+    return event.content is not None or bool(event.actions.end_of_agent)
+
+
+def _rank(branch: str, event: Event) -> int:
+    """The number that a flow has for a branch, which the path of its events tells.
+
+    Logs of other frameworks have no paths; then branches stand in the order they first spoke.
+    """
+    path = event.node_info.get("path") if event.node_info is not None else None
+    if not isinstance(path, str):
+        return _UNRANKED
+    names = branch.split(".")
+    steps = [step.partition("@") for step in path.split("/")]
+    at, rank = 0, _UNRANKED
+    for (flow, _, _), (name, _, number) in pairwise(steps):
+        if at + 1 >= len(names):
+            break
+        if flow == names[at] and f"{names[at + 1]}_".startswith(f"{name}_"):
+            rank = int(number) if number.isdigit() else _UNRANKED
+            at += 2
+    return rank if at == len(names) else _UNRANKED
+
+
+class _Spoken(NamedTuple):
+    """The values of a list, as texts may spell them."""
+
+    texts: frozenset[str]
+    others: frozenset[bytes]
+
+    def has(self, text: str) -> bool:
+        if text.strip() in self.texts:
+            return True
+        return bool(self.others) and _canonical_of(text) in self.others
+
+
+def _spoken_by(values: list[Json]) -> _Spoken:
+    texts = frozenset(value.strip() for value in values if isinstance(value, str))
+    others = (canonical(v) for v in values if v is not None and not isinstance(v, str))
+    return _Spoken(texts, frozenset(others))
+
+
+def _canonical_of(text: str) -> bytes:
+    """The canonical form of a text that is JSON; else of nothing."""
+    try:
+        return canonical(json.loads(text))
+    except (ValueError, RecursionError):
+        return b""
+
+
+def branches_of(events: Strand[Event]) -> Branches:
+    """The branches of a log, kept with it; for whoever holds its lock."""
+    held = events.memo.get("branches")
+    branches = held if isinstance(held, Branches) and held.read_to <= events.settled else Branches()
+    branches.read(events)
+    events.memo["branches"] = branches
+    return branches
+
+
+def built_of(
+    events: Strand[Event],
+    positions: Sequence[int],
+    agent: str,
+    made: dict[int, Made],
+) -> Built:
+    """The items of some events; `made` keeps those that are the same for other agents."""
+    items: list[Item] = []
+    whole = Built(items, Feature.NONE, [])
+    for position in positions:
+        held = made.get(position)
+        if held is not None and held.author != agent:
+            built = held.built
+        else:
+            event = events[position]
+            built = build_items((event,), position, agent)
+            if event.author not in ("", agent) and position < events.settled:
+                made[position] = Made(event.author, built)
+        items += built.items
+        whole.features |= built.features
+        if built.diagnostics:
+            whole.diagnostics += built.diagnostics
+    return whole
+
+
+def joined_items(built: Built, events: Strand[Event], agent: str, branch: str) -> None:
+    """Put items whose branches have joined on the branch that is looked from.
+
+    What a map gathered into a list was written under the key of that list. Data stays data. What
+    an agent of the same name said on a branch beside this one is not what this one said, as one
+    element of a map is not another: it goes by the name of its branch.
+    """
+    around, branches = _around(branch), branches_of(events)
+    below = f"{branch}." if branch else ""
+    for index, item in enumerate(built.items):
+        if item.branch in around or item.kind in ("summary", "hidden"):
+            continue
+        wrote, key = item.wrote, branches.carrier_of(item.position)
+        if key and key not in wrote:
+            wrote = (*wrote, key)
+            built.features |= Feature.WROTE
+        data = events[item.position].audience == "internal"
+        if data:
+            built.features |= Feature.DATA
+        author = item.author
+        if author == agent and not item.branch.startswith(below):
+            author = _namesake(agent, item.branch)
+            built.features |= Feature.FOREIGN
+        built.items[index] = replace(item, author=author, branch=branch, wrote=wrote, data=data)
+
+
+def _namesake(agent: str, branch: str) -> str:
+    """What another of an agent's name is called: by the number of its branch, as in `reader_2`."""
+    names = [name for name in branch.split(".") if name.startswith(f"{agent}_")]
+    number = names[-1][len(agent) + 1 :].partition("_")[0] if names else ""
+    return f"{agent}_{number if number.isdigit() else 1}"
+
+
+def notes_beside(events: Strand[Event], start: int, agent: str, branch: str) -> list[Note]:
+    """Why each event from `start` on is left out that stands on a branch beside this one."""
+    notes: list[Note] = []
+    with events.lock:
+        branches = branches_of(events)
+        seen = {row.position for row in branches.seen_from(branch, events, start)}
+    for position, event in enumerate(events.since(start), start):
+        if position not in seen:
+            for item in build_items((event,), position, agent).items:
+                if item.kind == "hidden":
+                    notes.append(Note("drop_hidden", item.why, item))
+                else:
+                    why = f"it belongs to branch {item.branch}"
+                    notes.append(Note("select_branch", why, item))
+    return notes
+
+
+def _around(branch: str) -> Mapping[str, None]:
+    """The branch, and those it is part of; the outermost first."""
+    steps = branch.split(".") if branch else []
+    return dict.fromkeys(["", *(".".join(steps[: n + 1]) for n in range(len(steps)))])

@@ -1,0 +1,345 @@
+"""The current turn: where in the log it begins, and what the user said to begin it."""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from weft.codes import report
+from weft.compiler.view import hidden_by_rewind
+from weft.content import Content
+from weft.declare import Raw
+from weft.declare.functions import ask, name_of
+from weft.declare.policy_parts import When
+from weft.declare.template import value_positions
+from weft.diagnostics import Diagnostic, Origin
+from weft.errors import CompileError
+from weft.session import Event
+from weft.values import Json, JsonObject, Strand, require_object
+
+
+def start_of(events: Strand[Event], invocation: str) -> int:
+    """The log index the current turn begins at.
+
+    A turn begins where its invocation does, with what the user asked. A result that comes in a
+    later invocation continues the turn of its call.
+    """
+    for follow in (True, False):  # a result that answers no call at all leads nowhere
+        begins = _begins(events, invocation, follow)
+        if begins is not None:
+            return begins
+    index = len(events)
+    while index > 0 and events[index - 1].invocation_id == invocation:
+        index -= 1
+    return index
+
+
+def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
+    """Where the turn begins, going back to the calls of late results if `follow`."""
+    asked = False
+    sought: set[str | None] = set()
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if asked and not sought and not (invocation and event.invocation_id == invocation):
+            return index + 1
+        results = event.results
+        if follow:
+            sought -= {call.id for call in event.calls}
+            sought |= {result.id for result in results if result.id}
+        if event.author == "user" and event.content is not None and not results and not sought:
+            asked = True
+    return 0 if asked and not sought else None
+
+
+def user_content(events: Strand[Event], invocation: str) -> Content | None:
+    """What the user said to start the invocation."""
+    found: Content | None = None
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.invocation_id != invocation:
+            break
+        if event.author == "user" and not event.results:
+            found = event.content
+            if not invocation:
+                break
+    return found
+
+
+Held = TypeVar("Held")
+
+
+class Looked(Mapping[str, Held], Generic[Held]):
+    """A mapping to read that knows which of its values were read."""
+
+    __slots__ = ("_held", "named", "read")
+
+    def __init__(self, held: Mapping[str, Held]) -> None:
+        self._held = dict(held)
+        self.read: set[str] = set()
+        self.named = False
+
+    def __getitem__(self, key: str) -> Held:
+        value = self._held[key]
+        self.read.add(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        self.named = True
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def copy(self) -> dict[str, Held]:
+        """All of it, as a plain dict."""
+        return dict(self.items())
+
+    def __or__(self, other: Mapping[str, Held]) -> dict[str, Held]:
+        return {**self, **other}
+
+    def __ror__(self, other: Mapping[str, Held]) -> dict[str, Held]:
+        return {**other, **self}
+
+    def __repr__(self) -> str:
+        return repr(self.copy())
+
+    def texts(self) -> Iterator[str]:
+        """Every text in the values that were read, and the keys if they were listed."""
+        if self.named:
+            yield from self._held
+        for key in self.read:
+            yield from _texts(self._held[key])
+
+
+class ReadonlyContext:
+    """What an instruction provider may look at: who is asked, the state, the log."""
+
+    __slots__ = (
+        "_artifacts", "_content", "_events", "_looked", "_state", "agent_name", "invocation_id"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        agent_name: str = "",
+        state: Mapping[str, Json] | None = None,
+        events: Strand[Event] | None = None,
+        invocation_id: str = "",
+        user_content: Content | None = None,
+        artifacts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.agent_name = agent_name
+        self.invocation_id = invocation_id
+        self._state = Looked(state or {})
+        self._artifacts = Looked(artifacts or {})
+        self._events: Strand[Event] = events if events is not None else Strand()
+        self._content = user_content
+        self._looked: set[str] = set()
+
+    @property
+    def state(self) -> Mapping[str, Json]:
+        """The state, to read."""
+        return self._state
+
+    @property
+    def artifacts(self) -> Mapping[str, str]:
+        """The newest text of each artifact."""
+        return self._artifacts
+
+    @property
+    def events(self) -> Strand[Event]:
+        """The log."""
+        self._looked.add("events")
+        return self._events
+
+    @property
+    def user_content(self) -> Content | None:
+        """What the user said to start this invocation."""
+        self._looked.add("user_content")
+        return self._content
+
+    def apart(self) -> "ReadonlyContext":
+        """A copy whose state shares nothing with the session's, however deep one reaches in."""
+        return ReadonlyContext(
+            agent_name=self.agent_name,
+            state=require_object(self._state, where="state"),
+            events=self._events,
+            invocation_id=self.invocation_id,
+            user_content=self._content,
+            artifacts=self._artifacts,
+        )
+
+    def texts(self) -> Iterator[str]:
+        """Every text that was looked at, wherever it stood."""
+        yield from self._state.texts()
+        yield from self._artifacts.texts()
+        if "user_content" in self._looked and self._content is not None:
+            yield from _texts(cast("object", msgspec.to_builtins(self._content)))
+        if "events" in self._looked:
+            for event in self._events:
+                yield from _texts(cast("object", msgspec.to_builtins(event)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a JSON value, keys included: a provider may print either."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, held in cast("Mapping[str, object]", value).items():
+            yield key
+            yield from _texts(held)
+    elif isinstance(value, list | tuple):
+        for held in cast("list[object]", value):
+            yield from _texts(held)
+
+
+def decided(condition: When, state: Mapping[str, Json]) -> bool:
+    """Whether a condition is met; a predicate that raises is an error, not a no.
+
+    It may look at the state, not write into it.
+    """
+    try:
+        return bool(ask(condition.predicate, MappingProxyType(state)))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise CompileError(
+            f"the predicate `{name_of(condition.predicate)}` of C.when raised {said}",
+            where="C.when",
+            hint='let it answer for any state: lambda state: state.get("vip") is True',
+        ) from error
+
+
+_log = logging.getLogger("weft")
+
+
+class Provided(NamedTuple):
+    """What a provider gave: text, whether it is to be templated, and what went wrong.
+
+    `values` are the positions of braces in it that came from what the provider read.
+    """
+
+    text: str
+    raw: bool
+    dynamic: bool
+    problem: Diagnostic | None = None
+    values: tuple[int, ...] = ()
+
+
+def provide(
+    provider: object, context: ReadonlyContext | None, origin: Origin, *, on_error: str = "log"
+) -> Provided:
+    """Call the provider, once. One that raises is logged and gives no text, unless told so."""
+    if provider is None:
+        return Provided("", False, False)
+    if isinstance(provider, str):
+        return Provided(provider, False, False)
+    handed = context.apart() if context is not None else None
+    try:
+        value = _call(provider, handed)
+    except Exception as error:
+        if on_error == "raise":
+            raise
+        _log.warning("%s: the instruction provider raised", origin, exc_info=True)
+        problem = report(
+            "WEFT102",
+            origin,
+            f"the provider raised {type(error).__name__}: {error}",
+            'mend it, or set on_provider_error="raise" to stop the run',
+        )
+        return Provided("", False, True, problem)
+    if isinstance(value, Raw):
+        return Provided(str(value.text), True, True)
+    text = "" if value is None else str(value)
+    return Provided(text, False, True, values=values_in(text, handed))
+
+
+def values_in(text: str, context: ReadonlyContext | None) -> tuple[int, ...]:
+    """Where a provider's text has braces that came from what it was handed."""
+    return value_positions(text, context.texts()) if context is not None and "{" in text else ()
+
+
+def _call(provider: object, context: ReadonlyContext | None) -> object:
+    if isinstance(provider, Raw):
+        return provider
+    function, extra = target_of(provider)
+    value = function(context, *extra)
+    return _awaited(cast("Awaitable[object]", value)) if inspect.isawaitable(value) else value
+
+
+def target_of(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
+    """The function behind a provider, and the arguments it takes beside the context."""
+    if not isinstance(provider, tuple):
+        return cast("Callable[..., object]", provider), ()
+    owner, name, *rest = cast("tuple[object, ...]", provider)
+    extra = rest[0] if rest else ()
+    if isinstance(extra, str) or not isinstance(extra, (list, tuple)):
+        extra = (extra,)
+    return getattr(owner, cast("str", name)), cast("Sequence[object]", extra)
+
+
+def _awaited(value: Awaitable[object]) -> object:
+    """The result of an async provider, also when a loop already runs in this thread."""
+    import asyncio
+
+    async def wait() -> object:
+        return await value
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(wait())
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, wait()).result()
+
+
+class _Known(NamedTuple):
+    """The effects of a log's first `read` events, by fingerprint."""
+
+    read: int
+    found: dict[str, JsonObject]
+
+
+def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
+    """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
+    held = log.memo.get("effects")
+    known = held if isinstance(held, _Known) and held.read <= log.settled else _Known(0, {})
+    if known.read == log.settled:
+        return known.found
+    fresh = log.since(known.read)[: log.settled - known.read]
+    if any(event.actions.rewind_before_invocation_id for event in fresh):
+        found = _not_rewound(log.since(0)[: log.settled])
+    else:
+        new = {
+            str(effect.get("fingerprint")): effect
+            for event in fresh
+            if (effect := effect_of(event))
+        }
+        found = {**known.found, **new} if new else known.found
+    log.memo["effects"] = _Known(log.settled, found)
+    return found
+
+
+def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
+    """The effects that still hold: what was written into state and taken back does not."""
+    hidden = hidden_by_rewind(events)
+    return {
+        str(effect.get("fingerprint")): effect
+        for index, event in enumerate(events)
+        if (effect := effect_of(event)) is not None
+        if index not in hidden or not effect.get("key")
+    }
+
+
+def effect_of(event: Event) -> JsonObject | None:
+    """The effect an event records, or None."""
+    weft = (event.custom_metadata or {}).get("weft")
+    effect = weft.get("effect") if isinstance(weft, dict) else None
+    return effect if isinstance(effect, dict) else None

@@ -1,0 +1,665 @@
+"""Build: events become items, each exactly once.
+
+Nothing is dropped here: what must not reach the model becomes a hidden item with its reason,
+so that a pass can drop it and the report can say why.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Literal
+
+import msgspec
+
+from weft.codes import report
+from weft.content import Content, FunctionResponse, Part
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Feature,
+    Item,
+    ItemKind,
+    MediaBlock,
+    OpaqueBlock,
+    ResultBlock,
+    Role,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.session import Compaction, Event
+from weft.session.event import NO_ACTIONS
+from weft.session.state import written_by
+from weft.session.waiting import is_undone, undone_by
+from weft.values import JsonObject, Strand, compact, has_lone_surrogate, scrub, spells
+
+_SUMMED = "a summary stands for it"
+
+PAUSED = "CONTINUATION"
+"""The finish reason of a turn that its provider broke off."""
+
+
+class Built(msgspec.Struct):
+    """Items of a stretch of the log, what occurs in it, and what had to be said."""
+
+    items: list[Item]
+    features: int
+    diagnostics: list[Diagnostic]
+
+
+def build_items(
+    events: Iterable[Event],
+    start: int,
+    agent: str,
+    hidden: dict[int, str] | None = None,
+) -> Built:
+    """An item for every event, in log order; `hidden` gives reasons by log index.
+
+    A summary takes the place of the first event it stands for, wherever it was written.
+    """
+    if hidden is None:
+        return _built(enumerate(events, start), agent, None, {})
+    listed = list(events)
+    return _built(enumerate(listed, start), agent, hidden, _summaries(listed, start, hidden))
+
+
+def build_some(
+    log: Strand[Event],
+    start: int,
+    positions: Sequence[int],
+    agent: str,
+    hidden: dict[int, str],
+) -> Built:
+    """Items of some of the events from `start` on, in the order of `positions`.
+
+    A summary whose first event is none of them stands before the first one behind it.
+    """
+    summaries = _summaries(log.since(start), start, hidden)
+    chosen = {*positions}
+    for anchor in sorted(summaries.keys() - chosen):
+        behind = next((position for position in positions if position > anchor), None)
+        if behind is not None:
+            summaries[behind] = [*summaries.pop(anchor), *summaries.get(behind, ())]
+    built = _built(((p, log[p]) for p in positions), agent, hidden, summaries)
+    built.items += [item for at in sorted(summaries.keys() - chosen) for item in summaries[at]]
+    if any(item.branch for listed in summaries.values() for item in listed):
+        built.features |= Feature.BRANCHED
+    return built
+
+
+def _built(
+    events: Iterable[tuple[int, Event]],
+    agent: str,
+    hidden: dict[int, str] | None,
+    summaries: dict[int, list[Item]],
+) -> Built:
+    items: list[Item] = []
+    diagnostics: list[Diagnostic] = []
+    features = Feature.NONE
+    for position, event in events:
+        if summaries:
+            items += summaries.get(position, [])
+        author = event.author or _unnamed(event, agent)
+        branch = event.branch or ""
+        actions = event.actions
+        if event.custom_metadata is not None and is_untrusted(event.custom_metadata):
+            diagnostics.append(
+                report(
+                    "WEFT609",
+                    Origin("event", event.id, event.author),
+                    "what Weft is said to have noted with this event does not count",
+                    "read the session with trusted=True if a Weft of yours wrote it",
+                )
+            )
+        why = "it is partial" if event.partial else ""
+        if hidden is not None and position in hidden:
+            why = hidden[position]
+        elif actions.compaction is not None:
+            if branch:
+                features |= Feature.BRANCHED
+            continue
+        elif event.isolation_scope and author != agent:
+            why = f"it belongs to the task {event.isolation_scope}"
+        blocks: tuple[Block, ...] = ()
+        role: Role = "user" if author == "user" else "model"
+        content = event.content
+        if content is not None and content.parts:
+            if content.role == "user":
+                role = "user"
+            parts = content.parts
+            if len(parts) == 1 and (text := parts[0].text) and not _odd(parts[0]):
+                if not text.isascii() and has_lone_surrogate(text):
+                    text = mended(text, event, diagnostics)
+                origin = Origin("event", event.id, author, -1, -1, 0)
+                blocks = (TextBlock(role=role, origin=origin, text=text),)
+            else:
+                blocks = blocks_of(event, position, role, diagnostics)
+        elif event.input_transcription or event.output_transcription:
+            blocks = heard(event, diagnostics)
+            role = blocks[0].role if blocks else role
+        if not blocks or why:
+            why = why or ("it only changes state" if actions.state_delta else "it is empty")
+            features |= Feature.HIDDEN
+            items.append(
+                Item(
+                    "hidden", blocks, author, event.invocation_id, position, position, event.id,
+                    branch, why=why,
+                )
+            )  # fmt: skip
+            if any(isinstance(block, CallBlock) for block in blocks):
+                features |= Feature.CALLS  # a later result may bring it back
+            continue
+        if branch:
+            features |= Feature.BRANCHED
+        if author != agent and author != "user":
+            features |= Feature.FOREIGN
+        kind: ItemKind = "user" if role == "user" else "model"
+        waits = mixed = False
+        if type(blocks[0]) is not TextBlock or len(blocks) > 1:
+            for block in blocks:
+                if isinstance(block, CallBlock):
+                    features |= Feature.CALLS
+                    mixed = mixed or kind == "results"
+                    kind = "calls"
+                    waits = waits or block.waits
+                elif isinstance(block, ResultBlock):
+                    features |= Feature.CALLS
+                    mixed = mixed or kind == "calls"
+                    kind = "results"
+        wrote: tuple[str, ...] = ()
+        if (actions.state_delta or event.custom_metadata is not None) and author != "user":
+            wrote = wrote_keys(event)
+            if wrote:
+                features |= Feature.WROTE
+        data = event.audience == "internal" and author != agent and author != "user"
+        if data:
+            features |= Feature.DATA
+        item = Item(
+            kind, blocks, author, event.invocation_id, position, position, event.id, branch,
+            wrote, waits, paused=event.finish_reason == PAUSED, data=data,
+        )  # fmt: skip
+        items += _unmixed(item, role) if mixed else (item,)
+    return Built(items, features, diagnostics)
+
+
+def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item]:
+    """Items as `build_items` makes them, up to the first event that is more than plain talk.
+
+    Plain talk is one text of the user's or the agent's, as most events are.
+    """
+    items: list[Item] = []
+    for event in events:
+        author, content = event.author, event.content
+        parts = content.parts if content is not None else None
+        if (
+            (author != "user" and author != agent)
+            or content is None
+            or parts is None
+            or len(parts) != 1
+            or event.partial
+            or event.branch
+            or event.isolation_scope
+            or (event.custom_metadata is not None and is_untrusted(event.custom_metadata))
+        ):
+            break
+        actions = event.actions
+        if actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None):
+            break
+        part = parts[0]
+        text = part.text
+        if (
+            not text
+            or part.thought
+            or part.thought_signature
+            or part.function_call is not None
+            or part.function_response is not None
+            or part.part_metadata is not None
+            or part.tool_call is not None
+            or part.tool_response is not None
+            or (not text.isascii() and has_lone_surrogate(text))
+        ):
+            break
+        asks = author == "user" or content.role == "user"
+        role: Literal["user", "model"] = "user" if asks else "model"
+        said = event.id
+        block = TextBlock(role=role, origin=Origin("event", said, author, -1, -1, 0), text=text)
+        items.append(Item(role, (block,), author, event.invocation_id, position, position, said))
+        position += 1
+    return items
+
+
+def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
+    """Log indexes that a rewind took out of view, with the reason."""
+    log = list(events)
+    hidden: dict[int, str] = {}
+    index = len(log) - 1
+    while index >= 0:
+        target = log[index].actions.rewind_before_invocation_id
+        if target:
+            first = next((i for i in range(index) if log[i].invocation_id == target), None)
+            hidden[index] = "it is the rewind itself"
+            if first is not None:
+                for between in range(first, index):
+                    hidden[between] = f"rewound to before invocation {target}"
+                index = first
+        index -= 1
+    return hidden
+
+
+def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> dict[int, str]:
+    """Log indexes whose events a summary stands for that this branch sees, with the reason.
+
+    What the user said in the current invocation stays in view, whatever was summed up.
+    """
+    log = list(events)
+    rewound = hidden_by_rewind(log)
+    ranges = [
+        (c.start_timestamp, c.end_timestamp, index)
+        for index, event in enumerate(log)
+        if (c := event.actions.compaction) is not None
+        and index not in rewound
+        and f"{branch}.".startswith(f"{event.branch}." if event.branch else "")
+    ]
+    hidden: dict[int, str] = {}
+    for start, end, index in ranges:
+        if any(s <= start and end <= e and i != index and (e - s, i) > (end - start, index)
+               for s, e, i in ranges):  # fmt: skip
+            hidden[index] = "a wider summary covers it"
+    for index, event in enumerate(log):
+        covered = any(
+            s <= event.timestamp <= e and index < i for s, e, i in ranges if i not in hidden
+        )
+        asked = event.author == "user" and event.invocation_id == current and not event.results
+        if covered and event.actions.compaction is None and not asked:
+            hidden[index] = _SUMMED
+    for index in _still_answered(log, hidden, rewound):
+        del hidden[index]
+    return hidden
+
+
+def _still_answered(
+    log: list[Event], hidden: dict[int, str], rewound: dict[int, str]
+) -> Iterable[int]:
+    """Summed-up events that a later result needs: its call, and the results beside it."""
+    newest: dict[str | None, int] = {}
+    owners: dict[tuple[int, str | None], list[int]] = {}
+    needed: set[int] = set()
+    for index, event in enumerate(log):
+        for call in event.calls:
+            newest[call.id] = index
+        for result in event.results:
+            owner = newest.get(result.id) if result.id else None
+            if owner is None or hidden.get(owner) != _SUMMED:
+                continue
+            owners.setdefault((owner, result.id), []).append(index)
+            if index not in hidden and index not in rewound:
+                needed.add(owner)
+    beside = {index for (owner, _), held in owners.items() if owner in needed for index in held}
+    return (needed | beside) & hidden.keys()
+
+
+def wrote_keys(event: Event) -> tuple[str, ...]:
+    """The state keys under which the event stored its own text."""
+    text = event.text
+    if not text:
+        return ()
+    return tuple(key for key, value in written_by(event).items() if spells(text, value))
+
+
+def _odd(part: Part) -> bool:
+    """Whether a part with text is more than text."""
+    return bool(
+        part.thought
+        or part.thought_signature
+        or part.function_call
+        or part.function_response
+        or part.part_metadata
+        or part.tool_call
+        or part.tool_response
+    )
+
+
+def _summaries(events: list[Event], start: int, hidden: dict[int, str]) -> dict[int, list[Item]]:
+    """The summaries in view, by the log index of the first event each stands for."""
+    found: dict[int, list[Item]] = {}
+    for position, event in enumerate(events, start):
+        held = event.actions.compaction
+        if held is None or position in hidden:
+            continue
+        anchor = position
+        for index in range(start, position):
+            if held.start_timestamp <= events[index - start].timestamp <= held.end_timestamp:
+                anchor = index
+                break
+        if anchor < position or not start:  # else it is about what lies before the view
+            found.setdefault(anchor, []).append(_summary(event, held, anchor, position))
+    return found
+
+
+def _unmixed(item: Item, role: Role) -> list[Item]:
+    """An event with calls and results in it, as the turns it stands for."""
+    runs: list[Item] = []
+    for results, held in groupby(item.blocks, lambda block: isinstance(block, ResultBlock)):
+        blocks = tuple(held)
+        called = any(isinstance(block, CallBlock) for block in blocks)
+        spoken: ItemKind = "calls" if called else "user" if role == "user" else "model"
+        runs.append(
+            msgspec.structs.replace(item, kind="results" if results else spoken, blocks=blocks)
+        )
+    return runs
+
+
+def _unnamed(event: Event, agent: str) -> str:
+    """The author of an event that names none: the user by its role, else the agent itself."""
+    return "user" if event.content is not None and event.content.role == "user" else agent
+
+
+def _summary(event: Event, compaction: Compaction, position: int, last: int) -> Item:
+    text = compaction.compacted_content.text
+    origin = Origin("event", event.id, event.author, part=0)
+    block = TextBlock(role="user", origin=origin, text=f"[summary of earlier turns]: {text}")
+    return Item(
+        "summary", (block,), event.author, event.invocation_id, position, last, event.id,
+        event.branch or "",
+    )  # fmt: skip
+
+
+INTERNAL_CALLS = frozenset(
+    ("adk_framework", "adk_request_credential", "adk_request_confirmation", "adk_request_input")
+)
+"""Calls a framework makes to itself or to its client; no model ever made or reads them."""
+
+
+def blocks_of(
+    event: Event, position: int, role: Role, diagnostics: list[Diagnostic]
+) -> tuple[Block, ...]:
+    """The blocks of an event's parts, in their order."""
+    assert event.content is not None
+    blocks: list[Block] = []
+    content = _sendable(event.content, event, diagnostics)
+    posted = event.author == "user" or (not event.author and content.role == "user")
+    for index, part in enumerate(content.parts or ()):
+        origin = Origin("event", event.id, event.author, part=index)
+        if part.part_metadata is not None and is_untrusted(part.part_metadata):
+            diagnostics.append(
+                report(
+                    "WEFT609",
+                    origin,
+                    "what a provider is said to have kept with this part is not sent",
+                    "read the session with trusted=True if a Weft of yours wrote it",
+                )
+            )
+        if posted and _speaks_for_others(part):
+            part = _as_posted(part, origin, diagnostics)
+        block = _block(part, origin, role, event, position)
+        if block is not None:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def is_untrusted(metadata: JsonObject) -> bool:
+    """Whether something was set aside when the log was read from outside."""
+    held = metadata.get("weft")
+    return isinstance(held, dict) and "untrusted" in held
+
+
+def _speaks_for_others(part: Part) -> bool:
+    """Whether a part of the user's says more than a user can."""
+    return bool(
+        part.part_metadata
+        or part.thought
+        or part.thought_signature
+        or part.function_call
+        or part.tool_call
+        or part.tool_response
+    )
+
+
+def _as_posted(part: Part, origin: Origin, diagnostics: list[Diagnostic]) -> Part:
+    """What of a user's part is data; the rest is a model's, or a provider's, to say.
+
+    A log may hold such parts: another program let its clients write what they liked.
+    """
+    own = (part.part_metadata or {}).get("weft")
+    if not part.part_metadata or own or part.thought or part.function_call is not None:
+        diagnostics.append(
+            report(
+                "WEFT609",
+                origin,
+                "a part of the user's message says what only a model or a provider can",
+                "let clients post text, media and answers to open calls, nothing else",
+            )
+        )
+    return Part(
+        text=part.text,
+        function_response=part.function_response,
+        inline_data=part.inline_data,
+        file_data=part.file_data,
+        executable_code=part.executable_code,
+        code_execution_result=part.code_execution_result,
+    )
+
+
+def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
+    """What was said aloud, where only its transcript is kept."""
+    sides: tuple[tuple[Role, JsonObject | None], ...] = (
+        ("user", event.input_transcription),
+        ("model", event.output_transcription),
+    )
+    blocks: list[Block] = []
+    for role, transcript in sides:
+        text = (transcript or {}).get("text")
+        if isinstance(text, str) and text:
+            if has_lone_surrogate(text):
+                text = mended(text, event, diagnostics)
+            origin = Origin("event", event.id, event.author)
+            blocks.append(TextBlock(role=role, origin=origin, text=text))
+    return tuple(blocks[:1])
+
+
+def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) -> Block | None:
+    signature, kept = part.thought_signature, part.kept
+    provider, model = _maker(event)
+    provider = part.provider or provider
+    if (call := part.function_call) is not None:
+        if call.name in INTERNAL_CALLS:
+            return None
+        return CallBlock(
+            role="model",
+            origin=origin,
+            id=call.id or f"call_{position}_{origin.part}",
+            name=call.name or "",
+            args=call.args or {},
+            given=call.id is not None and not call.id.startswith("adk-"),
+            waits=call.id in (event.long_running_tool_ids or ()),
+            signature=signature,
+            provider=provider,
+            model=model,
+            kept=kept,
+        )
+    if (result := part.function_response) is not None:
+        if result.name in INTERNAL_CALLS:
+            return None
+        return ResultBlock(
+            role="user",
+            origin=origin,
+            call_id=result.id or "",
+            name=result.name or "",
+            response=result.response or {},
+            given=result.id is not None and not result.id.startswith("adk-"),
+            media=_result_media(result, origin) if result.parts else (),
+        )
+    if (held := part.opaque) is not None:
+        return OpaqueBlock(role=role, origin=origin, provider=held[0], model=model, payload=held[1])
+    if part.tool_call is not None or part.tool_response is not None:
+        bare = msgspec.structs.replace(part, part_metadata=None)  # it is the log's, no provider's
+        raw: JsonObject = msgspec.json.decode(msgspec.json.encode(bare))
+        return OpaqueBlock(role=role, origin=origin, provider="", model=model, payload=raw)
+    if part.kind == "thought":
+        text = part.text or ""
+        return ThoughtBlock(
+            role="model",
+            origin=origin,
+            text=text,
+            signature=signature,
+            provider=provider,
+            model=model,
+            kept=kept,
+        )
+    if part.text:
+        return TextBlock(
+            role=role,
+            origin=origin,
+            text=part.text,
+            signature=signature,
+            provider=provider,
+            model=model,
+            kept=kept,
+        )
+    if (media := _media(part, origin, role)) is not None:
+        return msgspec.structs.replace(media, provider=provider, model=model, kept=kept)
+    if (code := part.executable_code) is not None:
+        return CodeBlock(
+            role=role,
+            origin=origin,
+            code=code.code or "",
+            language=code.language or "PYTHON",
+            signature=signature,
+            id=code.id,
+            provider=provider,
+            model=model,
+            kept=kept,
+        )
+    if (ran := part.code_execution_result) is not None:
+        return CodeResultBlock(
+            role=role,
+            origin=origin,
+            outcome=ran.outcome or "OUTCOME_OK",
+            output=ran.output or "",
+            signature=signature,
+            id=ran.id,
+            provider=provider,
+            model=model,
+            kept=kept,
+        )
+    return None
+
+
+def _maker(event: Event) -> tuple[str, str]:
+    """Whose provider and which model made the event, where its metadata says so."""
+    held = (event.custom_metadata or {}).get("weft")
+    if not isinstance(held, dict):
+        return "", ""
+    provider, model = held.get("provider"), held.get("model")
+    return (
+        provider if isinstance(provider, str) else "",
+        model if isinstance(model, str) else "",
+    )
+
+
+def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
+    blob, file = part.inline_data, part.file_data
+    held = blob if blob is not None else file
+    if held is None:
+        return None
+    return MediaBlock(
+        role=role,
+        origin=origin,
+        mime_type=held.mime_type or "application/octet-stream",
+        data=_standard_base64(blob.data or "") if blob is not None else None,
+        uri=file.file_uri or "" if blob is None and file is not None else None,
+        name=held.display_name or "",
+        signature=part.thought_signature,
+    )
+
+
+def _result_media(result: FunctionResponse, origin: Origin) -> tuple[MediaBlock, ...]:
+    shown = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
+    return tuple(block for block in shown if block is not None)
+
+
+def _standard_base64(data: str) -> str:
+    """ADK writes URL-safe base64; providers want the standard alphabet."""
+    return data.replace("-", "+").replace("_", "/")
+
+
+def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> Content:
+    """The content as it can be sent; only a lone surrogate ever changes it."""
+    try:
+        msgspec.json.encode(content)
+    except UnicodeEncodeError:
+        whole = mended(compact(msgspec.to_builtins(content)), event, diagnostics)
+        return msgspec.json.decode(whole, type=Content)
+    return content
+
+
+def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
+    """The text without its lone surrogates, and a word about it."""
+    diagnostics.append(
+        report(
+            "WEFT204",
+            Origin("event", event.id, event.author),
+            "a lone surrogate was replaced by U+FFFD",
+            "mend the text where it is made; it is often an emoji cut in half",
+        )
+    )
+    return scrub(text)
+
+
+_UNDONE = "its flow took it back"
+
+_JOINED = "it is a piece of an answer that was put together"
+
+
+def undoes(event: Event) -> bool:
+    """Whether the event changes how earlier ones are seen."""
+    weft = _weft(event)
+    return "undone" in weft or "joined" in weft or "pieces" in weft
+
+
+def gathered_by(event: Event) -> list[str]:
+    """The keys of the lists of what was said on branches, as the end of a map writes them."""
+    if event.custom_metadata is None or "closed" not in _weft(event):
+        return []
+    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
+
+
+def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
+    """Log indexes of what flows took back, with the reason."""
+    log = list(events)
+    hidden: dict[int, str] = {}
+    for index, event in enumerate(log):
+        paths = undone_by(event) if event.custom_metadata is not None else []
+        if paths:
+            mine = (i for i in range(index) if is_undone(log[i], event, paths))
+            hidden.update(dict.fromkeys(mine, _UNDONE))
+        pieces = _weft(event).get("pieces") if event.custom_metadata is not None else None
+        if isinstance(pieces, list):
+            joined = (i for i in range(index) if log[i].id in pieces)
+            hidden.update(dict.fromkeys(joined, _JOINED))
+    return hidden
+
+
+def joined_branches(events: Iterable[Event]) -> dict[int, str]:
+    """Log indexes of what was said on a branch that was joined, with the branch it is on now."""
+    log = list(events)
+    found: dict[int, str] = {}
+    for index, event in enumerate(log):
+        held = _weft(event).get("joined") if event.custom_metadata is not None else None
+        path, branch = (
+            (held.get("path"), held.get("branch")) if isinstance(held, dict) else ("", "")
+        )
+        if not isinstance(path, str) or not isinstance(branch, str) or not branch:
+            continue
+        for other in range(index):
+            on = found.get(other, log[other].branch or "")
+            if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
+                below = on[len(branch) + 1 :]
+                found[other] = ".".join(name for name in (event.branch, below) if name)
+    return found
+
+
+def _weft(event: Event) -> JsonObject:
+    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
+    return weft if isinstance(weft, dict) else {}

@@ -1,0 +1,585 @@
+"""The nodes of a flow beside agents: steps, maps, gates, races, timeouts, taps and expectations."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+
+from weft.declare.agent import Agent
+from weft.declare.checks import (
+    check_count,
+    check_key,
+    check_name,
+    check_predicate,
+    check_text,
+    wrong,
+)
+from weft.declare.compare import quoted, same
+from weft.declare.compose import Composable, flow_node
+from weft.declare.functions import StateFunction, check_choice, is_generator, misfit, name_of
+from weft.declare.inputs import Inputs, check_inputs
+from weft.declare.policy_parts import FLOW_WORDS
+from weft.declare.tool import Tool, check_names
+from weft.errors import DeclarationError
+from weft.jsonschema import shorten
+from weft.misuse import explained
+from weft.values import Json
+
+if TYPE_CHECKING:
+    from weft.declare.flow import Node
+
+
+@flow_node("Step(function)")
+@dataclass(frozen=True, repr=False)
+class Step(Composable):
+    """A function of one argument, the state, that returns the changes to it, or None.
+
+    It may be async. `reads` and `writes` name the keys it is known to use, for the checks;
+    `captures` those that get what the user said, before the function is called. What `S` makes
+    says more: `drops` are keys it takes away, `keeps` the only ones it leaves, `renames` old and
+    new names, `fills` whether it writes only what is missing, `maybe` whether it may do nothing,
+    `tags` what it calls the newest answer, `asks` the functions of the state that it calls, and
+    `written` how its author wrote it.
+    """
+
+    function: StateFunction
+    name: str = field(default="", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    reads: tuple[str, ...] = field(default=(), kw_only=True)
+    writes: tuple[str, ...] = field(default=(), kw_only=True)
+    captures: tuple[str, ...] = field(default=(), kw_only=True)
+    drops: tuple[str, ...] = field(default=(), kw_only=True)
+    keeps: tuple[str, ...] | None = field(default=None, kw_only=True)
+    renames: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    fills: bool = field(default=False, kw_only=True)
+    maybe: bool = field(default=False, kw_only=True)
+    tags: tuple[str, ...] = field(default=(), kw_only=True)
+    asks: tuple[StateFunction, ...] = field(default=(), kw_only=True, compare=False)
+    written: str = field(default="", kw_only=True, compare=False)
+
+    sub_agents: ClassVar[tuple[()]] = ()
+    children: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            function: StateFunction,
+            *,
+            name: str | None = None,
+            description: str = "",
+            reads: Iterable[str] = (),
+            writes: Iterable[str] = (),
+            captures: Iterable[str] = (),
+            drops: Iterable[str] = (),
+            keeps: Iterable[str] | None = None,
+            renames: Iterable[tuple[str, str]] = (),
+            fills: bool = False,
+            maybe: bool = False,
+            tags: Iterable[str] = (),
+            asks: Iterable[StateFunction] = (),
+            written: str = "",
+        ) -> None:
+            """What people may pass is wider than what the fields hold."""
+
+    def __post_init__(self) -> None:
+        """Take the function's name, and refuse what cannot be called with the state."""
+        own = name_of(self.function)
+        if cast("object", self.name) in (None, ""):
+            object.__setattr__(self, "name", own if own.isidentifier() else "step")
+        check_name(self.name, kind="Step")
+        check_text(self.name, "description", self.description)
+        check_function(self.function, f"Step {own}")
+        options = {
+            "reads": self.reads,
+            "writes": self.writes,
+            "captures": self.captures,
+            "drops": self.drops,
+            "tags": self.tags,
+        }
+        for option, keys in options.items():
+            check_names(option, keys, where=f"Step {own}")
+            object.__setattr__(self, option, tuple(keys))
+
+
+def check_function(function: object, where: str) -> None:
+    """Refuse what cannot be called with the state and be done at once."""
+    if isinstance(function, Tool):
+        raise DeclarationError(
+            f"`{function.name}` is a tool: it takes arguments, not the state",
+            where=f"Step {function.name}",
+            hint=f"give it to an agent: agent.uses({function.name})",
+        )
+    if isinstance(function, type):
+        raise DeclarationError(
+            f"{function.__name__} is a class, not a function",
+            where=where,
+            hint=f"for a structured answer write agent @ {function.__name__}",
+        )
+    if not callable(function):
+        raise DeclarationError(
+            f"{function!r} cannot be called", where=where, hint="pass a function of the state"
+        )
+    if is_generator(function):
+        raise DeclarationError(
+            "it yields", where=where, hint="return one mapping of the changes, or None"
+        )
+    taken = misfit(function, 1)
+    if taken is not None:
+        raise DeclarationError(
+            f"a step takes (state); `{name_of(function)}` takes {taken}",
+            where=where,
+            hint="write def step(state): return {...}",
+        )
+
+
+OnElementError = Literal["cancel", "collect"]
+
+
+@flow_node('Map("items", agent, into="results")')
+@dataclass(frozen=True, repr=False)
+class Map(Composable):
+    """The body once for each element of the list under `items`, some of them at once.
+
+    Each run stands on a branch of its own and finds its element under the state key `item`. What
+    it writes stays there too: only its output leaves, in order, in the list under `into`. That is
+    what it said, parsed if its agent has a schema; or, if it said nothing, what it wrote. A key
+    may walk into a value, as in a template: `Map("order.lines", ...)`.
+
+    When a run fails the others are cancelled, or, under `on_error="collect"`, left to end: then
+    None stands in the list for the one that failed.
+    """
+
+    items: str
+    body: "Node"
+    into: str = field(kw_only=True)
+    item: str = field(default="item", kw_only=True)
+    concurrency: int = field(default=4, kw_only=True)
+    on_error: OnElementError = field(default="cancel", kw_only=True)
+    name: str = field(default="map", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], kw_only=True, hash=False
+    )
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            items: str,
+            body: "Node | StateFunction",
+            *,
+            into: str,
+            item: str = "item",
+            concurrency: int = 4,
+            on_error: OnElementError = "cancel",
+            name: str = "map",
+            description: str = "",
+            inputs: Inputs = (),
+        ) -> None:
+            """A function may stand for the body."""
+
+    def __post_init__(self) -> None:
+        """Refuse keys that are none, and a number of runs that would run nothing."""
+        check_name(self.name, kind="Map")
+        check_text(self.name, "description", self.description)
+        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
+        for option, key in (("items", self.items), ("into", self.into), ("item", self.item)):
+            check_key(self.name, option, key)
+        if self.item == self.into:
+            raise wrong(
+                self.name,
+                "item",
+                f"the element and the results are both kept under `{self.into}`",
+                'give the element another key: item="element"',
+            )
+        check_count(self.name, "concurrency", self.concurrency)
+        check_choice(self.name, "on_error", self.on_error, OnElementError)
+        object.__setattr__(self, "body", to_node(self.body, where=f"{self.name}.body"))
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The body."""
+        return (self.body,)
+
+
+Choice: TypeAlias = str | int | float | bool
+
+
+@flow_node('Gate("approve", question="May it go out?")')
+@dataclass(frozen=True, repr=False)
+class Gate(Composable):
+    """Asks somebody, and waits: the answer is kept under `key`, by default the gate's own name.
+
+    The question is a template, so it may show what is decided on: `question="Send {draft}?"`.
+    With `choices` any other answer is refused; texts are compared without surrounding blanks and
+    letter case, and kept as they stand here.
+    """
+
+    name: str
+    question: str = field(default="", kw_only=True)
+    key: str = field(default="", kw_only=True)
+    choices: tuple[Choice, ...] = field(default=(), kw_only=True)
+    description: str = field(default="", kw_only=True)
+
+    sub_agents: ClassVar[tuple[()]] = ()
+    children: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            *,
+            question: str = "",
+            key: str | None = None,
+            choices: Iterable[Choice] = (),
+            description: str = "",
+        ) -> None:
+            """What people may pass is wider than what the fields hold."""
+
+    def __post_init__(self) -> None:
+        """Take the name for the key, and refuse choices that nobody could make or tell apart."""
+        check_name(self.name, kind="Gate")
+        check_text(self.name, "question", self.question)
+        check_text(self.name, "description", self.description)
+        if cast("object", self.key) in (None, ""):
+            object.__setattr__(self, "key", self.name)
+        check_key(self.name, "key", self.key)
+        object.__setattr__(self, "choices", _choices(self.name, self.choices))
+
+    def decided(self, answer: Json) -> Json:
+        """The answer as it is kept: as the choice is spelled; None if it is not one of them."""
+        if not self.choices:
+            return answer
+        return next((choice for choice in self.choices if same(choice, answer)), None)
+
+
+def _choices(gate: str, given: object) -> tuple[Choice, ...]:
+    hint = 'write choices=["yes", "no"]'
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise wrong(gate, "choices", f"{given!r} is no list of choices", hint)
+    kept: list[Choice] = []
+    for choice in cast("Iterable[object]", given):
+        if not isinstance(choice, (str, int, float)) or choice == "":
+            raise wrong(
+                gate, "choices", f"{choice!r} is no choice: it is no text, number or truth", hint
+            )
+        if any(same(choice, other) for other in kept):
+            raise DeclarationError(
+                f"the choice {quoted(choice)} is there already",
+                where=f"{gate}.choices",
+                hint="texts are compared without letter case: keep one of the two",
+            )
+        kept.append(choice)
+    return tuple(kept)
+
+
+@flow_node("race(first, second)")
+@dataclass(frozen=True, init=False, repr=False)
+class Race(Composable):
+    """The first branch that completes wins; written `race(a, b)`.
+
+    The others are cancelled. What they said is in nobody's view, and what they wrote to the state
+    does not count. A branch that fails is out of the race; if all fail, the race does.
+    """
+
+    branches: "tuple[Node, ...]"
+    name: str
+    description: str
+    inputs: Mapping[str, object] = field(hash=False)
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    def __init__(
+        self,
+        *branches: "Node | StateFunction",
+        name: str = "race",
+        description: str = "",
+        inputs: Inputs = (),
+    ) -> None:
+        check_name(name, kind="Race")
+        check_text(name, "description", description)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "description", description)
+        object.__setattr__(self, "inputs", check_inputs(name, inputs))
+        given = to_nodes(branches, where=f"{name}.branches", hint="write race(quick, thorough)")
+        object.__setattr__(self, "branches", given)
+        check_agents(self, where=f"{name}.branches")
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The branches."""
+        return self.branches
+
+
+def race(
+    *branches: "Node | StateFunction",
+    name: str = "race",
+    description: str = "",
+    inputs: Inputs = (),
+) -> Race:
+    """Run all branches at once, and go on with the first that completes."""
+    return Race(*branches, name=name, description=description, inputs=inputs)
+
+
+@flow_node("timeout(agent, 30)")
+@dataclass(frozen=True, repr=False)
+class Timeout(Composable):
+    """The body, for so many seconds at most; written `timeout(a, 30)`.
+
+    A body that takes longer is stopped and fails with the code `timeout`, so that a fallback can
+    catch it: `timeout(a, 30) // b`. Only time at work counts: not that of whoever reads the
+    events, and not the time a run waits for an answer or lies stopped.
+    """
+
+    body: "Node"
+    seconds: float
+    name: str = field(default="timeout", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], kw_only=True, hash=False
+    )
+
+    sub_agents: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            body: "Node | StateFunction",
+            seconds: float,
+            *,
+            name: str = "timeout",
+            description: str = "",
+            inputs: Inputs = (),
+        ) -> None:
+            """A function may stand for the body."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time in which nothing could happen, or that never ends."""
+        check_name(self.name, kind="Timeout")
+        check_text(self.name, "description", self.description)
+        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
+        seconds = cast("object", self.seconds)
+        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if not number or not math.isfinite(self.seconds) or self.seconds <= 0:
+            raise wrong(
+                self.name,
+                "seconds",
+                f"{shorten(repr(seconds), 60)} is not a number of seconds",
+                "write timeout(agent, 30)",
+            )
+        object.__setattr__(self, "body", to_node(self.body, where=f"{self.name}.body"))
+
+    @property
+    def children(self) -> "tuple[Node, ...]":
+        """The body."""
+        return (self.body,)
+
+
+@explained("timeout(agent, 30)", words=FLOW_WORDS)
+def timeout(
+    body: "Node | StateFunction",
+    seconds: float,
+    *,
+    name: str = "timeout",
+    description: str = "",
+    inputs: Inputs = (),
+) -> Timeout:
+    """Run the body, and let it fail with the code `timeout` if it takes longer."""
+    return Timeout(body, seconds, name=name, description=description, inputs=inputs)
+
+
+@flow_node("tap(function)")
+@dataclass(frozen=True, repr=False)
+class Tap(Composable):
+    """A function of the state, sync or async, that only looks; written `tap(look)`.
+
+    What it returns is ignored, and the state it is given cannot be written. If it raises, that is
+    logged and the run goes on: looking must not break what is looked at.
+    """
+
+    function: StateFunction
+    name: str = field(default="", kw_only=True)
+    description: str = field(default="", kw_only=True)
+
+    sub_agents: ClassVar[tuple[()]] = ()
+    children: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, function: StateFunction, *, name: str | None = None, description: str = ""
+        ) -> None:
+            """Without a name it takes the function's."""
+
+    def __post_init__(self) -> None:
+        """Take the function's name, and refuse what cannot be called with the state."""
+        own = name_of(self.function)
+        if cast("object", self.name) in (None, ""):
+            object.__setattr__(self, "name", own if own.isidentifier() else "tap")
+        check_name(self.name, kind="Tap")
+        check_text(self.name, "description", self.description)
+        check_function(self.function, f"tap({own})")
+
+
+@explained("tap(function)", words=FLOW_WORDS)
+def tap(function: StateFunction, *, name: str | None = None, description: str = "") -> Tap:
+    """Look at the state in passing: to log it, to count, to show."""
+    return Tap(function, name=name, description=description)
+
+
+@flow_node('expect(lambda state: "key" in state, "what is wrong")')
+@dataclass(frozen=True, repr=False)
+class Expect(Composable):
+    """Fails the run, with `message`, unless the predicate holds; written `expect(done, "...")`.
+
+    The error has the code `expectation_failed`, so that a fallback can catch it. A predicate, sync
+    or async, that raises is an error too, not a no.
+    """
+
+    predicate: StateFunction
+    message: str = "the expectation does not hold"
+    name: str = field(default="expect", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    reads: tuple[str, ...] = field(default=(), kw_only=True)
+    """The keys that must be there for it to hold, where that is known."""
+
+    sub_agents: ClassVar[tuple[()]] = ()
+    children: ClassVar[tuple[()]] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a predicate that cannot be asked, and a failure that would say nothing."""
+        check_name(self.name, kind="Expect")
+        check_text(self.name, "description", self.description)
+        check_predicate(self.predicate, where=f"{self.name}.predicate", at_once=False)
+        check_text(self.name, "message", self.message)
+        if not self.message.strip():
+            raise wrong(
+                self.name,
+                "message",
+                "the message is empty",
+                'say what is wrong if it does not hold: expect(paid, "the invoice is not paid")',
+            )
+
+
+@explained('expect(lambda state: state["paid"], "the invoice is not paid")', words=FLOW_WORDS)
+def expect(
+    predicate: StateFunction,
+    message: str = "the expectation does not hold",
+    *,
+    name: str = "expect",
+    description: str = "",
+) -> Expect:
+    """Fail the run with the message, unless the predicate holds of the state."""
+    return Expect(predicate, message, name=name, description=description)
+
+
+def to_node(value: object, *, where: str) -> "Node":
+    """The value as a node: itself, or a function as a Step."""
+    from weft.declare.route import Route
+
+    if isinstance(value, Route) and not value.children:
+        raise DeclarationError(
+            f"{value} leads nowhere",
+            where=where,
+            hint=f'give it a case: {value}.eq("label", agent), or .otherwise(agent)',
+        )
+    if isinstance(value, Composable):
+        return cast("Node", value)
+    if callable(value):
+        return Step(value)
+    shown = shorten(repr(value), 60)
+    hint = "an agent, a flow, or a function of one argument, the state, may stand there"
+    if isinstance(value, Mapping):
+        hint = 'write Route("key").eq("label", agent).otherwise(other)'
+    elif isinstance(value, list | tuple) and value:
+        hint = "write them one by one: Sequence(a, b), or (a | b) for both at once"
+    raise DeclarationError(
+        f"{shown} is neither an agent, a flow nor a function", where=where, hint=hint
+    )
+
+
+def to_nodes(values: Iterable[object], *, where: str, hint: str) -> "tuple[Node, ...]":
+    """The values as nodes; at least one."""
+    nodes = tuple(to_node(value, where=where) for value in values)
+    if not nodes:
+        raise DeclarationError("it is empty", where=where, hint=hint)
+    return nodes
+
+
+def operands(left: object, operator: str, right: object) -> "tuple[Node, Node]":
+    """Both sides of an operator as nodes; an error shows the expression."""
+    try:
+        return to_node(left, where=""), to_node(right, where="")
+    except DeclarationError as error:
+        where = error.where or f"{spell(left)} {operator} {spell(right)}"
+        raise DeclarationError(error.message, where=where, hint=error.hint) from None
+
+
+def spell(value: object) -> str:
+    """A side of an operator, as its author wrote it."""
+    from weft.declare.show import show
+
+    if isinstance(value, Composable):
+        return show(cast("Node", value))
+    return name_of(value) if callable(value) else shorten(repr(value), 60)
+
+
+def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
+    """Every node with its parent, depth first, a node before its children.
+
+    An agent is a leaf: its sub-agents are reached by transfer, not by the flow.
+    """
+    waiting: list[tuple[Node, Node | None]] = [(node, None)]
+    while waiting:
+        current, parent = waiting.pop()
+        yield current, parent
+        if not isinstance(current, Agent):
+            waiting.extend((child, current) for child in reversed(current.children))
+
+
+def agents_of(node: "Node") -> tuple[Agent, ...]:
+    """Every agent once, sub-agents behind their parent, flows opened, in declared order."""
+    found: dict[str, Agent] = {}
+    for agent in _agents(node):
+        found.setdefault(agent.name, agent)
+    return tuple(found.values())
+
+
+def check_agents(node: "Node", *, where: str) -> None:
+    """Refuse two different agents of one name; the same agent may stand in several places.
+
+    Events carry the name of the agent that made them, so a name must mean one agent.
+    """
+    seen: dict[str, Agent] = {}
+    for agent in _agents(node):
+        held = seen.setdefault(agent.name, agent)
+        if held is not agent and held != agent:
+            raise DeclarationError(
+                f"two different agents are named `{agent.name}`",
+                where=where,
+                hint=f'rename one: dataclasses.replace({agent.name}, name="{agent.name}_2")',
+            )
+
+
+def _agents(node: "Node") -> Iterator[Agent]:
+    """Every agent; what is below it once, however often it is used."""
+    waiting: list[Node] = [node]
+    seen: set[int] = set()
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Agent) and not current.sub_agents:
+            yield current
+            continue
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, Agent):
+            yield current
+            waiting.extend(reversed(current.sub_agents))
+        else:
+            waiting.extend(reversed(current.children))

@@ -1,0 +1,899 @@
+"""Policies: what an agent may see of the log, written with `C`."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+
+import msgspec
+
+from weft.declare.functions import check_choice, is_model
+from weft.declare.policy_parts import (
+    ArtifactText,
+    Auto,
+    Budget,
+    Capture,
+    Compact,
+    Dedupe,
+    DedupeHow,
+    Distill,
+    Everything,
+    Extract,
+    Fence,
+    Fit,
+    Fresh,
+    FromAgents,
+    Keep,
+    Kind,
+    Label,
+    Matching,
+    NoteDown,
+    Notes,
+    NotesFormat,
+    Nothing,
+    Overflow,
+    Priority,
+    Project,
+    Protection,
+    Quality,
+    Recent,
+    Redact,
+    Reduction,
+    Relevant,
+    Restore,
+    Scope,
+    Scorer,
+    Selector,
+    Stale,
+    StateKeys,
+    Strategy,
+    Summarize,
+    ThisTurn,
+    Transform,
+    Truncate,
+    Untrusted,
+    UserWords,
+    Validate,
+    When,
+    Which,
+    Window,
+    WithoutAgents,
+    Writing,
+    amount,
+    count,
+    hinted,
+    names,
+    no_such_word,
+)
+from weft.errors import DeclarationError
+from weft.misuse import DeclaredStruct, declared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from weft.declare.functions import StateFunction
+    from weft.values import Json
+
+View = Literal["default", "none", "nothing"]
+
+Kept = TypeVar("Kept")
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One selector, and what is done with the items it lets through, in that order."""
+
+    selector: Selector = Everything()
+    steps: tuple[Reduction, ...] = ()
+
+    def __str__(self) -> str:
+        return ".".join(["C", str(self.selector), *map(str, self.steps)])
+
+
+_WHOLE = (Stage(),)
+
+Made = TypeVar("Made")
+
+
+class Verbs(Generic[Made]):
+    """What can be done with items; each verb gives a new value with one more step."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say which verb is meant; type checkers know better."""
+            # imported above
+
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name in vars(Vocabulary):
+                words = f"`{name}` chooses items: begin with C.{name}(...), or add + C.{name}(...)"
+                raise AttributeError(words, name=name, obj=self)
+            verbs = [verb for verb in vars(Verbs) if not verb.startswith("_")]
+            raise no_such_word("policy", name, verbs)
+
+    def _then(self, step: Transform | Budget) -> Made:
+        raise NotImplementedError
+
+    @hinted
+    def compact(
+        self,
+        *,
+        results: int | None = 800,
+        texts: int | None = 4000,
+        media: int | None = 2000,
+        to: int | None = None,
+    ) -> Made:
+        """Large results, texts and media become a handle with a digest; `recall` gets them back.
+
+        `results`, `texts` and `media` are the tokens from which on that is done (None: never),
+        `to` the most tokens of a digest with its handle: 300, or half of a lower limit.
+        """
+        for name, value, least in (
+            ("results", results, 64),
+            ("texts", texts, 64),
+            ("media", media, 1),
+        ):
+            if value is not None:
+                count("compact", name, value, least)
+        if to is None:
+            to = max(64, min(300, (results or 600) // 2, (texts or 600) // 2))
+        count("compact", "to", to, 64)
+        for name, value in (("results", results), ("texts", texts)):
+            if value is not None and to > value:
+                raise DeclarationError(
+                    f"a digest of {to} tokens for {name} of {value} saves nothing",
+                    where="C.compact",
+                    hint=f"write to={value // 2 or 1} or less, or {name}={to * 2}",
+                )
+        return self._then(Compact(results=results, texts=texts, media=media, to=to))
+
+    @hinted
+    def dedupe(self, how: DedupeHow = "exact") -> Made:
+        """The same large value once; "superseded": only the newest of the same call or file."""
+        check_choice("C.dedupe", "how", how, DedupeHow)
+        return self._then(Dedupe(how))
+
+    @hinted
+    def project(
+        self,
+        *,
+        fields: str | Iterable[str] = (),
+        exclude: str | Iterable[str] = (),
+        tools: str | Iterable[str] = (),
+    ) -> Made:
+        """Only these fields of JSON results, or all but those; `tools` narrows whose."""
+        kept = names("project", fields, "field names", least=0)
+        gone = names("project", exclude, "field names", least=0)
+        if bool(kept) == bool(gone):
+            raise DeclarationError(
+                "it needs fields= or exclude=, and only one of them",
+                where="C.project",
+                hint='write C.default().project(fields=["id", "status"])',
+            )
+        for path in (*kept, *gone):
+            if not re.fullmatch(r"(?:\[\]\.?)*[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*", path):
+                raise DeclarationError(
+                    f"{path!r} is no path of fields",
+                    where="C.project",
+                    hint='write "status", "order.id" or "rows[].id"',
+                )
+        whose = names("project", tools, "tool names", least=0)
+        return self._then(Project(fields=kept, exclude=gone, tools=whose))
+
+    @hinted
+    def truncate(self, tokens: int, *, keep: Keep = "head") -> Made:
+        """At most so many tokens of each text and result: its head, its tail, or both ends."""
+        count("truncate", "tokens", tokens)
+        check_choice("C.truncate", "keep", keep, Keep)
+        return self._then(Truncate(tokens=tokens, keep=keep))
+
+    @hinted
+    def summarize(
+        self,
+        *,
+        before: int = 5,
+        every: int | None = None,
+        scope: Scope = "all",
+        schema: object = None,
+        prompt: str | None = None,
+        model: object = None,
+    ) -> Made:
+        """What lies before the last `before` turns as a summary that a model writes, once.
+
+        One summary stands for `every` so many turns: the more, the less often what was sent
+        before changes. `scope` narrows it to "results" or to what other "agents" said.
+        """
+        count("summarize", "before", before, 0)
+        if every is not None:
+            count("summarize", "every", every)
+        check_choice("C.summarize", "scope", scope, Scope)
+        if schema is not None:
+            from weft import schema as schemas
+
+            schemas.of_type(schema, where="C.summarize.schema")
+        _check_model("summarize", model)
+        if prompt is not None and not (isinstance(cast("object", prompt), str) and prompt.strip()):
+            raise DeclarationError(
+                f"prompt={prompt!r} is no text", where="C.summarize", hint="pass what to ask for"
+            )
+        step = Summarize(
+            before=before, every=every, scope=scope, schema=schema, prompt=prompt, model=model
+        )
+        return self._then(step)
+
+    @hinted
+    def priority(self, tier: int) -> Made:
+        """Who survives a budget: 1 always, 2 is usual, 4 is the first to go."""
+        if type(cast("object", tier)) is not int or tier not in (1, 2, 3, 4):
+            raise DeclarationError(
+                f"tier={tier!r} is none of 1, 2, 3, 4", where="C.priority", hint="pass 1 to 4"
+            )
+        return self._then(Priority(tier))
+
+    @hinted
+    def fit(self, tokens: int) -> Made:
+        """So many tokens of these items, the best first, else the newest."""
+        count("fit", "tokens", tokens)
+        return self._then(Fit(tokens))
+
+    @hinted
+    def budget(
+        self, tokens: int, *, overflow: Overflow = "degrade", reserve: int | None = None
+    ) -> Made:
+        """The whole request within so many tokens, `reserve` of them for the answer; the last."""
+        count("budget", "tokens", tokens)
+        check_choice("C.budget", "overflow", overflow, Overflow)
+        if reserve is not None:
+            count("budget", "reserve", reserve, 0)
+            if reserve >= tokens:
+                raise DeclarationError(
+                    f"a reserve of {reserve} leaves nothing of {tokens} tokens",
+                    where="C.budget",
+                    hint=f"pass less than {tokens}",
+                )
+        return self._then(Budget(tokens, overflow=overflow, reserve=reserve))
+
+    @hinted
+    def fresh(
+        self,
+        *,
+        turns: int | None = None,
+        seconds: float | None = None,
+        stale: Stale = "drop",
+    ) -> Made:
+        """Results older than so many turns or seconds are dropped, marked, or compacted."""
+        check_choice("C.fresh", "stale", stale, Stale)
+        if turns is None and seconds is None:
+            raise DeclarationError(
+                "it needs an age", where="C.fresh", hint="write C.default().fresh(turns=3)"
+            )
+        if turns is not None:
+            count("fresh", "turns", turns)
+        if seconds is not None:
+            amount("fresh", "seconds", seconds)
+        return self._then(Fresh(turns=turns, seconds=seconds, stale=stale))
+
+    @hinted
+    def redact(
+        self,
+        *kinds: "str | re.Pattern[str]",
+        patterns: str | Iterable[str] = (),
+        fields: str | Iterable[str] = (),
+        restore: Literal["tools", "answer"] | Iterable[Literal["tools", "answer"]] | bool = (),
+    ) -> Made:
+        """What these detectors, patterns and field names find is replaced in all that is sent.
+
+        A regular expression, compiled or as text, may stand among the detectors.
+        `restore` puts it back where it is safe: in "tools" arguments, in the "answer", or True.
+        """
+        from weft.detect import check_kinds, check_patterns, spelled
+
+        written = tuple(
+            spelled(kind) if isinstance(kind, re.Pattern) else kind
+            for kind in kinds
+            if _is_pattern(kind)
+        )
+        plain = tuple(kind for kind in kinds if not _is_pattern(kind))
+        found = names("redact", plain, "detectors", least=0)
+        regexes = (*names("redact", patterns, "regular expressions", least=0), *written)
+        named = names("redact", fields, "field names", least=0)
+        if not (found or regexes or named):
+            raise DeclarationError(
+                "it says nothing to look for",
+                where="C.redact",
+                hint='write C.default().redact("email", "card"), or .redact("pii")',
+            )
+        check_kinds(found, where="C.redact")
+        check_patterns(regexes, where="C.redact")
+        wanted: object = ("tools", "answer") if restore is True else restore or ()
+        back = names("redact", wanted, "places", least=0)
+        for place in back:
+            check_choice("C.redact", "restore", place, Restore)
+        places = cast("tuple[Restore, ...]", back)
+        return self._then(Redact(found, patterns=regexes, fields=named, restore=places))
+
+    @hinted
+    def validate(self, *what: Quality, model: object = None) -> Made:
+        """Look whether a request is complete, contradicts itself, or says little in many words.
+
+        Contradictions are found by rules, and by a model if one is given.
+        """
+        for one in what:
+            check_choice("C.validate", "what", one, Quality)
+        _check_model("validate", model)
+        if model is not None and "contradictions" not in what:
+            raise DeclarationError(
+                f"model={model!r} is asked by nobody",
+                where="C.validate.model",
+                hint='write .validate("contradictions", model="NAME")',
+            )
+        return self._then(Validate(tuple(dict.fromkeys(what)) or ("completeness",), model=model))
+
+    @hinted
+    def label(
+        self,
+        name: str,
+        *keys: str,
+        tools: str | Iterable[str] = (),
+        artifacts: str | Iterable[str] = (),
+    ) -> Made:
+        """A label on state keys, tools' results and artifacts; only who is cleared sees them."""
+        if not isinstance(cast("object", name), str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            raise DeclarationError(
+                f"{name!r} is no label", where="C.label", hint='write C.default().label("secret")'
+            )
+        marked = names("label", keys, "state keys", least=0)
+        whose = names("label", tools, "tool names", least=0)
+        files = names("label", artifacts, "artifact names", least=0)
+        if not (marked or whose or files):
+            raise DeclarationError(
+                f"the label `{name}` is on nothing",
+                where="C.label",
+                hint=f'write .label("{name}", "state_key", tools=["lookup"])',
+            )
+        return self._then(Label(name, keys=marked, tools=whose, artifacts=files))
+
+    @hinted
+    def fence(self, *what: Untrusted) -> Made:
+        """Results, files and other agents' words stand between marks that they cannot close."""
+        for one in what:
+            check_choice("C.fence", "what", one, Untrusted)
+        return self._then(Fence(tuple(dict.fromkeys(what)) or ("results", "files", "agents")))
+
+    @hinted
+    def capture(self, key: str) -> Made:
+        """The user's message goes into state under `key` before the agent runs."""
+        return self._then(Capture(_key("capture", key)))
+
+    @hinted
+    def note(self, key: str, *, strategy: Strategy = "append") -> Made:
+        """The agent's answer is noted under `key`; `C.notes(key)` shows it later."""
+        check_choice("C.note", "strategy", strategy, Strategy)
+        return self._then(NoteDown(_key("note", key), strategy=strategy))
+
+    @hinted
+    def extract(self, schema: object, key: str, *, model: object = None) -> Made:
+        """What the schema asks for is read out of the conversation into state, by a model."""
+        from weft import schema as schemas
+
+        schemas.of_type(schema, where="C.extract.schema")
+        _check_model("extract", model)
+        return self._then(Extract(schema, _key("extract", key), model=model))
+
+    @hinted
+    def distill(self, key: str, *, model: object = None) -> Made:
+        """The conversation as single facts with their sources, in state, by a model."""
+        _check_model("distill", model)
+        return self._then(Distill(_key("distill", key), model=model))
+
+
+@dataclass(frozen=True, repr=False)
+class Transforms(Verbs["Transforms"]):
+    """Verbs without items to act on: `policy | C.compact()` is `policy.compact()`."""
+
+    steps: tuple[Transform, ...] = ()
+    limit: Budget | None = None
+
+    def _then(self, step: Transform | Budget) -> "Transforms":
+        if self.limit is not None:
+            raise _after_budget(step)
+        if isinstance(step, Budget):
+            return replace(self, limit=step)
+        return replace(self, steps=(*self.steps, step))
+
+    def __or__(self, other: object) -> "Transforms":
+        if not isinstance(other, Transforms):
+            raise _no_transform(other)
+        joined = self
+        for step in (*other.steps, *((other.limit,) if other.limit is not None else ())):
+            joined = joined._then(step)
+        return joined
+
+    def __add__(self, other: object) -> "Policy":
+        raise _lone(self)
+
+    def __radd__(self, other: object) -> "Policy":
+        raise _lone(self)
+
+    def __repr__(self) -> str:
+        steps = [*self.steps, *((self.limit,) if self.limit is not None else ())]
+        return ".".join(["C", *map(str, steps)])
+
+    __str__ = __repr__
+
+
+@declared("", change="write policy = policy.budget(8000), or another verb: each returns a copy")
+@dataclass(frozen=True, repr=False)
+class Policy(Verbs["Policy"]):
+    """What an agent sees: frozen, comparable, and printed as it is written.
+
+    `stages` select items and reduce them, and are united in log order; `protections` hold for
+    the whole request and `writings` for the whole turn, whichever stage they were written on.
+    """
+
+    stages: tuple[Stage, ...] = _WHOLE
+    limit: Budget | None = None
+    duplicates: bool = False
+    protections: tuple[Protection, ...] = ()
+    writings: tuple[Writing, ...] = ()
+
+    def keep_duplicates(self) -> "Policy":
+        """A copy that lets a value arrive through the template and the conversation."""
+        return replace(self, duplicates=True)
+
+    def _then(self, step: Transform | Budget) -> "Policy":
+        if self.limit is not None:
+            raise _after_budget(step)
+        match step:
+            case Budget():
+                return replace(self, limit=step)
+            case Redact() | Validate() | Label() | Fence():
+                return replace(self, protections=_once(self.protections, step))
+            case Capture() | NoteDown() | Extract() | Distill():
+                return replace(self, writings=_once(self.writings, step))
+            case _:
+                stages = tuple(
+                    msgspec.structs.replace(stage, steps=(*stage.steps, step))
+                    for stage in self.stages
+                )
+                return replace(self, stages=stages)
+
+    def __or__(self, other: object) -> "Policy":
+        if isinstance(other, Policy):
+            raise DeclarationError(
+                f"`|` hands items to a transform, and {other} is a policy",
+                where="C",
+                hint="unite two policies with +",
+            )
+        if not isinstance(other, Transforms):
+            raise _no_transform(other)
+        made = self
+        for step in (*other.steps, *((other.limit,) if other.limit is not None else ())):
+            made = made._then(step)
+        return made
+
+    def __add__(self, other: object) -> "Policy":
+        if isinstance(other, Transforms):
+            raise _lone(other)
+        if not isinstance(other, Policy):
+            raise DeclarationError(
+                f"{other!r} is no policy", where="C", hint="write C.user() + C.window(3)"
+            )
+        for side in (self, other):
+            if side.limit is not None:
+                raise DeclarationError(
+                    f"{side} has a budget, which covers the whole request",
+                    where="C.budget",
+                    hint="write (a + b).budget(8000)",
+                )
+        protections, writings = self.protections, self.writings
+        for protection in other.protections:
+            protections = _once(protections, protection)
+        for writing in other.writings:
+            writings = _once(writings, writing)
+        return Policy(
+            _united(self.stages, other.stages),
+            None,
+            self.duplicates or other.duplicates,
+            protections,
+            writings,
+        )
+
+    @cached_property
+    def view(self) -> View:
+        """How much of the log is looked at: all, the current turn, or not even that."""
+        kinds = {type(stage.selector) for stage in self.stages}
+        if kinds == {Nothing}:
+            return "nothing"
+        return "none" if kinds <= {Nothing, ThisTurn} else "default"
+
+    @cached_property
+    def state_keys(self) -> tuple[str, ...]:
+        """The state keys whose values are shown as items."""
+        found: list[str] = []
+        for stage in self.stages:
+            if isinstance(stage.selector, StateKeys):
+                found += stage.selector.keys
+            elif isinstance(stage.selector, Notes):
+                found.append(stage.selector.key)
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def shows_artifacts(self) -> bool:
+        """Whether the text of an artifact is shown, or guarded."""
+        labelled = any(isinstance(one, Label) and one.artifacts for one in self.protections)
+        return labelled or any(
+            isinstance(stage.selector, ArtifactText)
+            or (isinstance(stage.selector, When) and stage.selector.policy.shows_artifacts)
+            for stage in self.stages
+        )
+
+    @cached_property
+    def refers(self) -> bool:
+        """Whether something in view may be said by a reference to something else in view."""
+        return any(
+            isinstance(stage.selector, Auto)
+            or (isinstance(stage.selector, When) and stage.selector.policy.refers)
+            or any(isinstance(step, Dedupe) for step in stage.steps)
+            for stage in self.stages
+        )
+
+    @cached_property
+    def makes_handles(self) -> bool:
+        """Whether something in view may stand as a handle that `recall` gets back."""
+        degrades = self.limit is not None and self.limit.overflow == "degrade"
+        return degrades or any(
+            isinstance(stage.selector, Auto)
+            or (isinstance(stage.selector, When) and stage.selector.policy.makes_handles)
+            or any(
+                isinstance(step, Compact) or (isinstance(step, Fresh) and step.stale == "compact")
+                for step in stage.steps
+            )
+            for stage in self.stages
+        )
+
+    @cached_property
+    def is_conditional(self) -> bool:
+        """Whether a predicate decides about a part of it."""
+        return any(isinstance(stage.selector, When) for stage in self.stages)
+
+    def resolved(
+        self, state: "Mapping[str, Json]", decide: "Callable[[When, Mapping[str, Json]], bool]"
+    ) -> "Policy":
+        """The policy as it holds for this state: `decide` says which conditions are met."""
+        if not self.is_conditional:
+            return self
+        stages: tuple[Stage, ...] = ()
+        whole = replace(self, stages=(Stage(ThisTurn()),), limit=None)
+        for stage in self.stages:
+            selector = stage.selector
+            if not isinstance(selector, When):
+                stages = _united(stages, (stage,))
+            elif decide(selector, state):
+                inner = selector.policy.resolved(state, decide)
+                for step in stage.steps:
+                    inner = inner._then(step)
+                stages = _united(stages, inner.stages)
+                whole = whole + replace(inner, stages=(Stage(ThisTurn()),))
+        return replace(whole, stages=stages or (Stage(ThisTurn()),), limit=self.limit)
+
+    def _words(self) -> "Iterator[str]":
+        yield from map(str, self.protections)
+        yield from map(str, self.writings)
+        if self.duplicates:
+            yield "keep_duplicates()"
+        if self.limit is not None:
+            yield str(self.limit)
+
+    def __str__(self) -> str:
+        union = " + ".join(map(str, self.stages))
+        words = list(self._words())
+        if words and len(self.stages) > 1:
+            union = f"({union})"
+        return ".".join([union, *words])
+
+    __repr__ = __str__
+
+
+def _once(held: tuple[Kept, ...], step: Kept) -> tuple[Kept, ...]:
+    return held if step in held else (*held, step)
+
+
+def _united(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The stages of both, each once; what lets nothing through adds nothing."""
+    stages = list(first)
+    stages += [stage for stage in second if stage not in stages]
+    if len(stages) > 1:
+        loud = [stage for stage in stages if not isinstance(stage.selector, Nothing)]
+        stages = loud or stages[:1]
+    return tuple(stages)
+
+
+def _after_budget(step: object) -> DeclarationError:
+    return DeclarationError(
+        f"a budget is the last word of a policy, and `{step}` stands behind it",
+        where="C.budget",
+        hint="write the budget last: policy.compact().budget(8000)",
+    )
+
+
+def _no_transform(other: object) -> DeclarationError:
+    return DeclarationError(
+        f"{other!r} is no transform", where="C", hint="write policy | C.compact()"
+    )
+
+
+def _lone(transforms: Transforms) -> DeclarationError:
+    return DeclarationError(
+        f"{transforms} selects nothing: it is a transform",
+        where="C",
+        hint="write C.default() before it, or hand it items with |",
+    )
+
+
+_MARKS = re.compile(r"[\\()\[\]{}^$*+?|]")
+
+
+def _is_pattern(kind: object) -> bool:
+    """Whether it is a regular expression: no detector's name has any of its marks."""
+    return isinstance(kind, re.Pattern) or (isinstance(kind, str) and bool(_MARKS.search(kind)))
+
+
+def _key(word: str, key: object) -> str:
+    if not isinstance(key, str) or not key:
+        raise DeclarationError(
+            f"{key!r} is no state key", where=f"C.{word}", hint=f'write C.default().{word}("key")'
+        )
+    return key
+
+
+def _check_model(word: str, model: object) -> None:
+    if model is not None and not is_model(model):
+        raise DeclarationError(
+            f"{model!r} is not a model",
+            where=f"C.{word}.model",
+            hint='write model="NAME", or pass an object with `name` and `dialect`',
+        )
+
+
+_WORDS: dict[str, str] = dict.fromkeys(("tokens", "max_tokens", "budget", "limit"), "token_budget")
+
+
+@declared("TokenBudget(token_budget=4096, keep_recent=3)", words=_WORDS)
+class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
+    """Keep the whole request within `token_budget`, dropping the oldest items first.
+
+    System text, tools, schema and history all count. The last `keep_recent` items and the
+    message that started the invocation are never dropped.
+    """
+
+    token_budget: int
+    keep_recent: int = 1
+
+    def __post_init__(self) -> None:
+        for name, given, least in (
+            ("token_budget", self.token_budget, 1),
+            ("keep_recent", self.keep_recent, 0),
+        ):
+            value = cast("object", given)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise DeclarationError(
+                    f"{name}={value!r} is not a whole number of at least {least}",
+                    where="TokenBudget",
+                    hint="write TokenBudget(token_budget=4096, keep_recent=3)",
+                )
+
+
+__all__ = ["C", "Policy", "Stage", "TokenBudget", "Transforms", "View"]
+
+
+class Vocabulary(Verbs[Transforms]):
+    """The policies by name; `C.default()` is what an agent gets without one."""
+
+    __slots__ = ()
+
+    def _then(self, step: Transform | Budget) -> Transforms:
+        if isinstance(step, Budget):
+            return Transforms((), step)
+        return Transforms((step,))
+
+    @hinted
+    def default(self, *, data: bool = True) -> Policy:
+        """The whole visible log, each value once.
+
+        Without `data` it leaves out the words of agents whose output is data for others: they
+        write a key, and somebody comes after them. That is what an agent without a policy sees.
+        """
+        if not isinstance(cast("object", data), bool):
+            raise DeclarationError(f"data={data!r}", where="C.default", hint="pass True or False")
+        return _of(Everything(data=data))
+
+    @hinted
+    def none(self) -> Policy:
+        """The current turn: the user's message and the agent's own traffic of this invocation."""
+        return _of(ThisTurn())
+
+    @hinted
+    def nothing(self) -> Policy:
+        """No conversation at all, not even the user's message."""
+        return _of(Nothing())
+
+    @hinted
+    def auto(self) -> Policy:
+        """The whole log, large things reduced when they arrive, edited once when that pays."""
+        return _of(Auto())
+
+    @hinted
+    def user(self, which: Which = "all") -> Policy:
+        """What the user said: "all", the "first", the "last", or both ends, "bookend"."""
+        check_choice("C.user", "which", which, Which)
+        return _of(UserWords(which))
+
+    @hinted
+    def window(self, n: int) -> Policy:
+        """The last `n` turns: each a user's message with all that follows it."""
+        count("window", "n", n)
+        return _of(Window(n))
+
+    @hinted
+    def agents(self, *names_: str) -> Policy:
+        """What these agents said and did."""
+        return _of(FromAgents(names("agents", names_, "agent names")))
+
+    @hinted
+    def without_agents(self, *names_: str) -> Policy:
+        """Everything but what these agents said and did."""
+        return _of(WithoutAgents(names("without_agents", names_, "agent names")))
+
+    @hinted
+    def select(
+        self,
+        *,
+        author: str | Iterable[str] = (),
+        kind: Kind | Iterable[Kind] = (),
+        tag: str | Iterable[str] = (),
+    ) -> Policy:
+        """Items by author, kind and tag; each that is given must fit."""
+        kinds = names("select", kind, "kinds", least=0)
+        for one in kinds:
+            check_choice("C.select", "kind", one, Kind)
+        found = Matching(
+            author=names("select", author, "authors", least=0),
+            kind=kinds,
+            tag=names("select", tag, "tags", least=0),
+        )
+        if found == Matching():
+            raise DeclarationError(
+                "it says nothing to select by",
+                where="C.select",
+                hint='write C.select(author="user"), or C.default() for everything',
+            )
+        return _of(found)
+
+    @hinted
+    def recent(
+        self,
+        *,
+        half_life: float | None = None,
+        decay: float | None = None,
+        min_score: float = 0.1,
+    ) -> Policy:
+        """Items whose worth is still at least `min_score`; it fades with every turn.
+
+        `half_life` is the turns in which it halves, `decay` what is left of it after each.
+        """
+        if (half_life is None) == (decay is None):
+            raise DeclarationError(
+                "it needs half_life= or decay=, and only one of them",
+                where="C.recent",
+                hint="write C.recent(half_life=5)",
+            )
+        if half_life is not None:
+            amount("recent", "half_life", half_life)
+        if decay is not None:
+            amount("recent", "decay", decay, most=1)
+        amount("recent", "min_score", min_score, most=1)
+        return _of(Recent(half_life=half_life, decay=decay, min_score=min_score))
+
+    @hinted
+    def relevant(
+        self,
+        query: str | None = None,
+        *,
+        from_state: str | None = None,
+        top_k: int | None = None,
+        scorer: Scorer = "bm25",
+        model: object = None,
+    ) -> Policy:
+        """Items that have to do with a query: given, in state, or what the user said last."""
+        check_choice("C.relevant", "scorer", scorer, Scorer)
+        if query is not None and from_state is not None:
+            raise DeclarationError(
+                "query= and from_state= both say what to look for",
+                where="C.relevant",
+                hint="keep one of them",
+            )
+        for name, value in (("query", query), ("from_state", from_state)):
+            if value is not None and not (isinstance(cast("object", value), str) and value.strip()):
+                raise DeclarationError(
+                    f"{name}={value!r} is no text", where="C.relevant", hint="pass a text"
+                )
+        if top_k is not None:
+            count("relevant", "top_k", top_k)
+        if model is not None and (scorer != "model" or not is_model(model)):
+            raise DeclarationError(
+                f"model={model!r} is asked by nobody"
+                if scorer != "model"
+                else f"{model!r} is not a model",
+                where="C.relevant.model",
+                hint='write scorer="model", model="NAME"',
+            )
+        if scorer == "embedding":
+            from weft.meaning import is_installed
+
+            if not is_installed():
+                raise DeclarationError(
+                    'scorer="embedding" needs word vectors, and none are installed',
+                    where="C.relevant",
+                    hint="pip install 'weft[embedding]', or leave scorer out",
+                )
+        found = Relevant(
+            query=query, from_state=from_state, top_k=top_k, scorer=scorer, model=model
+        )
+        return _of(found)
+
+    @hinted
+    def state(self, *keys: str) -> Policy:
+        """The values of state keys, as items of their own."""
+        return _of(StateKeys(names("state", keys, "state keys")))
+
+    @hinted
+    def notes(self, key: str, *, format: NotesFormat = "list") -> Policy:
+        """What was noted under `key`."""
+        check_choice("C.notes", "format", format, NotesFormat)
+        return _of(Notes(names("notes", key, "state keys")[0], format=format))
+
+    @hinted
+    def artifact(self, name: str) -> Policy:
+        """The newest text of an artifact."""
+        return _of(ArtifactText(names("artifact", name, "artifact names")[0]))
+
+    @hinted
+    def when(self, predicate: "StateFunction", policy: Policy) -> Policy:
+        """What the policy selects, while the predicate of the state holds."""
+        from weft.declare.checks import check_predicate
+
+        check_predicate(predicate, where="C.when")
+        if not isinstance(cast("object", policy), Policy):
+            raise DeclarationError(
+                f"{policy!r} is no policy",
+                where="C.when",
+                hint='write C.when(lambda state: state["vip"], C.window(20))',
+            )
+        if policy.limit is not None:
+            raise DeclarationError(
+                f"{policy} has a budget, which covers the whole request",
+                where="C.when",
+                hint="write (C.when(...) + other).budget(8000)",
+            )
+        return _of(When(predicate, policy))
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        words = [word for word in dir(type(self)) if not word.startswith("_")]
+        raise no_such_word("C", name, words)
+
+    def __repr__(self) -> str:
+        return "C"
+
+
+def _of(selector: Selector) -> Policy:
+    return Policy((Stage(selector),))
+
+
+C = Vocabulary()
+"""The policies by name; `C.default()` is what an agent gets without one."""

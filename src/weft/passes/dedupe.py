@@ -1,0 +1,308 @@
+"""Passes that say the same thing once."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from weft.declare.policy_parts import Dedupe
+from weft.diagnostics import Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    Feature,
+    Item,
+    Note,
+    Prompt,
+    Reference,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.ir.item import RECALL, handle_of
+from weft.passes.env import Env
+from weft.passes.handles import logged, media_words, result_tokens, with_media_words
+from weft.passes.references import back_words, call_words
+from weft.values import Json, JsonObject, canonical, compact, spells
+
+LETTERS = 200
+"""Shorter values are not worth a word about them."""
+
+STALE = 400
+"""How long an older version must be that its place is worth a change of what was sent."""
+
+ALIKE = 0.5
+"""The share of an older version's lines that another must have to be one of the same thing."""
+
+_SUBJECT = re.compile(r"^(?:path|file|filename|file_?path|uri|url|key|name|id)$|_(?:path|file|id)$")
+
+
+def dedupe_items(prompt: Prompt, env: Env, options: Dedupe) -> Prompt:
+    """Replace copies of a large value by a word about where it stands.
+
+    "exact": a result, or another agent's text, that stands further up word for word. The new copy
+    gives way, so nothing that was sent changes. "superseded": a result of a call that was made
+    again, or another version of the same file or key. There the older one gives way, since it
+    says what is no longer so; that changes what was sent, and is reported as such. Where a later
+    one failed, or gives only a part of it, the older one stays.
+
+    Before:  call read(a) -> 90 lines | call read(a) -> the same 90 lines
+    After:   call read(a) -> 90 lines | call read(a) -> "[the same as read(a) gave, ..., handle h]"
+    """
+    if options.how == "superseded":
+        return _superseded(prompt, env)
+    return _exact(prompt, env)
+
+
+def _exact(prompt: Prompt, env: Env) -> Prompt:
+    seen: dict[object, _First] = {}
+    kept: list[Item] = []
+    notes: list[Note] = []
+    number = 0
+    for item in prompt.items:
+        own = item.author == env.agent and item.kind == "exchange"
+        blocks: list[Block] = []
+        for block in item.blocks:
+            blocks.append(_once(block, item, number if own else -1, seen, env))
+            number += own and isinstance(block, ResultBlock)
+        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
+            kept.append(item)
+            continue
+        short = msgspec.structs.replace(item, blocks=tuple(blocks))
+        notes.append(Note("dedupe_items", "the same stands further up", item, short))
+        kept.append(short)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+class _First(NamedTuple):
+    """Where a value stands first: its block, the number of the agent's own result, and words."""
+
+    block: Block
+    handle: str
+    number: int
+    words: str
+
+
+def _once(block: Block, item: Item, number: int, seen: dict[object, _First], env: Env) -> Block:
+    """The block, or where its value stands already; what is new is remembered.
+
+    Others are told in other words, with their quotes escaped: their calls have no arguments here.
+    """
+    if isinstance(block, ResultBlock):
+        text = compact(block.response)
+        if len(text) < LETTERS or block.synthetic or block.media or block.name == RECALL:
+            return block
+        if block.refers:
+            return block  # what it says depends on where it stands
+        key = canonical(block.response)
+        words = f"{call_words(block, item) if number >= 0 else f'{block.name}()'} gave"
+    elif isinstance(block, TextBlock) and item.author not in ("user", env.agent):
+        if len(block.text) < LETTERS or item.kind in ("summary", "state", "system"):
+            return block
+        key, words = block.text.encode("utf-8", "surrogatepass"), f"{item.author} said"
+    else:
+        return block
+    first = seen.get(key)
+    if first is None:
+        seen[key] = _First(block, handle_of(logged(block, item, env)), number, words)
+        return block
+    back = number - first.number if number >= 0 and first.number >= 0 else 0
+    where = back_words(back) if back else "above"
+    refers = Reference(
+        f"[the same as {first.words}, {where}, handle {first.handle}]",
+        first.block.origin.name,
+        first.block.origin.part,
+        first.handle,
+        back=back,
+    )
+    if isinstance(block, TextBlock):
+        return msgspec.structs.replace(
+            block, text=refers.words, spans=(), kept=None, refers=(refers,), whole=block.text
+        )
+    short = _in_place_of(block.response, refers.words)
+    if result_tokens(short, env) >= result_tokens(block.response, env):
+        return block
+    return msgspec.structs.replace(block, response=short, refers=(refers,), whole=block.response)
+
+
+def _in_place_of(response: JsonObject, words: str) -> JsonObject:
+    """The words in place of a result; a failure stays one."""
+    return {"error" if list(response) == ["error"] else "result": words}
+
+
+class _Told(NamedTuple):
+    """A long result in its place, and what it is about."""
+
+    item: int
+    block: int
+    name: str
+    call: bytes
+    subject: str
+    text: str
+    fails: bool
+
+
+def _superseded(prompt: Prompt, env: Env) -> Prompt:
+    items = list(prompt.items)
+    told = [one for index, item in enumerate(items) for one in _told(index, item)]
+    gone: dict[int, dict[int, _Told]] = {}
+    calls: dict[bytes, _Told] = {}
+    subjects: dict[str, list[_Told]] = {}
+    for one in reversed(told):
+        versions = subjects.get(one.subject, []) if one.subject else []
+        newest = calls.get(one.call) or next((v for v in versions if _is_version(v, one)), None)
+        if newest is not None:
+            if len(one.text) >= STALE:
+                gone.setdefault(one.item, {})[one.block] = newest
+        elif not one.fails:
+            calls[one.call] = one
+            subjects.setdefault(one.subject, []).append(one)
+    notes: list[Note] = []
+    for index, places in gone.items():
+        item = items[index]
+        blocks = tuple(
+            _replaced(block, places[at], item, prompt, env)
+            if at in places and isinstance(block, ResultBlock)
+            else block
+            for at, block in enumerate(item.blocks)
+        )
+        items[index] = msgspec.structs.replace(item, blocks=blocks)
+        notes.append(Note("dedupe_items", "a later result supersedes it", item, items[index]))
+    return prompt.with_items(items, notes) if notes else prompt
+
+
+def _replaced(
+    block: ResultBlock, newest: _Told, item: Item, prompt: Prompt, env: Env
+) -> ResultBlock:
+    """A word about the later result in place of an older one, with the handle of the older."""
+    later = prompt.items[newest.item].blocks[newest.block].origin
+    handle = handle_of(logged(block, item, env))
+    words = f"[superseded: {newest.name} gives it as it is now, further down; handle {handle}]"
+    whole = block.whole if block.whole is not None else block.response
+    if block.media:
+        said = [media_words(one, env, -1) for one in block.media]
+        whole = with_media_words(whole, [one for one in said if one is not None])
+    return msgspec.structs.replace(
+        block,
+        response=_in_place_of(block.response, words),
+        media=(),
+        refers=(Reference(words, later.name, later.part, handle, newer=True),),
+        whole=whole,
+    )
+
+
+def _told(index: int, item: Item) -> Iterator[_Told]:
+    calls = {block.id: block for block in item.blocks if isinstance(block, CallBlock)}
+    for at, block in enumerate(item.blocks):
+        if not isinstance(block, ResultBlock) or block.synthetic or block.name == RECALL:
+            continue
+        call = calls.get(block.call_id)
+        if call is not None:
+            yield _Told(
+                index,
+                at,
+                block.name,
+                canonical([block.name, call.args]),
+                _subject(call.args),
+                compact(block.response),
+                block.is_error,
+            )
+
+
+def _subject(args: JsonObject) -> str:
+    """What a call is about: the file, the address or the key among its arguments."""
+    for key, held in args.items():
+        if _SUBJECT.search(key) and isinstance(held, str | int) and not isinstance(held, bool):
+            return str(held)
+    return ""
+
+
+def _is_version(later: _Told, older: _Told) -> bool:
+    """Whether a later result has most of what an older one said about the same thing."""
+    if later.subject != older.subject:
+        return False
+    lines = _lines(older.text)
+    return len(lines & _lines(later.text)) >= ALIKE * len(lines) and len(lines) > 1
+
+
+def _lines(text: str) -> set[str]:
+    return set(re.split(r"\\n|,\"", text))
+
+
+GIVEN = "(My message is given above.)"
+"""What a turn of the user's says whose words stand in the instruction."""
+
+
+def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
+    """Remove an answer whose value was substituted into the instruction.
+
+    An upstream answer stored under a key, or in the list of a map, reaches the next agent twice:
+    as a turn and inside `{key}`. The instruction wins, because it is shorter and says what it is.
+    The user's own words that were captured stay a turn of the user's, which only says where they
+    are: a request needs one, and the next request has it in the same place.
+
+    Before:  system "Intent: booking" | user "Fly me to Oslo" | model "booking"
+    After:   system "Intent: booking" | user "Fly me to Oslo"
+    """
+    if env.policy.duplicates or not env.carried:
+        return prompt
+    if not prompt.features & Feature.WROTE and not env.captured:
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    carried = [one for value in env.carried.values() for one in _each(value)]
+    texts = {value.strip() for value in carried if isinstance(value, str)}
+    only_texts = all(isinstance(value, str) for value in carried)
+    for item in prompt.items:
+        if env.captured and item.kind == "user" and item.author == "user":
+            kept.append(_referring(item, env, notes))
+            continue
+        said, key = _answer_text(item) if item.wrote else None, ""
+        if said is not None and (said.strip() in texts or not only_texts):
+            key = _carried(item, said, env)
+        if key:
+            notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item))
+        else:
+            kept.append(item)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _referring(item: Item, env: Env, notes: list[Note]) -> Item:
+    """What the user said; without the words, where the instruction carries them."""
+    text = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+    key = next((key for key in sorted(env.captured) if spells(text, env.carried[key])), "")
+    if not key or not text:
+        return item
+    others = [block for block in item.blocks if not isinstance(block, TextBlock)]
+    origin = Origin("pass", "dedupe_state")
+    told = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
+    notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, told))
+    return told
+
+
+def _answer_text(item: Item) -> str | None:
+    """All that an item says, where it is an answer."""
+    blocks = item.blocks
+    if item.kind != "model":
+        return None
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return blocks[0].text
+    if not all(isinstance(block, TextBlock | ThoughtBlock) for block in blocks):
+        return None
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def _carried(item: Item, said: str, env: Env) -> str:
+    """The key under which the instruction carries what this item says, if there is one."""
+    names = dict.fromkeys((*item.wrote, *env.carried))  # it may have been renamed since
+    for key in names:
+        if key in env.carried and any(spells(said, one) for one in _each(env.carried[key])):
+            return key
+    return ""
+
+
+def _each(value: Json) -> list[Json]:
+    """A value, and where it is a list, as of a map, what is in it."""
+    return [value, *value] if isinstance(value, list) else [value]

@@ -1,0 +1,299 @@
+"""Passes that make the log a conversation: results beside their calls, other agents by name."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from weft.codes import report
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Feature,
+    Item,
+    MediaBlock,
+    Note,
+    Prompt,
+    ResultBlock,
+    Stability,
+    TextBlock,
+)
+from weft.passes.env import Env
+from weft.values import compact
+
+REPLACED = "a later result replaced its placeholder"
+
+_PENDING = {"status": "pending: this call is still running"}
+
+_LOST = {"error": "no result was recorded for this call"}
+
+
+class _Exchange:
+    """A model item with calls, and the results found for them so far."""
+
+    def __init__(self, item: Item, calls: list[CallBlock]) -> None:
+        self.item = item
+        self.calls = calls
+        self.results: dict[str, ResultBlock] = {}
+        self.last = item.last
+
+
+_Waiting = tuple[_Exchange, CallBlock]
+
+
+class _Index:
+    """Calls by the id the log gives them, and by name for results that have no id."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, list[_Waiting]] = {}
+        self._by_name: dict[str, list[_Waiting]] = {}
+
+    def add(self, exchange: _Exchange, ids: list[str]) -> None:
+        """Note the calls of an exchange under the ids they had before any was renamed."""
+        for call_id, call in zip(ids, exchange.calls, strict=True):
+            self._by_id.setdefault(call_id, []).append((exchange, call))
+            self._by_name.setdefault(call.name, []).append((exchange, call))
+
+    def find(self, result: ResultBlock) -> _Waiting | None:
+        """The call a result answers: of the newest exchange, unanswered ones first."""
+        index = self._by_id if result.call_id else self._by_name
+        key = result.call_id or result.name
+        held = index.get(key, [])
+        waiting = [(e, call) for e, call in held if call.id not in e.results]
+        if not result.call_id:
+            index[key] = waiting
+        if waiting:
+            newest = waiting[-1][0]
+            return next(found for found in waiting if found[0] is newest)
+        return held[-1] if held and result.call_id else None
+
+
+def pair_results(prompt: Prompt, env: Env) -> Prompt:
+    """Make a call and its results one item: adjacent, in call order, none missing.
+
+    A late result moves to its call and the placeholder it replaces goes; nothing in between is
+    lost. A call without a result gets a synthetic one that says so, a result without a call
+    becomes text, each with a diagnostic; a long-running call is answered as pending.
+
+    Before:  model calls a, b | results b | user "and?" | results a
+    After:   model calls a, b + results a, b | user "and?"
+    """
+    if not prompt.features & Feature.CALLS:
+        return prompt
+    out: list[Item | _Exchange] = []
+    waiting = _Index()
+    notes: list[Note] = []
+    diagnostics: list[Diagnostic] = []
+    seen: set[str] = set()
+    for item in prompt.items:
+        if item.kind == "calls":
+            calls = [block for block in item.blocks if isinstance(block, CallBlock)]
+            ids = [call.id for call in calls]
+            if item.author == env.agent:
+                renamed = _renamed(item, calls, seen, env.used_ids)
+            else:  # what another agent called is told without ids
+                renamed = _renamed(item, calls, set(), frozenset())
+            if renamed is not item:
+                calls = [block for block in renamed.blocks if isinstance(block, CallBlock)]
+            exchange = _Exchange(renamed, calls)
+            out.append(exchange)
+            waiting.add(exchange, ids)
+        elif item.kind == "results":
+            rest = _attach(item, waiting, out, notes)
+            if rest:
+                out.append(_orphans(item, rest, diagnostics))
+        else:
+            out.append(item)
+    items = [
+        _closed(entry, diagnostics) if isinstance(entry, _Exchange) else entry for entry in out
+    ]
+    return prompt.with_items(items, notes, diagnostics)
+
+
+def _renamed(item: Item, calls: list[CallBlock], seen: set[str], used: AbstractSet[str]) -> Item:
+    """The item with call ids that no other call of the request has."""
+    clash = False
+    fresh: dict[int, str] = {}
+    for index, call in enumerate(calls):
+        if call.id in seen or call.id in used:
+            clash = True
+            fresh[index] = f"{call.id}_{item.position}_{index}"
+        seen.add(fresh.get(index, call.id))
+    if not clash:
+        return item
+    blocks: list[Block] = []
+    index = 0
+    for block in item.blocks:
+        if isinstance(block, CallBlock):
+            if index in fresh:
+                block = msgspec.structs.replace(block, id=fresh[index], given=False)
+            index += 1
+        blocks.append(block)
+    return msgspec.structs.replace(item, blocks=tuple(blocks))
+
+
+def _attach(
+    item: Item,
+    waiting: _Index,
+    out: Sequence[Item | _Exchange],
+    notes: list[Note],
+) -> list[Block]:
+    """Give each result to its call; return what is left over."""
+    rest: list[Block] = []
+    for block in item.blocks:
+        found = waiting.find(block) if isinstance(block, ResultBlock) else None
+        if found is None or not isinstance(block, ResultBlock):
+            rest.append(block)
+            continue
+        exchange, call = found
+        held = exchange.results.get(call.id)
+        if held is not None:
+            placeholder = msgspec.structs.replace(item, blocks=(held,), event=held.origin.name)
+            notes.append(Note("pair_results", REPLACED, placeholder))
+        elif out[-1] is not exchange:
+            notes.append(Note("pair_results", "a late result moved to its call", item))
+        if (block.call_id, block.name, block.given) != (call.id, call.name, call.given):
+            block = msgspec.structs.replace(
+                block, call_id=call.id, name=call.name or block.name, given=call.given
+            )
+        exchange.results[call.id] = block
+        exchange.last = max(exchange.last, item.last)
+    return rest
+
+
+def _orphans(item: Item, rest: list[Block], diagnostics: list[Diagnostic]) -> Item:
+    """What belongs to no call, as the user-side text it can legally be."""
+    blocks: list[Block] = []
+    for block in rest:
+        if not isinstance(block, ResultBlock):
+            blocks.append(block)
+            continue
+        diagnostics.append(
+            report(
+                "WEFT202",
+                block.origin,
+                f"the result of `{block.name}` answers no visible call",
+                "keep call and result in one branch, under one id",
+            )
+        )
+        text = f"[{block.name} returned] {compact(block.response)}"
+        blocks.append(TextBlock(role="user", origin=block.origin, text=text))
+        blocks.extend(block.media)
+    return msgspec.structs.replace(item, kind="user", blocks=tuple(blocks))
+
+
+def _closed(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
+    """The exchange as one item, with a result for every call."""
+    item = exchange.item
+    results: list[Block] = []
+    waits = False
+    for call in exchange.calls:
+        result = exchange.results.get(call.id)
+        if result is None:
+            waits = True
+            result = ResultBlock(
+                role="user",
+                origin=Origin("pass", "pair_results"),
+                call_id=call.id,
+                name=call.name,
+                response=dict(_PENDING if call.waits else _LOST),
+                given=call.given,
+                synthetic=True,
+            )
+            if not call.waits:
+                diagnostics.append(
+                    report(
+                        "WEFT201",
+                        call.origin,
+                        f"the call {call.id} of `{call.name}` has no result",
+                        "append its result, or mark the call long-running",
+                    )
+                )
+        results.append(result)
+    return Item(
+        "exchange",
+        (*item.blocks, *results),
+        item.author,
+        item.invocation,
+        item.position,
+        exchange.last,
+        item.event,
+        item.branch,
+        item.wrote,
+        waits,
+    )
+
+
+_ELIDED = ("transfer_to_agent",)
+
+
+def attribute_foreign(prompt: Prompt, env: Env) -> Prompt:
+    """Turn another agent's items into user-side text under its name.
+
+    Roles belong to the agent that is asked: a peer's turn sent as `model` would be taken for its
+    own words. Calls and results are narrated; thoughts, and the hand-over itself, are left out.
+
+    Before:  model(planner) thought "hm" | model(planner) "Take the train"
+    After:   user "[planner]: Take the train"
+    """
+    if not prompt.features & Feature.FOREIGN:
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if item.author in ("user", env.agent) or item.kind in ("summary", "results", "state"):
+            kept.append(item)
+            continue
+        blocks = _narrated(item)
+        if blocks:
+            told = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
+            notes.append(Note("attribute_foreign", f"it is {item.author}'s", item, told))
+            kept.append(told)
+        else:
+            reason = f"{item.author} only thought or handed over"
+            notes.append(Note("attribute_foreign", reason, item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _narrated(item: Item) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    for block in item.blocks:
+        if isinstance(block, MediaBlock):
+            blocks.append(msgspec.structs.replace(block, role="user"))
+            continue
+        line = _line(item.author, block)
+        if line:
+            blocks.append(
+                TextBlock(
+                    role="user",
+                    origin=block.origin,
+                    text=line,
+                    stability=Stability.TURN,
+                    priority=block.priority,
+                    labels=block.labels,
+                    refers=block.refers if isinstance(block, TextBlock | ResultBlock) else (),
+                    handle=block.handle if isinstance(block, TextBlock | ResultBlock) else "",
+                )
+            )
+            if isinstance(block, ResultBlock):
+                blocks.extend(block.media)
+    return tuple(blocks)
+
+
+def _line(author: str, block: Block) -> str:
+    match block:
+        case TextBlock():
+            return f"[{author}]: {block.text}"
+        case CallBlock() if block.name not in _ELIDED:
+            return f"[{author}] called {block.name}({compact(block.args)})"
+        case ResultBlock() if block.name not in _ELIDED and not block.synthetic:
+            return f"[{author}] {block.name} returned {compact(block.response)}"
+        case CodeBlock():
+            return f"[{author}] ran code:\n{block.code}"
+        case CodeResultBlock():
+            return f"[{author}] code gave {block.outcome}:\n{block.output}"
+        case _:
+            return ""

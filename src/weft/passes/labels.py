@@ -1,0 +1,638 @@
+"""Withhold what carries a label that the agent's model is not cleared for."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple, TypeVar, assert_never, cast
+
+import msgspec
+
+from weft.codes import report
+from weft.declare.policy_parts import Label
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Item,
+    MediaBlock,
+    Note,
+    OpaqueBlock,
+    Prompt,
+    ResultBlock,
+    Span,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.passes.env import Env
+from weft.passes.references import Copies, Hit, mark_of, values_in
+from weft.session import Event
+from weft.session.state import written_by
+from weft.values import Json, JsonObject, Strand
+
+_STEP = "withhold_labelled"
+
+
+def withhold_labelled(prompt: Prompt, env: Env, options: tuple[Label, ...]) -> Prompt:
+    """Put a mark in place of what comes from labelled keys, tools and artifacts.
+
+    It is known by where it comes from, and by its value wherever that was copied: in the system
+    text, in anybody's words, in arguments and results, in tools, schemas and options. A label
+    holds for the whole tree, whoever declared it.
+
+    Before:  system "The key is s3cr3t-99." | user "Is s3cr3t-99 valid?"   (label on state "key")
+    After:   system "The key is [withheld: secret]." | user "Is [withheld: secret] valid?"
+    """
+    known = withheld_from(env, options)
+    if known is None:
+        return prompt
+    said: list[Diagnostic] = []
+    system = tuple(_system(block, known, env, said) for block in prompt.system)
+    items, notes = _items(prompt, known, env, said)
+    changed = _around(prompt, known, env, said)
+    if system != prompt.system:
+        changed["system"] = system
+    if items is not None:
+        changed["items"] = items
+    if not changed:
+        return prompt
+    new = [one for one in dict.fromkeys(said) if one not in prompt.diagnostics]
+    return msgspec.structs.replace(
+        prompt,
+        notes=(*prompt.notes, *notes),
+        diagnostics=(*prompt.diagnostics, *new),
+        **changed,
+    )
+
+
+class Labelled(NamedTuple):
+    """What carries labels, as names to labels, and the values that came from there."""
+
+    keys: Mapping[str, tuple[str, ...]]
+    tools: Mapping[str, tuple[str, ...]]
+    artifacts: Mapping[str, tuple[str, ...]]
+    names: frozenset[str]
+    copies: Copies
+    clean: dict[int, object]
+    """Items and turns that were looked through and carry nothing, by their identity."""
+
+    @property
+    def all(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
+        """All that depends on the session: the keys, the artifacts and the values."""
+        return self.keys, self.artifacts, self.copies.values
+
+    def is_clean(self, thing: object) -> bool:
+        """Whether this very thing was looked through before."""
+        return self.clean.get(id(thing)) is thing
+
+    def found_clean(self, thing: object) -> None:
+        """Remember that there is nothing in it; it must never change."""
+        if len(self.clean) >= _MOST:
+            self.clean.clear()
+        self.clean[id(thing)] = thing
+
+    def of_state(self, name: str) -> tuple[str, ...]:
+        """The labels of a state key, or of a path into its value."""
+        held = self.keys.get(name)
+        if held is not None:
+            return held
+        for at, char in enumerate(name):
+            if char in ".[" and (held := self.keys.get(name[:at])) is not None:
+                return held
+        return _NO_LABELS
+
+    def of_event(self, event: Event) -> tuple[str, ...]:
+        """The labels that were noted down with an event when it happened."""
+        weft = (event.custom_metadata or {}).get("weft")
+        noted = weft.get("labels") if isinstance(weft, dict) else None
+        if not isinstance(noted, list):
+            return _NO_LABELS
+        return tuple(name for name in noted if isinstance(name, str) and name in self.names)
+
+
+def _system(block: TextBlock, known: Labelled, env: Env, said: list[Diagnostic]) -> TextBlock:
+    """A system block: what was inserted from labelled places, and copies of values."""
+    hits = list(known.copies.hits(block.text))
+    start = 0
+    for span in block.spans:
+        labels = _of_place(span.origin, known)
+        whole = block.text[start : span.end]
+        if labels and whole and whole != mark_of(labels):
+            hits = [hit for hit in hits if hit.end <= start or hit.start >= span.end]
+            hits.append(Hit(start, span.end, labels))
+        start = span.end
+    if not hits:
+        return block
+    said += _told(env, block.origin, (name for hit in hits for name in hit.labels))
+    return covered_spans(block, tuple(sorted(hits)))
+
+
+def _items(
+    prompt: Prompt, known: Labelled, env: Env, said: list[Diagnostic]
+) -> tuple[Strand[Item] | None, list[Note]]:
+    """The items without what is labelled, or None where nothing is."""
+    kept: list[Item] = []
+    notes: list[Note] = []
+    changed = False
+    for item in prompt.items:
+        if known.is_clean(item):
+            kept.append(item)
+            continue
+        blocks = _covered(item, known, env)
+        if blocks == item.blocks:
+            known.found_clean(item)
+            kept.append(item)
+            continue
+        changed = True
+        after = msgspec.structs.replace(item, blocks=blocks) if blocks else None
+        names = sorted({name for block in blocks for name in block.labels} or known.names)
+        said += _told(env, item.blocks[0].origin, names)
+        notes.append(Note(_STEP, f"it carries the label {', '.join(names)}", item, after))
+        if after is not None:
+            kept.append(after)
+    return (Strand(kept) if changed else None), notes
+
+
+def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
+    """An item's blocks without what carries a label."""
+    noted: set[str] = set()
+    made = {block.origin.name for block in item.blocks if block.origin.kind == "event"}
+    for event in _events(item, env):
+        if event.custom_metadata is not None and event.id in made:
+            noted.update(known.of_event(event))
+    blocks: list[Block] = []
+    for texts, run in groupby(item.blocks, lambda block: isinstance(block, TextBlock)):
+        held = [_by_place(block, item, known, env) for block in run]
+        if texts:
+            some = tuple(block for block in held if isinstance(block, TextBlock))
+            blocks += covered_texts(some, known.copies)
+        else:
+            found = (covered_block(block, known.copies) for block in held)
+            blocks += [block for block in found if block is not None]
+    if noted and tuple(blocks) == item.blocks:
+        blocks = [_wholly(block, tuple(sorted(noted))) for block in blocks]
+    if not blocks and item.blocks:
+        first, labels = item.blocks[0], tuple(sorted(known.names))
+        blocks = [TextBlock(role=first.role, origin=first.origin, text=mark_of(labels))]
+    return tuple(blocks)
+
+
+def _by_place(block: Block, item: Item, known: Labelled, env: Env) -> Block:
+    """The block as it may be seen, going by where it comes from."""
+    if isinstance(block, ResultBlock):
+        labels = known.tools.get(block.name, ())
+        if not labels or block.synthetic:
+            return block
+        return _wholly(block, labels)
+    if not isinstance(block, TextBlock):
+        return block
+    labels = _of_place(block.origin, known)
+    if labels:
+        return _shown(block, labels)
+    if block.origin.kind != "event" or item.kind not in ("foreign", "summary"):
+        return block
+    return _told_by(block, item, known, env)
+
+
+def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlock:
+    """What was told of another agent's result, or summed up, where that is labelled."""
+    events = list(_events(item, env))
+    if item.kind == "summary":
+        last = events[-1] if events else None
+        if last is None or last.id != block.origin.name or last.actions.compaction is None:
+            return block
+        names = {name for event in events for name in _returned(event, known)}
+        return _shown(block, tuple(sorted(names))) if names else block
+    for event in events:
+        parts = event.content.parts if event.content is not None else None
+        if event.id == block.origin.name and parts and 0 <= block.origin.part < len(parts):
+            result = parts[block.origin.part].function_response
+            labels = known.tools.get(result.name or "", ()) if result is not None else ()
+            return _shown(block, labels, f"[{item.author}] ") if labels else block
+    return block
+
+
+def _events(item: Item, env: Env) -> Iterator[Event]:
+    """The events an item was made of, and those between them."""
+    for index in range(max(0, item.position), min(item.last + 1, len(env.log))):
+        yield env.log[index]
+
+
+def _returned(event: Event, known: Labelled) -> Iterable[str]:
+    for result in event.results:
+        yield from known.tools.get(result.name or "", ())
+
+
+def _shown(block: TextBlock, labels: tuple[str, ...], head: str = "") -> TextBlock:
+    """A text of which only its heading is left: `[state] key:` or `[summary of ...]:`."""
+    mark = mark_of(labels)
+    if block.text.endswith(mark):
+        return block
+    opening, colon, _ = block.text.partition(":")
+    if not head and block.text.startswith("[") and colon and "\n" not in opening:
+        head = f"{opening}: "
+    return msgspec.structs.replace(
+        block, text=f"{head}{mark}", spans=(), labels=labels, signature=None, kept=None
+    )
+
+
+def _wholly(block: Block, labels: tuple[str, ...]) -> Block:
+    """A mark in place of all that a block says; a call keeps its name, a result its call."""
+    mark = mark_of(labels)
+    if isinstance(block, ResultBlock):
+        if set(labels) <= set(block.labels):
+            return block
+        response = {"error" if block.is_error else "result": mark}
+        return msgspec.structs.replace(block, response=response, media=(), labels=labels, kept=None)
+    if isinstance(block, TextBlock):
+        return _shown(block, labels) if block.text != mark else block
+    return block
+
+
+def _of_place(origin: Origin, known: Labelled) -> tuple[str, ...]:
+    if origin.kind == "state":
+        return known.of_state(origin.name)
+    return known.artifacts.get(origin.name, ()) if origin.kind == "artifact" else ()
+
+
+def _around(
+    prompt: Prompt, known: Labelled, env: Env, said: list[Diagnostic]
+) -> "dict[str, object]":
+    """What changes beside the texts: tools, schemas, options, what other models are asked."""
+    copies = known.copies
+    changed: dict[str, object] = {}
+    tools = tuple(
+        msgspec.structs.replace(
+            tool,
+            description=covered_text(tool.description, copies),
+            parameters=covered_schema(tool.parameters, copies),
+            kept=covered_json(tool.kept, copies) if tool.kept is not None else None,
+            own=covered_json(tool.own, copies) if tool.own is not None else None,
+        )
+        for tool in prompt.tools
+    )
+    for before, after in zip(prompt.tools, tools, strict=True):
+        if before != after:
+            changed["tools"] = tools
+            said += _told(env, before.origin, known.names)
+    if prompt.output is not None:
+        schema = covered_schema(prompt.output.schema, copies)
+        if schema is not prompt.output.schema:
+            changed["output"] = msgspec.structs.replace(prompt.output, schema=schema)
+            said += _told(env, prompt.output.origin, known.names)
+    config = covered_json(prompt.config, copies)
+    if config is not prompt.config:
+        changed["config"] = config
+        said += _told(env, Origin("config", "generate_config", env.agent), known.names)
+    wants = tuple(
+        msgspec.structs.replace(
+            want,
+            text=covered_text(want.text, copies),
+            instruction=covered_text(want.instruction, copies),
+            must_keep=tuple(one for one in want.must_keep if not copies.hits(one)),
+        )
+        for want in prompt.wants
+    )
+    if wants != prompt.wants:
+        changed["wants"] = wants
+    return changed
+
+
+def _told(env: Env, origin: Origin, names: Iterable[str]) -> list[Diagnostic]:
+    return [
+        report(
+            "WEFT601",
+            origin,
+            f"what carries the label `{name}` is withheld from the model of {env.agent}",
+            f'clear it, Agent("{env.agent}", cleared=["{name}"]), or keep the value away from it',
+        )
+        for name in sorted(set(names))
+    ]
+
+
+_NO_LABELS: tuple[str, ...] = ()
+
+_MOST = 100_000
+"""How many things are remembered as clean."""
+
+
+def withheld_from(env: Env, labels: tuple[Label, ...]) -> Labelled | None:
+    """What the labels are on that the agent's model is not cleared for; None if it is for all."""
+    hidden = tuple(label for label in labels if label.name not in env.cleared)
+    if not hidden:
+        return None
+    whole = env.whole
+    return labelled_in(
+        hidden,
+        whole.events if whole is not None else env.log,
+        state=env.state,
+        initial=whole.initial if whole is not None else {},
+        artifacts=env.artifacts,
+    )
+
+
+class _Read(NamedTuple):
+    """What the first `upto` events say: labels that were passed on, and values."""
+
+    upto: int
+    keys: dict[str, tuple[str, ...]]
+    artifacts: dict[str, tuple[str, ...]]
+    values: dict[str, tuple[str, ...]]
+
+
+def labelled_in(
+    labels: tuple[Label, ...],
+    log: Strand[Event],
+    *,
+    state: Mapping[str, Json],
+    initial: Mapping[str, Json],
+    artifacts: Mapping[str, str],
+) -> Labelled:
+    """What the labels are on in this session; what was read of the log is kept with it."""
+    tools = _named(labels, lambda label: label.tools)
+    declared = _named(labels, lambda label: label.keys)
+    files = _named(labels, lambda label: label.artifacts)
+    read = _read(labels, tools, declared, log)
+    keys = {**read.keys, **declared}
+    named = {**read.artifacts, **files}
+    values = dict(read.values)
+    for held in (initial, state):
+        for key, value in held.items():
+            if key in keys:
+                _take(values, value, keys[key], common=True)
+    for name, text in artifacts.items():
+        if name in named:
+            _take(values, text, named[name], common=True)
+    slot = ("labelled values", labels)
+    kept = log.memo.get(slot)
+    if (
+        isinstance(kept, Labelled)
+        and kept.copies.values == values
+        and kept.keys == keys
+        and kept.artifacts == named
+    ):
+        return kept
+    names = frozenset(label.name for label in labels)
+    made = Labelled(keys, tools, named, names, Copies(values), {})
+    log.memo[slot] = made
+    return made
+
+
+def _read(
+    labels: tuple[Label, ...],
+    tools: Mapping[str, tuple[str, ...]],
+    keys: Mapping[str, tuple[str, ...]],
+    log: Strand[Event],
+) -> _Read:
+    """What the log says, from where it was read the last time."""
+    slot = ("labelled", labels)
+    held = log.memo.get(slot)
+    known = held if isinstance(held, _Read) and held.upto <= log.settled else _Read(0, {}, {}, {})
+    if known.upto == len(log):
+        return known
+    made = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
+    for event in log.since(known.upto):
+        _note(event, tools, keys, made)
+    if log.settled == len(log):
+        log.memo[slot] = made
+    return made
+
+
+def _note(
+    event: Event,
+    tools: Mapping[str, tuple[str, ...]],
+    keys: Mapping[str, tuple[str, ...]],
+    made: _Read,
+) -> None:
+    passed: set[str] = set()
+    for result in event.results:
+        if labels := tools.get(result.name or ""):
+            passed.update(labels)
+            _take(made.values, result.response, labels, common=False)
+            made.artifacts[f"result-{result.id}.json"] = labels  # where a large one is kept
+    labels = tuple(sorted(passed))
+    for key, value in written_by(event).items():
+        if labels:
+            made.keys[key] = labels
+        elif not event.partial:
+            made.keys.pop(key, None)  # somebody else wrote it since
+        if carried := keys.get(key, labels):
+            _take(made.values, value, carried, common=True)
+    if labels:
+        made.artifacts.update(dict.fromkeys(event.actions.artifact_delta, labels))
+
+
+def _take(
+    values: dict[str, tuple[str, ...]], value: Json, labels: tuple[str, ...], *, common: bool
+) -> None:
+    for text in values_in(value, common=common):
+        held = values.get(text, _NO_LABELS)
+        if held != labels:
+            values[text] = tuple(sorted({*held, *labels}))
+
+
+def _named(
+    labels: Iterable[Label], names: Callable[[Label], tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for label in labels:
+        for name in names(label):
+            found[name] = tuple(sorted({*found.get(name, ()), label.name}))
+    return found
+
+
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "application/csv")
+
+Value = TypeVar("Value", bound=Json)
+
+
+def covered_text(text: str, copies: Copies) -> str:
+    """The text with marks in place of values; the same text if there are none."""
+    hits = copies.hits(text)
+    return _rebuilt(text, hits) if hits else text
+
+
+def covered_spans(block: TextBlock, hits: tuple[Hit, ...]) -> TextBlock:
+    """A block with marks in place of these stretches, its spans where they are now."""
+    spans: list[Span] = []
+    for span in block.spans:
+        end = _moved(span.end, hits)
+        if not spans or end > spans[-1].end:
+            spans.append(Span(end, span.origin))
+    return msgspec.structs.replace(
+        block,
+        text=_rebuilt(block.text, hits),
+        spans=tuple(spans),
+        labels=_labels(block.labels, hits),
+        signature=None,
+        kept=None,
+    )
+
+
+def covered_json(value: Value, copies: Copies) -> Value:
+    """JSON with marks in place of values, also in keys; the same object if there are none."""
+    held: Json = value
+    match held:
+        case str():
+            return cast("Value", covered_text(held, copies))
+        case dict():
+            fields = {covered_text(k, copies): covered_json(v, copies) for k, v in held.items()}
+            return value if _same(fields, held) else cast("Value", fields)
+        case list():
+            items = [covered_json(item, copies) for item in held]
+            same = all(one is other for one, other in zip(items, held, strict=True))
+            return value if same else cast("Value", items)
+        case bool() | None:
+            return value
+        case _:
+            labels = copies.in_number(held)
+            return cast("Value", mark_of(labels)) if labels else value
+
+
+def covered_schema(schema: JsonObject, copies: Copies) -> JsonObject:
+    """A schema with marks in place of values in its texts; the names of properties stay."""
+    fields: JsonObject = {}
+    for key, held in schema.items():
+        if key in ("properties", "$defs", "definitions") and isinstance(held, dict):
+            fields[key] = {
+                name: covered_schema(one, copies) if isinstance(one, dict) else one
+                for name, one in held.items()
+            }
+        elif key in ("required", "type", "$ref"):
+            fields[key] = held
+        elif isinstance(held, dict):
+            fields[key] = covered_schema(held, copies)
+        elif isinstance(held, list):
+            fields[key] = [
+                covered_schema(one, copies) if isinstance(one, dict) else covered_json(one, copies)
+                for one in held
+            ]
+        else:
+            fields[key] = covered_json(held, copies)
+    return schema if fields == schema else fields
+
+
+def covered_texts(blocks: tuple[TextBlock, ...], copies: Copies) -> tuple[TextBlock, ...]:
+    """Texts that follow each other, read as one: a value may begin in one and end in the next."""
+    if len(blocks) == 1:
+        hits = copies.hits(blocks[0].text)
+        return (covered_spans(blocks[0], hits),) if hits else blocks
+    whole = "".join(block.text for block in blocks)
+    hits = copies.hits(whole)
+    if not hits:
+        return blocks
+    covered: list[TextBlock] = []
+    text, begun, start = _rebuilt(whole, hits), 0, 0
+    for block in blocks:
+        end = start + len(block.text)
+        moved = _moved(end, hits)
+        touched = any(hit.start < end and start < hit.end for hit in hits)
+        if not touched:
+            covered.append(block)
+        elif moved > begun:
+            covered.append(
+                msgspec.structs.replace(
+                    block,
+                    text=text[begun:moved],
+                    spans=(),
+                    labels=_labels(block.labels, hits),
+                    signature=None,
+                    kept=None,
+                )
+            )
+        begun, start = moved, end
+    return tuple(covered)
+
+
+def covered_block(block: Block, copies: Copies) -> Block | None:
+    """Any block but a text with marks in place of values; None for a thought that held one.
+
+    What only its provider can read cannot be rewritten, so a mark stands for all of it.
+    """
+    match block:
+        case TextBlock():
+            return covered_texts((block,), copies)[0]
+        case ThoughtBlock():
+            return None if copies.hits(block.text) else block
+        case CallBlock():
+            args = covered_json(block.args, copies)
+            return _changed(block, copies, changed=args is not block.args, args=args)
+        case ResultBlock():
+            response = covered_json(block.response, copies)
+            media = tuple(covered_media(one, copies) for one in block.media)
+            kept = tuple(one for one in media if isinstance(one, MediaBlock))
+            changed = response is not block.response or kept != block.media
+            return _changed(block, copies, changed=changed, response=response, media=kept)
+        case MediaBlock():
+            return covered_media(block, copies)
+        case CodeBlock():
+            code = covered_text(block.code, copies)
+            return _changed(block, copies, changed=code != block.code, code=code)
+        case CodeResultBlock():
+            output = covered_text(block.output, copies)
+            return _changed(block, copies, changed=output != block.output, output=output)
+        case OpaqueBlock():
+            if covered_json(block.payload, copies) is block.payload:
+                return block
+            return _in_place(block, tuple(sorted(_names(copies))))
+        case _:
+            assert_never(block)
+
+
+def covered_media(block: MediaBlock, copies: Copies) -> "MediaBlock | TextBlock":
+    """Media under another name, or a mark where its address or its text holds a value."""
+    hits = copies.hits(block.uri) if block.uri is not None else ()
+    if not hits and block.data is not None and block.mime_type.startswith(_TEXTUAL):
+        hits = copies.hits(block.data)
+    if hits:
+        return _in_place(block, _labels((), hits))
+    name = covered_text(block.name, copies)
+    return block if name == block.name else msgspec.structs.replace(block, name=name)
+
+
+def _in_place(block: Block, labels: tuple[str, ...]) -> TextBlock:
+    return TextBlock(role=block.role, origin=block.origin, text=mark_of(labels), labels=labels)
+
+
+Kind = TypeVar("Kind", CallBlock, ResultBlock, CodeBlock, CodeResultBlock)
+
+
+def _changed(block: Kind, copies: Copies, *, changed: bool, **fields: object) -> Kind:
+    """The block with these fields, and without what its provider kept of the old ones."""
+    loose = block.kept is not None and covered_json(block.kept, copies) is not block.kept
+    if not changed and not loose:
+        return block
+    return msgspec.structs.replace(block, **fields, kept=None)
+
+
+def _rebuilt(text: str, hits: tuple[Hit, ...]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for hit in hits:
+        pieces += [text[at : hit.start], mark_of(hit.labels)]
+        at = hit.end
+    return "".join((*pieces, text[at:]))
+
+
+def _moved(place: int, hits: tuple[Hit, ...]) -> int:
+    """Where a place is once marks stand in the text; one inside a value is behind its mark."""
+    moved = place
+    for hit in hits:
+        if hit.start >= place:
+            break
+        moved += len(mark_of(hit.labels)) - (min(hit.end, place) - hit.start)
+    return moved
+
+
+def _labels(held: tuple[str, ...], hits: tuple[Hit, ...]) -> tuple[str, ...]:
+    return tuple(sorted({*held, *(name for hit in hits for name in hit.labels)}))
+
+
+def _names(copies: Copies) -> set[str]:
+    return {name for labels in copies.values.values() for name in labels}
+
+
+def _same(fields: dict[str, Json], held: dict[str, Json]) -> bool:
+    return len(fields) == len(held) and all(
+        key in held and held[key] is value for key, value in fields.items()
+    )

@@ -1,0 +1,320 @@
+"""Replace personal data and secrets by placeholders."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar, assert_never, cast
+
+import msgspec
+
+from weft.codes import report
+from weft.declare.policy_parts import Redact
+from weft.detect import PLACEHOLDER, Redaction, wanted
+from weft.detect.redaction import Cut, moved, replaced
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Item,
+    MediaBlock,
+    Note,
+    OpaqueBlock,
+    Output,
+    Prompt,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+    ToolDecl,
+    Want,
+)
+from weft.ir.block import Span
+from weft.passes.env import Env
+from weft.session import Event
+from weft.values import Json, JsonObject, Strand
+
+PLACEHOLDERS = "placeholders"
+"""Under which name a log remembers what its placeholders stand for."""
+
+_PROSE = frozenset(
+    {"description", "title", "default", "example", "examples", "enum", "const", "$comment"}
+)
+
+_MOST_KEPT = 20_000
+
+
+def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
+    """Replace what the policy looks for in all that is sent, each value by its own placeholder.
+
+    It looks at the system text, every item, calls and results, the tools and the output schema.
+    Media, signatures and a provider's own payloads are no text. A text whose pattern does not
+    come to an end is withheld as a whole: what cannot be looked through is not sent.
+
+    Before:  system "Mail to ops@example.com." | user "I am at jane@example.org"
+    After:   system "Mail to <EMAIL_51ad1c0b3f>." | user "I am at <EMAIL_6ba1e0c1d2>"
+    """
+    what = wanted(options.kinds, options.patterns, options.fields)
+    known = known_placeholders(env.log, env.session)
+    put_back = restored_values(env.log)
+    literals = [(value, made) for value, made, _ in put_back]
+    redaction = Redaction(what, env.session, known, literals)
+    system = _system(prompt.system, redaction)
+    items, notes = _items(prompt, env, redaction, put_back)
+    tools = _same(prompt.tools, tuple(_tool(tool, redaction) for tool in prompt.tools))
+    output = _output(prompt.output, redaction) if prompt.output is not None else None
+    wants = _same(prompt.wants, tuple(_want(want, redaction) for want in prompt.wants))
+    if (
+        system is prompt.system
+        and not notes
+        and tools is prompt.tools
+        and output is prompt.output
+        and wants is prompt.wants
+        and not redaction.timeouts
+    ):
+        return prompt
+    return msgspec.structs.replace(
+        prompt,
+        system=system,
+        items=Strand(items) if notes else prompt.items,
+        tools=tools,
+        output=output,
+        wants=wants,
+        notes=(*prompt.notes, *notes),
+        diagnostics=(*prompt.diagnostics, *_said(redaction, env)),
+    )
+
+
+def known_placeholders(log: Strand[Event], session: str) -> dict[str, Json]:
+    """What the placeholders of a log's session stand for, as far as this process has made them."""
+    held = log.memo.setdefault((PLACEHOLDERS, session), {})
+    return cast("dict[str, Json]", held)
+
+
+def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
+    """Values that were put back, with their placeholders and since when, the longest first.
+
+    Nothing says that a detector finds a value where it was put back; so these are replaced by
+    the letter, in all that came later.
+    """
+    done, found = cast(
+        "tuple[int, dict[str, tuple[str, int]]]",
+        log.memo.get("restored values", (0, dict[str, tuple[str, int]]())),
+    )
+    if len(log) > done:
+        found = dict(found)
+        for index, event in enumerate(log.since(done), done):
+            weft = (event.custom_metadata or {}).get("weft")
+            held = weft.get("restored") if isinstance(weft, dict) else None
+            if isinstance(held, dict):
+                for made, value in held.items():
+                    # a log may come from outside, and any other text would be put into ours
+                    if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
+                        found.setdefault(str(value), (made, index))
+        if not log.tail:
+            log.memo["restored values"] = (len(log), found)
+    listed = [(value, made, index) for value, (made, index) in found.items()]
+    return sorted(listed, key=lambda one: -len(one[0]))
+
+
+def _said(redaction: Redaction, env: Env) -> list[Diagnostic]:
+    """What was replaced, by kind, and what had to be withheld."""
+    origin = Origin("pass", "redact_values", env.agent)
+    kinds = set(redaction.kinds)
+    if env.measure is None:  # new items: their thread remembers what was said of earlier ones
+        key = ("redacted kinds", redaction.wanted)
+        told = cast("set[str]", env.before.memo.get(key, set[str]()))
+        env.before.memo[key] = told | kinds
+        kinds -= told
+    said = [report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)]
+    said += [
+        report("WEFT607", origin, f"{words}; the text is withheld", "write a simpler pattern")
+        for words in dict.fromkeys(redaction.timeouts)
+    ]
+    return said
+
+
+One = TypeVar("One")
+
+
+def _same(before: tuple[One, ...], after: tuple[One, ...]) -> tuple[One, ...]:
+    """What was before, where nothing became something else."""
+    return before if all(one is two for one, two in zip(before, after, strict=True)) else after
+
+
+def _system(blocks: tuple[TextBlock, ...], redaction: Redaction) -> tuple[TextBlock, ...]:
+    return _same(blocks, tuple(_text(block, redaction.rounds(block.text)) for block in blocks))
+
+
+class _Seen(NamedTuple):
+    """An item as it was, and as it is sent; with what was found in it."""
+
+    before: Item
+    after: Item
+    kinds: dict[str, set[str]]
+    timeouts: list[str]
+
+
+def _items(
+    prompt: Prompt, env: Env, redaction: Redaction, put_back: Sequence[tuple[str, str, int]]
+) -> tuple[list[Item], list[Note]]:
+    """The items as they are sent; one that was looked through for this log is not again."""
+    key = ("redacted", redaction.wanted, redaction.session, len(put_back))
+    seen = cast("dict[int, _Seen]", env.log.memo.setdefault(key, {}))
+    if len(seen) > _MOST_KEPT:
+        seen.clear()
+    clean = prompt.items.memo.get(key, 0)
+    start = clean if isinstance(clean, int) else 0
+    items: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items.since(start):
+        held = seen.get(id(item))
+        if held is None or held.before is not item:
+            literals = [(value, made) for value, made, since in put_back if since <= item.last]
+            one = Redaction(redaction.wanted, redaction.session, redaction.known, literals)
+            after = _item(item, one)
+            held = seen[id(item)] = _Seen(item, after, one.kinds, one.timeouts)
+        items.append(held.after)
+        if held.after is not item:
+            for kind, made in held.kinds.items():
+                redaction.kinds.setdefault(kind, set()).update(made)
+            redaction.timeouts += held.timeouts
+            kinds = ", ".join(sorted(held.kinds))
+            notes.append(Note("redact_values", f"replaced: {kinds}", item, held.after))
+    if not notes:  # the same items of a later request need not be looked at again
+        prompt.items.memo[key] = max(start, prompt.items.settled)
+        return items, notes
+    return [*prompt.items.since(0)[:start], *items], notes
+
+
+def _item(item: Item, redaction: Redaction) -> Item:
+    """The item with every block redacted, and what stands across two of its texts."""
+    joined = _across(item.blocks, redaction)
+    blocks = tuple(_block(block, redaction) for block in joined)
+    if len(blocks) == len(item.blocks) and all(map(_is, blocks, item.blocks)):
+        return item
+    return msgspec.structs.replace(item, blocks=blocks)
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...]:
+    """A value that begins in one text and ends in the next becomes one placeholder in the first."""
+    if len(blocks) < 2:
+        return blocks
+    made = list(blocks)
+    for at in range(len(made) - 1):
+        first, second = made[at], made[at + 1]
+        if not isinstance(first, TextBlock) or not isinstance(second, TextBlock):
+            continue
+        if first.role != second.role:
+            continue
+        edge = len(first.text)
+        for cut in redaction.cuts(first.text + second.text):
+            if cut.start < edge < cut.end:
+                made[at] = _text(first, [[Cut(cut.start, edge, cut.placeholder)]])
+                made[at + 1] = _text(second, [[Cut(0, cut.end - edge, "")]])
+    kept = tuple(one for one in made if not isinstance(one, TextBlock) or one.text)
+    return kept or blocks
+
+
+def _block(block: Block, redaction: Redaction) -> Block:
+    match block:
+        case TextBlock():
+            return _text(block, redaction.rounds(block.text))
+        case ThoughtBlock():
+            said = redaction.text(block.text)
+            if said == block.text:
+                return block
+            # a signed thought cannot go back in other words, so its signature does not either
+            return msgspec.structs.replace(block, text=said, signature=None, kept=None)
+        case CallBlock():
+            args = _object(block.args, redaction)
+            return block if args is block.args else msgspec.structs.replace(block, args=args)
+        case ResultBlock():
+            response = _object(block.response, redaction)
+            if response is block.response:
+                return block
+            return msgspec.structs.replace(block, response=response)
+        case CodeBlock():
+            code = redaction.text(block.code)
+            return block if code == block.code else msgspec.structs.replace(block, code=code)
+        case CodeResultBlock():
+            told = redaction.text(block.output)
+            return block if told == block.output else msgspec.structs.replace(block, output=told)
+        case MediaBlock() | OpaqueBlock():
+            return block
+        case _:
+            assert_never(block)
+
+
+def _text(block: TextBlock, rounds: Iterable[Sequence[Cut]]) -> TextBlock:
+    """The block with its cuts made, and its spans moved along."""
+    text, spans = block.text, block.spans
+    for cuts in rounds:
+        text = replaced(text, cuts)
+        ends = moved([span.end for span in spans], cuts)
+        spans = tuple(
+            Span(end, span.origin)
+            for before, end, span in zip([0, *ends], ends, spans, strict=False)
+            if end > before
+        )
+    return block if text == block.text else msgspec.structs.replace(block, text=text, spans=spans)
+
+
+def _object(held: JsonObject, redaction: Redaction) -> JsonObject:
+    return cast("JsonObject", redaction.value(held))
+
+
+def _tool(tool: ToolDecl, redaction: Redaction) -> ToolDecl:
+    if tool.own is not None:
+        return tool
+    description = redaction.text(tool.description)
+    parameters = _schema(tool.parameters, redaction)
+    if description == tool.description and parameters is tool.parameters:
+        return tool
+    return msgspec.structs.replace(tool, description=description, parameters=parameters)
+
+
+def _output(output: Output, redaction: Redaction) -> Output:
+    schema = _schema(output.schema, redaction)
+    return output if schema is output.schema else msgspec.structs.replace(output, schema=schema)
+
+
+def _schema(schema: JsonObject, redaction: Redaction) -> JsonObject:
+    return cast("JsonObject", _described(schema, redaction, prose=False))
+
+
+def _described(held: Json, redaction: Redaction, *, prose: bool) -> Json:
+    """A schema with what it says in words redacted; its keywords and names stay."""
+    match held:
+        case str():
+            if not prose:
+                return held
+            after = redaction.text(held)
+            return held if after == held else after
+        case dict():
+            made = {
+                name: _described(
+                    each, redaction, prose=name in _PROSE and not isinstance(each, dict)
+                )
+                for name, each in held.items()
+            }
+            return held if all(made[name] is held[name] for name in held) else made
+        case list():
+            listed = [_described(each, redaction, prose=prose) for each in held]
+            return held if all(map(_is, listed, held)) else listed
+        case _:
+            return held
+
+
+def _want(want: Want, redaction: Redaction) -> Want:
+    """A question for another model, without what that model may not see either."""
+    after = msgspec.structs.replace(
+        want,
+        instruction=redaction.text(want.instruction),
+        text=redaction.text(want.text),
+        must_keep=tuple(redaction.text(each) for each in want.must_keep),
+        sources=tuple((event, redaction.text(text)) for event, text in want.sources),
+    )
+    return want if after == want else after

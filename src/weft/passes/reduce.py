@@ -1,0 +1,602 @@
+"""Passes that make large values shorter, each with a handle to the whole."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft.declare.policy_parts import Compact, Project, Truncate
+from weft.digest.lines import names_in
+from weft.digest.repeats import LEAST, Stock, Stretch, runs_in, stretches, tightened
+from weft.digest.shape import parsed_json
+from weft.ir import (
+    Block,
+    Feature,
+    Item,
+    MediaBlock,
+    Note,
+    Prompt,
+    Reference,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.ir.item import RECALL, handle_of
+from weft.passes.env import Env
+from weft.passes.handles import (
+    Limits,
+    compact_media,
+    compact_result,
+    compact_text,
+    cut_block,
+    media_words,
+    result_limits,
+    sole_text,
+    with_media_words,
+)
+from weft.passes.references import logged_text, own_results, reference_to, source_of
+from weft.values import Json, JsonObject, compact
+
+AUTO = Compact(results=360, texts=4_000, media=2_000, to=270)
+"""What `C.auto()` reduces at birth; media when an edit pays."""
+
+PAYS = 1.5
+"""How many times the tokens of a reference the lines that it stands for must have."""
+
+MOST_REFERRED = 50_000
+"""Longer texts are not referred to, in letters: they never stand in view as they are."""
+
+
+class _Both:
+    """What is in one of two sets: of the items that are final, or of the fresh ones so far."""
+
+    def __init__(self, settled: set[str]) -> None:
+        self._settled = settled
+        self.fresh: set[str] = set()
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._settled or one in self.fresh
+
+
+class _Said:
+    """The lines and the names of the items that are final, and how many of them were read."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.results = 0
+        self.lines = Stock()
+        self.names: set[str] = set()
+
+
+class _View:
+    """The lines and the names that stand in view."""
+
+    def __init__(self, said: _Said) -> None:
+        self.lines = Stock(said.lines)
+        self.names = _Both(said.names)
+        self.results = said.results
+        """How many results of the agent there are by now."""
+
+    def add(self, item: Item, env: Env) -> None:
+        """Remember what an item says, as it is sent."""
+        self.results = _read(item, env, self.results, self.lines, self.names.fresh)
+
+
+def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
+    """Leave out of a fresh result what stands in view already, and of the rest keep a digest.
+
+    JSON loses the blanks between its parts. Lines that follow each other in an earlier result of
+    the agent, and stand there as they are, are named by their numbers in it, with its handle.
+    What is then still large becomes a handle with a digest, which has room for what is new in it.
+    It is decided once, when the result is new, so the bytes that are sent first are those that
+    are sent always. A tool that says `@tool(compact=False)` is left alone.
+
+    Before:  call open(a) -> 90 lines | call edit(a) -> the same 90 lines, one of them changed
+    After:   call open(a) -> 90 lines | call edit(a) -> "[as lines 1-40 of open(a) ...]", the one,
+             "[as lines 42-90 of open(a) ...]"
+    """
+    view = _View(_settled(env))
+    items: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        blocks = _reduced(item, view, env, options)
+        short = item
+        if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
+            short = msgspec.structs.replace(item, blocks=blocks)
+            if any(_is_shorter(new, old) for new, old in zip(blocks, item.blocks, strict=True)):
+                reason = "what is in view already is said by reference, the rest in a digest"
+                notes.append(Note("reduce_results", reason, item, short))
+        items.append(short)
+        view.add(short, env)
+    if not notes and all(new is old for new, old in zip(items, prompt.items, strict=True)):
+        return prompt
+    return prompt.with_items(items, notes)
+
+
+def _is_shorter(new: Block, old: Block) -> bool:
+    """Whether a block says less than before; else only what is known about it has changed."""
+    if isinstance(new, ResultBlock) and isinstance(old, ResultBlock):
+        return new.response is not old.response
+    return new is not old
+
+
+def _reduced(item: Item, view: _View, env: Env, options: Compact) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    own = item.author == env.agent and item.kind == "exchange"
+    number = view.results
+    for block in item.blocks:
+        if isinstance(block, ResultBlock):
+            blocks.append(_reduce_result(block, item, number if own else -1, view, env, options))
+            number += 1
+        elif isinstance(block, TextBlock) and options.texts is not None:
+            said = item.author in ("user", env.agent)
+            said = said or item.kind in ("summary", "system", "state")
+            limits = Limits(options.texts, options.to)
+            blocks.append(block if said else compact_text(block, item, env, limits))
+        else:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def _reduce_result(
+    block: ResultBlock, item: Item, number: int, view: _View, env: Env, options: Compact
+) -> ResultBlock:
+    """A result in short; `number` says which of the agent's own it is, -1 of others' none.
+
+    What others did is told in other words, so their results neither refer nor are referred to.
+    """
+    if block.synthetic or block.name == RECALL:
+        return block
+    limits = result_limits(block.name, env, options)
+    if limits is not None:
+        limits = limits._replace(known=view.names)
+        block = _tight(block)
+        folded = _folded(block, number, view.lines, env) if number >= 0 else block
+        block = compact_result(folded, item, env, limits)
+    return _placed(block, item, env) if number >= 0 else block
+
+
+def referring(
+    block: ResultBlock,
+    item: Item,
+    number: int,
+    before: Sequence[tuple[ResultBlock, Item, int]],
+    env: Env,
+) -> ResultBlock:
+    """A result in short once more, which refers only to these others, each with its number."""
+    view = _View(_Said())
+    for other, home, place in before:
+        _stock(_placed(other, home, env), home, place, view.lines, env)
+    return _reduce_result(block, item, number, view, env, AUTO)
+
+
+def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) -> None:
+    """Take in what of a result stands in view as it is, if it may be referred to."""
+    whole = logged_text(block, item, env)
+    if block.stands == () or not _is_source(block, whole):
+        return
+    source = source_of(block, item, number, env)
+    lines.add(source, block.stands if block.stands is not None else ((0, len(source.lines)),))
+
+
+def _tight(block: ResultBlock) -> ResultBlock:
+    text = sole_text(block.response)
+    tight = tightened(text)
+    if len(tight) == len(text):
+        return block
+    return msgspec.structs.replace(block, response=dict.fromkeys(block.response, tight))
+
+
+def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBlock:
+    """The result without what stands in view already; itself where that is nothing."""
+    text = sole_text(block.response)
+    lines = text.split("\n")
+    left: list[str] = []
+    refers: list[Reference] = []
+    done = 0
+    for one in stretches(lines, stock, lambda found: _is_worth(found, number, env)):
+        refers.append(reference_to(one, number))
+        left += [*lines[done : one.start], refers[-1].words]
+        done = one.start + one.size
+    if not refers:
+        return block
+    response = dict.fromkeys(block.response, "\n".join([*left, *lines[done:]]))
+    return msgspec.structs.replace(
+        block, response=response, refers=tuple(refers), whole=block.response
+    )
+
+
+def _is_worth(found: Stretch, number: int, env: Env) -> bool:
+    """Whether the lines take more than the words that stand for them."""
+    lines = "\n".join(found.source.lines[found.line : found.line + found.size])
+    words = reference_to(found, number).words
+    return len(lines) > len(words) and env.count(lines) >= PAYS * env.count(words)
+
+
+def _placed(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
+    """The result, which knows what of its logged text stands in it."""
+    text, whole = sole_text(block.response), logged_text(block, item, env)
+    if text == whole and block.stands is not None:
+        return msgspec.structs.replace(block, stands=None)
+    if text == whole or not _is_source(block, whole):
+        return block
+    return msgspec.structs.replace(block, stands=runs_in(text, whole))
+
+
+def _is_source(block: ResultBlock, whole: str) -> bool:
+    """Whether lines of a result may be referred to: it can be recalled, and has several."""
+    own = not block.synthetic and block.name != RECALL
+    return own and len(whole) <= MOST_REFERRED and whole.count("\n") + 1 >= LEAST
+
+
+def _settled(env: Env) -> _Said:
+    """What items that are final say, kept with them."""
+    items = env.before
+    with items.lock:
+        held = items.memo.setdefault(_Said, _Said())
+        assert isinstance(held, _Said)
+        for item in items.since(held.read)[: max(0, items.settled - held.read)]:
+            held.results = _read(item, env, held.results, held.lines, held.names)
+        held.read = max(held.read, items.settled)
+        return held
+
+
+def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> int:
+    """Take in what an item says; how many results there are with it."""
+    for block in item.blocks:
+        if isinstance(block, TextBlock):
+            names.update(names_in(block.text))
+        elif isinstance(block, ResultBlock):
+            names.update(names_in(sole_text(block.response)))
+    for block in own_results(item, env.agent):
+        _stock(block, item, number, lines, env)
+        number += 1
+    return number
+
+
+MOST_LETTERS = 50_000
+"""So many letters of a result are sent as they are."""
+
+BOUNDED_TO = 16_000
+"""So many letters of a longer one are left, at most."""
+
+_LETTERS = 4
+"""Letters of a token, where a text is too long to be counted otherwise."""
+
+
+def bound_results(prompt: Prompt, env: Env) -> Prompt:
+    """Replace a result of more than 50,000 characters by a handle and what matters of it.
+
+    It is what every request does, so that no tool fills the model's window by accident. The log
+    keeps the whole value, and `recall` is offered from then on. A tool that says
+    `@tool(compact=False)` is left alone. What stands here depends on the event alone, not on the
+    model, so the bytes that are sent first are those that are sent always.
+
+    Before:  call read(a) | result {"result": 900,000 characters}
+    After:   call read(a) | result {"result": "[handle 3fa4c1d2e5f6: log ...] some of the lines"}
+    """
+    if not prompt.features & Feature.CALLS:
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        large = [block for block in item.blocks if _is_large(block, env)]
+        short = _bounded(item, large, env) if large else item
+        kept.append(short)
+        if short is not item:
+            reason = f"it had more than {MOST_LETTERS:,} characters; a digest stands for it"
+            notes.append(Note("bound_results", reason, item, short))
+    if not notes:
+        return prompt
+    after = prompt.with_items(kept, notes)
+    return msgspec.structs.replace(after, features=prompt.features | Feature.BOUNDED)
+
+
+class _Short(NamedTuple):
+    """An item, and what it became."""
+
+    item: Item
+    short: Item
+
+
+def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
+    """The item with digests for these blocks; one that is still open is not read twice."""
+    from weft.passes.handles import Limits, compact_result  # few requests need what digests need
+
+    known = cast("dict[object, _Short]", env.log.memo.setdefault(("bound_results", env.agent), {}))
+    held = known.get(item.key)
+    if held is None or held.item != item:
+        limits = Limits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
+        by_letters = msgspec.structs.replace(env, count=_tokens)
+        blocks = tuple(
+            compact_result(block, item, by_letters, limits)
+            if isinstance(block, ResultBlock) and any(block is one for one in large)
+            else block
+            for block in item.blocks
+        )
+        held = known[item.key] = _Short(item, msgspec.structs.replace(item, blocks=blocks))
+    return held.short
+
+
+def _is_large(block: Block, env: Env) -> bool:
+    if not isinstance(block, ResultBlock) or block.synthetic:
+        return False
+    if is_short(block.response):
+        return False
+    return not (block.name in env.tools and env.tools[block.name].compact is False)
+
+
+def is_short(response: JsonObject) -> bool:
+    """Whether a result is sent as it is under every policy."""
+    if len(response) == 1:
+        only = next(iter(response.values()))
+        if isinstance(only, str):
+            return len(only) <= MOST_LETTERS
+    return len(compact(response)) <= MOST_LETTERS
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // _LETTERS)
+
+
+def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
+    """Replace large results, and large texts of others, by a handle and what matters of them.
+
+    The log keeps the whole value, and `recall` gets it back. What stands here depends on the
+    event alone, so the bytes that are sent first are those that are sent always. A tool may say
+    otherwise: `@tool(compact=False)` never, `compact=True` as usual, or from so many tokens on.
+    What the user and the agent itself said is left as it is, and so are recalled values.
+
+    Before:  call read(a) | result {"result": 412 lines of code}
+    After:   call read(a) | result {"result": "[handle 3fa4c1d2e5f6: code ...] 40 of the lines"}
+    """
+    known = _known(env, options)
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        short = _compact_item(item, env, options, known)
+        kept.append(short)
+        if short is not item:
+            reason = "a digest stands for it, with its handle"
+            notes.append(Note("compact_items", reason, item, short))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+class _Digested(NamedTuple):
+    """An item, and what it became."""
+
+    item: Item
+    short: Item
+
+
+def _known(env: Env, options: Compact) -> dict[object, _Digested]:
+    """What items became in earlier requests, kept with the log; a new item is seen only once."""
+    if env.measure is None:
+        return {}
+    own = tuple((name, tool.compact) for name, tool in env.tools.items())
+    key = ("compact_items", options, env.agent, env.dialect, env.model, own)
+    return cast("dict[object, _Digested]", env.log.memo.setdefault(key, {}))
+
+
+def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _Digested]) -> Item:
+    """The item with digests for what is large in it; itself where nothing is."""
+    held = known.get(item.key)
+    if held is not None and (held.item is item or held.item == item):
+        return item if held.short is held.item else held.short
+    blocks = tuple(_compact_large(block, item, env, options) for block in item.blocks)
+    same = all(new is old for new, old in zip(blocks, item.blocks, strict=True))
+    short = item if same else msgspec.structs.replace(item, blocks=blocks)
+    known[item.key] = _Digested(item, short)
+    return short
+
+
+def _compact_large(block: Block, item: Item, env: Env, options: Compact) -> Block:
+    if isinstance(block, ResultBlock):
+        limits = result_limits(block.name, env, options)
+        return compact_result(block, item, env, limits) if limits is not None else block
+    if isinstance(block, TextBlock) and options.texts is not None:
+        said = item.author in ("user", env.agent) and item.kind != "state"
+        if not said and item.kind not in ("summary", "system"):
+            return compact_text(block, item, env, Limits(options.texts, options.to))
+    return block
+
+
+def compact_past(prompt: Prompt, env: Env, options: Compact) -> Prompt:
+    """Replace media, and large texts of the user and the agent itself, once their turn is over.
+
+    In the turn that brings them they are seen as they are. When the next one begins, a handle
+    stays; that changes what was sent, once, and is reported as such. Media behind an address is
+    left as it is: nobody here knows its size. So is what a provider signed.
+
+    Before:  user "Read this", application/pdf, 3 MB | model "It is a contract" | user "Who signs?"
+    After:   user "Read this", "[handle ...: application/pdf, 3 MB]" | model ... | user "Who signs?"
+    """
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if item.position >= env.turn or not _may_hold(item):
+            kept.append(item)
+            continue
+        blocks = tuple(_compact_old(block, item, env, options) for block in item.blocks)
+        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
+            kept.append(item)
+            continue
+        short = msgspec.structs.replace(item, blocks=blocks)
+        reason = "its turn is over, so its handle stands for it"
+        notes.append(Note("compact_past", reason, item, short))
+        kept.append(short)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _may_hold(item: Item) -> bool:
+    """Whether nothing in it was sealed by a provider, but for calls, which stay as they are."""
+    return item.kind not in ("summary", "system", "state") and not any(
+        isinstance(block, ThoughtBlock) and block.signature for block in item.blocks
+    )
+
+
+def _compact_old(block: Block, item: Item, env: Env, options: Compact) -> Block:
+    match block:
+        case MediaBlock() if options.media is not None:
+            return compact_media(block, env, options.media) or block
+        case ResultBlock() if options.media is not None and block.media and block.name != RECALL:
+            return _result(block, env, options.media)
+        case TextBlock() if options.texts is not None and item.author in ("user", env.agent):
+            return compact_text(block, item, env, Limits(options.texts, options.to))
+        case _:
+            return block
+
+
+def _result(block: ResultBlock, env: Env, over: int) -> ResultBlock:
+    """A result whose large media became handles in its text."""
+    stay: list[MediaBlock] = []
+    words: list[str] = []
+    for media in block.media:
+        said = media_words(media, env, over)
+        if said is None:
+            stay.append(media)
+        else:
+            words.append(said)
+    if not words:
+        return block
+    response = with_media_words(block.response, words)
+    handle = block.handle or handle_of(block.media[0].data)
+    return msgspec.structs.replace(block, response=response, media=tuple(stay), handle=handle)
+
+
+def truncate_items(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
+    """Cut each text and result to its head, its tail, or both ends.
+
+    The cut stands between words, never inside what a reader sees as one character, and no call
+    loses its result. What the user says stays whole in its turn, so it is not this pass that
+    cuts it; calls and what a provider signed are never cut.
+
+    Before:  call read(a) | result {"result": "one two three four"}   (C.default().truncate(2))
+    After:   call read(a) | result {"result": "one […] "}
+    """
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if (item.kind == "user" and item.author == "user") or item.kind in ("summary", "system"):
+            kept.append(item)
+            continue
+        blocks = tuple(cut_block(block, env, options) for block in item.blocks)
+        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
+            kept.append(item)
+            continue
+        short = msgspec.structs.replace(item, blocks=blocks)
+        reason = f"it had more than {options.tokens} tokens"
+        notes.append(Note("truncate_items", reason, item, short))
+        kept.append(short)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def truncate_past(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
+    """Cut what the user said once its turn is over; what the user asks now is never cut.
+
+    Before:  user "one two three four" | model "ok" | user "five six seven"   (.truncate(2))
+    After:   user "one […] " | model "ok" | user "five six seven"
+    """
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        said = item.kind == "user" and item.author == "user" and item.position < env.turn
+        blocks = tuple(cut_block(block, env, options) if said else block for block in item.blocks)
+        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
+            kept.append(item)
+            continue
+        short = msgspec.structs.replace(item, blocks=blocks)
+        reason = f"it had more than {options.tokens} tokens"
+        notes.append(Note("truncate_past", reason, item, short))
+        kept.append(short)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+Tree = dict[str, "Tree"]
+"""Field paths as a tree; an empty one means all that is below."""
+
+
+def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:
+    """Keep these fields of JSON results, or all but those; a path goes through lists.
+
+    `"rows[].id"` and `"rows.id"` mean the id of every row. Errors, texts that are no JSON and
+    results that have none of the fields stay as they are.
+
+    Before:  result {"id": 1, "status": "ok", "trace": "..."}   (C.default().project(fields=["id"]))
+    After:   result {"id": 1}
+    """
+    tree = _tree(options.fields or options.exclude)
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        blocks = tuple(_projected(block, tree, options) for block in item.blocks)
+        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
+            kept.append(item)
+            continue
+        short = msgspec.structs.replace(item, blocks=blocks)
+        notes.append(Note("project_results", "only some of its fields are asked for", item, short))
+        kept.append(short)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _tree(paths: tuple[str, ...]) -> Tree:
+    """The paths as a tree; one that is below another adds nothing to it."""
+    tree: Tree = {}
+    split = [[step for step in path.replace("[]", "").split(".") if step] for path in paths]
+    for steps in sorted(split, key=len):
+        at = tree
+        for step in steps:
+            if step in at and not at[step]:
+                break
+            at = at.setdefault(step, {})
+    return tree
+
+
+def _projected(block: Block, tree: Tree, options: Project) -> Block:
+    if not isinstance(block, ResultBlock) or block.synthetic or block.is_error:
+        return block
+    if options.tools and block.name not in options.tools:
+        return block
+    response = _response(block.response, tree, keep=bool(options.fields))
+    if response is None or response == block.response:
+        return block
+    return msgspec.structs.replace(block, response=response)
+
+
+def _response(response: JsonObject, tree: Tree, *, keep: bool) -> JsonObject | None:
+    """The projected result; the one value of a result that has only one is looked into."""
+    if len(response) == 1 and next(iter(response)) not in tree:
+        ((key, held),) = response.items()
+        if isinstance(held, str):
+            parsed = parsed_json(held)
+            if parsed is None:
+                return None
+            inner = _part(parsed, tree, keep=keep)
+            return None if inner is None else {key: compact(inner)}
+        inner = _part(held, tree, keep=keep)
+        return None if inner is None else {key: inner}
+    whole = _part(response, tree, keep=keep)
+    return whole if isinstance(whole, dict) else None
+
+
+def _part(value: Json, tree: Tree, *, keep: bool) -> Json:
+    """What is left of a value; None where none of the fields that are to stay is in it."""
+    if isinstance(value, list):
+        rows = [_part(row, tree, keep=keep) for row in value]
+        if keep and all(row is None for row in rows) and rows:
+            return None
+        return [{} if row is None and keep else row for row in rows]
+    if not isinstance(value, dict):
+        return None if keep else value
+    kept: JsonObject = {}
+    for key, held in value.items():
+        below = tree.get(key)
+        if below is None:
+            if not keep:
+                kept[key] = held
+        elif not below:
+            if keep:
+                kept[key] = held
+        elif (inner := _part(held, below, keep=keep)) is not None or not keep:
+            kept[key] = inner
+    return kept if kept or not keep else None

@@ -1,0 +1,546 @@
+"""References: words that stand for another value, or lines of it, while that is in view.
+
+Who refers to a value says which it is, how far up it stands, which lines of it are meant, and its
+handle. When the value goes, or is cut, what referred to it says again what it says without
+references; where there is no room for that, the handle alone stays.
+"""
+
+import base64
+import functools
+import html
+import json
+import re
+import unicodedata
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from weft.digest.repeats import Source, Stretch
+from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
+from weft.ir.item import handle_of
+from weft.passes.env import Env
+from weft.passes.handles import logged, sole_text
+from weft.values import Json, compact
+
+ARGS = 40
+"""So many letters of arguments are said with a call; longer ones are left out."""
+
+ROUNDS = 3
+"""How often a budget is tried: what is said again takes room, so that more may have to go."""
+
+_Place: TypeAlias = tuple[str, int]
+"""Where the log has a value: the event and the part."""
+
+
+def call_words(block: ResultBlock, item: Item) -> str:
+    """The call of a result in words."""
+    for one in item.blocks:
+        if isinstance(one, CallBlock) and one.id == block.call_id:
+            args = compact(one.args) if one.args else ""
+            return f"{block.name}({args if len(args) <= ARGS else '…'})"
+    return f"{block.name}()"
+
+
+def back_words(back: int) -> str:
+    """How far up a result stands."""
+    return f"{back} results above" if back > 1 else "the result above"
+
+
+def logged_text(block: ResultBlock, item: Item, env: Env) -> str:
+    """The one text of a result as the log has it; nothing where it has more, or none."""
+    whole = logged(block, item, env)
+    return sole_text(whole) if isinstance(whole, dict) else ""
+
+
+def source_of(block: ResultBlock, item: Item, number: int, env: Env) -> Source:
+    """A result as something to refer to: the agent's own so-and-so-manieth."""
+    whole = logged(block, item, env)
+    return Source(
+        sole_text(whole) if isinstance(whole, dict) else "",
+        event=block.origin.name,
+        part=block.origin.part,
+        handle=handle_of(whole),
+        words=call_words(block, item),
+        number=number,
+    )
+
+
+def reference_to(one: Stretch, number: int) -> Reference:
+    """What stands for a stretch of lines in the agent's own so-and-so-manieth result."""
+    source = one.source
+    back = number - source.number
+    where = f"{source.words}, {back_words(back)}, handle {source.handle}"
+    return Reference(
+        f"[as lines {one.line + 1}-{one.line + one.size} of {where}]",
+        source.event,
+        source.part,
+        source.handle,
+        one.line + 1,
+        one.line + one.size,
+        back,
+    )
+
+
+def own_results(item: Item, agent: str) -> Iterator[ResultBlock]:
+    """The results in an item that are sent as results, which are the agent's own."""
+    if item.author == agent and item.kind == "exchange":
+        yield from (block for block in item.blocks if isinstance(block, ResultBlock))
+
+
+def restore_references(prompt: Prompt, env: Env) -> Prompt:
+    """Say again what refers to something that is not in view any more, or not as it was.
+
+    A policy may drop, cut or replace the result that others refer to. The next one that has its
+    lines then says them in full, and the others refer to that one. What a budget will leave out
+    is known before, by trying it, so that nothing refers to that either.
+
+    Before:  call open(a) -> "[dropped: ...]" | call edit(a) -> "[as lines 1-40 of open(a) ...]"
+    After:   call open(a) -> "[dropped: ...]" | call edit(a) -> 40 lines
+    """
+    items = prompt.items.since(0)
+    if not any(_refers(block) for item in items for block in item.blocks):
+        return prompt
+    left: _Left | None = None
+    after = prompt
+    for _ in range(ROUNDS):
+        restored = _restored(items, left, env)
+        reason = "what it refers to is not in view as it was"
+        notes = [
+            Note("restore_references", reason, old, new)
+            for old, new in zip(items, restored, strict=True)
+            if new is not old
+        ]
+        after = prompt.with_items(restored, notes) if notes else prompt
+        found = _left_by_budget(after, env)
+        if found is None or found == left:
+            break
+        left = found if left is None else _Left(left.there & found.there, left.same & found.same)
+    return after
+
+
+class _Left(NamedTuple):
+    """The keys of items that a budget leaves, and of those that it leaves as they are."""
+
+    there: frozenset[object]
+    same: frozenset[object]
+
+
+def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
+    """What the budget will leave of a request; None where it all stays."""
+    if env.measure is None or (env.policy.limit is None and env.budget is None):
+        return None
+    from weft.passes.budget import fit_budget
+
+    fitted = fit_budget(prompt, env)
+    if fitted is prompt:
+        return None
+    before = {item.key: item for item in prompt.items}
+    there = {item.key: item for item in fitted.items}
+    same = [key for key, item in there.items() if before.get(key) is item]
+    return _Left(frozenset(there), frozenset(same))
+
+
+def _restored(items: Sequence[Item], left: _Left | None, env: Env) -> list[Item]:
+    """The items, in which nothing refers to what is not in view."""
+    view = _View(env)
+    for item in items:
+        if left is None or item.key in left.there:
+            view.expect(item)
+    found: list[Item] = []
+    for item in items:
+        if left is not None and item.key not in left.there:
+            found.append(item)
+            continue
+        if any(map(view.lacks, item.blocks)):
+            blocks = tuple(
+                view.said_again(block, item) if view.lacks(block) else block
+                for block in item.blocks
+            )
+            item = msgspec.structs.replace(item, blocks=blocks)
+        found.append(item)
+        if left is None or item.key in left.same:
+            view.add(item)
+    return found
+
+
+def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
+    """The items, where what refers to something that has gone since names its handle only."""
+    if not any(_refers(block) for item in items for block in item.blocks):
+        return list(items)
+    view = _View(env, {id(block) for item in before for block in item.blocks})
+    for item in items:
+        view.expect(item)
+        view.add(item)
+    found: list[Item] = []
+    for item in items:
+        blocks = tuple(map(view.repointed, item.blocks))
+        new = any(one is not other for one, other in zip(blocks, item.blocks, strict=True))
+        found.append(msgspec.structs.replace(item, blocks=blocks) if new else item)
+    return found
+
+
+def notes_on_repointed(after: Sequence[Item], before: Sequence[Item]) -> list[Note]:
+    """What there is to say about the items that name a handle only by now."""
+    reason = "what it refers to has gone, so its handle stands for it"
+    return [
+        Note("fit_budget", reason, old, new)
+        for new, old in zip(after, before, strict=True)
+        if new is not old
+    ]
+
+
+class _View:
+    """What is in view, as references name it; `same` blocks are as they were when referred to."""
+
+    def __init__(self, env: Env, same: set[int] | None = None) -> None:
+        self._env = env
+        self._same = same
+        self._blocks: dict[_Place, tuple[Block, Item]] = {}
+        self._numbers: dict[_Place, int] = {}
+        self._there: set[_Place] = set()
+        self._own: list[tuple[ResultBlock, Item, int]] = []
+
+    def expect(self, item: Item) -> None:
+        """Count an item that will be in view, in whichever form."""
+        self._there.update((block.origin.name, block.origin.part) for block in item.blocks)
+        for result in own_results(item, self._env.agent):
+            self._numbers[result.origin.name, result.origin.part] = len(self._numbers)
+
+    def add(self, item: Item) -> None:
+        """Take in an item as it is sent."""
+        for block in item.blocks:
+            if isinstance(block, ResultBlock | TextBlock):
+                self._blocks[block.origin.name, block.origin.part] = (block, item)
+        for result in own_results(item, self._env.agent):
+            number = self._numbers.get((result.origin.name, result.origin.part), 0)
+            self._own.append((result, item, number))
+
+    def lacks(self, block: Block) -> bool:
+        """Whether something that the block refers to is not there."""
+        return _refers(block) and any(not self._holds(one, block) for one in _standing(block))
+
+    def said_again(self, block: Block, item: Item) -> Block:
+        """The block without references, or with others, to what is in view."""
+        if isinstance(block, TextBlock) and block.whole is not None:
+            return msgspec.structs.replace(block, text=block.whole, refers=(), whole=None)
+        if not isinstance(block, ResultBlock) or block.whole is None:
+            return block
+        lines = any(one.last for one in block.refers)
+        block = msgspec.structs.replace(block, response=block.whole, refers=(), whole=None)
+        if not lines:
+            return block
+        from weft.passes.reduce import referring
+
+        number = self._numbers[block.origin.name, block.origin.part]
+        return referring(block, item, number, self._own, self._env)
+
+    def repointed(self, block: Block) -> Block:
+        """The block with a handle in place of a reference to what is not there."""
+        if not isinstance(block, ResultBlock | TextBlock) or not block.refers:
+            return block
+        gone = [one for one in _standing(block) if not self._holds(one, block)]
+        if not gone:
+            return block
+        left = tuple(one for one in block.refers if one not in gone)
+        if isinstance(block, TextBlock):
+            return msgspec.structs.replace(
+                block, text=_renamed(block.text, gone), spans=(), kept=None, refers=left
+            )
+        key = next(iter(block.response))
+        text = _renamed(sole_text(block.response), gone)
+        return msgspec.structs.replace(block, response={key: text}, refers=left)
+
+    def _holds(self, one: Reference, block: Block) -> bool:
+        """Whether what the words of a block stand for is in view, where they say it is."""
+        source, item = self._blocks.get((one.event, one.part), (None, None))
+        if one.newer:
+            return (one.event, one.part) in self._there
+        if source is None or item is None:
+            return False
+        if one.back:
+            own = self._numbers.get((block.origin.name, block.origin.part), 0)
+            if own - self._numbers.get((one.event, one.part), own) != one.back:
+                return False
+        if self._same is not None and id(source) in self._same:
+            return True
+        if isinstance(source, TextBlock):
+            return isinstance(block, TextBlock) and source.text == block.whole
+        if not isinstance(source, ResultBlock):
+            return False
+        if not one.last:
+            return isinstance(block, ResultBlock) and source.response == block.whole
+        lines = logged_text(source, item, self._env).split("\n")[one.first - 1 : one.last]
+        wanted = "\n".join(lines)
+        return f"\n{wanted}\n" in f"\n{sole_text(source.response)}\n"
+
+
+def _refers(block: Block) -> bool:
+    return isinstance(block, ResultBlock | TextBlock) and bool(block.refers)
+
+
+def _standing(block: Block) -> list[Reference]:
+    """The references that a block still has in its text, whatever was done to it since."""
+    if isinstance(block, TextBlock):
+        return [one for one in block.refers if one.words in block.text]
+    if isinstance(block, ResultBlock):
+        text = sole_text(block.response)
+        return [one for one in block.refers if one.words in text]
+    return []
+
+
+def _renamed(text: str, gone: Sequence[Reference]) -> str:
+    """The text with handles in place of the words of some references."""
+    for one in gone:
+        lines = f"lines {one.first}-{one.last} of " if one.last else ""
+        text = text.replace(one.words, f"[left out: {lines}handle {one.handle}]")
+    return text
+
+
+LEAST = 4
+"""How many characters a value must have to be looked for; a shorter one occurs by chance."""
+
+_ALONE = 8
+"""From how many characters on a value is found inside words too."""
+
+_ENCODED = 6
+"""From how many characters on its encodings are looked for."""
+
+_KEPT = 8192
+"""How many texts are remembered."""
+
+_WORDS = re.compile(r"""[^\s"'<>()\[\]{},;=]{6,}""")
+
+_SOLID = re.compile(r"[\W_]+")
+
+_DATE = re.compile(
+    r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})?T?(?:\d\d?:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"
+)
+
+_QUOTED = re.compile(
+    r""""([^"\n]{6,200})"|'([^'\n]{6,200})'|`([^`\n]{6,200})`"""
+    r"""|\[([^\[\]\n]{6,200})\]|\(([^()\n]{6,200})\)|<([^<>\n]{6,200})>"""
+)
+
+_SAID_BY_ALL = frozenset(
+    (
+        "true", "false", "null", "none", "success", "failed", "failure", "error", "errors",
+        "active", "inactive", "pending", "done", "okay", "yes", "unknown", "open", "closed",
+        "enabled", "disabled", "found", "missing", "valid", "invalid", "string", "object", "number",
+        "integer", "boolean", "array", "user", "model", "system", "assistant", "result", "results",
+        "value", "type", "name", "status", "code", "message", "text", "data", "list", "item",
+        "items", "id",
+    )
+)  # fmt: skip
+"""Words that every result has: they say nothing about anybody."""
+
+
+class Hit(NamedTuple):
+    """A stretch of a text in which values stand, and their labels."""
+
+    start: int
+    end: int
+    labels: tuple[str, ...]
+
+
+class _Value(NamedTuple):
+    """One way a value may be spelled, and how it is found: `exact` minds upper and lower case."""
+
+    needle: str
+    labels: tuple[str, ...]
+    exact: bool = False
+    squeezed: bool = False
+
+
+class Copies:
+    """Values with their labels, to be found in texts; what was looked through is remembered."""
+
+    def __init__(self, values: Mapping[str, tuple[str, ...]]) -> None:
+        self.values = values
+        spelled = list(_spellings(values))
+        self._squeezed = [one for one in spelled if one.squeezed]
+        self._exact = [one for one in spelled if one.exact]
+        self._folded = [one for one in spelled if not (one.squeezed or one.exact)]
+        names = {name for labels in values.values() for name in labels}
+        self._marks = _marks_of(names)
+        self._seen: dict[str, tuple[Hit, ...]] = {}
+
+    def hits(self, text: str) -> tuple[Hit, ...]:
+        """Where values stand in the text, in order, without overlaps."""
+        held = self._seen.get(text)
+        if held is None:
+            if len(self._seen) >= _KEPT:
+                self._seen.clear()
+            held = self._seen[text] = self._found(text)
+        return held
+
+    def in_number(self, number: float) -> tuple[str, ...]:
+        """The labels of a value that is this number."""
+        return self.values.get(compact(number), ())
+
+    def _found(self, text: str) -> tuple[Hit, ...]:
+        if len(text) < LEAST:
+            return ()
+        folded = text.casefold()
+        solid = _SOLID.sub("", folded)
+        there = [one for one in self._folded if one.needle in folded]
+        there += [one for one in self._exact if one.needle in text]
+        there += [one for one in self._squeezed if one.needle in solid]
+        if not there:
+            return ()
+        marks = [match.span() for match in self._marks.finditer(text)]
+        found: list[Hit] = []
+        for one in there:
+            places = [match.span() for match in _pattern(one).finditer(text)]
+            if not places and not _by_chance(one, text):
+                places = [(0, len(text))]  # it is there, in letters that cannot be told apart
+            for start, end in places:
+                if not any(left <= start and end <= right for left, right in marks):
+                    found.append(Hit(start, end, one.labels))
+        return _merged(found)
+
+
+def _by_chance(one: _Value, text: str) -> bool:
+    """Whether the letters are there without being the value: in a longer word, or far apart."""
+    if one.squeezed:
+        return True
+    short = len(one.needle) < _ALONE
+    return short and re.search(re.escape(one.needle), text, re.IGNORECASE) is not None
+
+
+def mark_of(labels: Iterable[str]) -> str:
+    """What stands in place of something that carries these labels."""
+    return f"[withheld: {', '.join(sorted(labels))}]"
+
+
+def values_in(value: Json, *, common: bool) -> Iterator[str]:
+    """The texts by which a value can be known again: its leaves, and what stands out in them.
+
+    `common` says whether also words count that are in every result.
+    """
+    if isinstance(value, dict):
+        for key, held in value.items():
+            if _stands_out(key):
+                yield key
+            yield from values_in(held, common=common)
+    elif isinstance(value, list):
+        for held in value:
+            yield from values_in(held, common=common)
+    elif isinstance(value, str):
+        yield from _texts_in(value, common=common)
+    elif value is not None and not isinstance(value, bool):
+        text = compact(value)
+        if sum(char.isdigit() for char in text) >= LEAST:
+            yield text
+            if isinstance(value, int):
+                yield f"{value:,}"
+
+
+def _texts_in(text: str, *, common: bool) -> Iterator[str]:
+    whole = text.strip()
+    if len(whole) < LEAST:
+        return
+    if whole[0] in "{[" and (held := _parsed(whole)) is not None:
+        yield from values_in(held, common=common)
+    if common or whole.casefold() not in _SAID_BY_ALL:
+        yield whole
+    if whole.split(None, 1)[0] == whole:
+        return
+    for line in whole.splitlines():
+        if len(line.strip()) >= 12:
+            yield line.strip()
+    for match in _QUOTED.finditer(whole):
+        yield match[match.lastindex or 0].strip()
+    for match in _WORDS.finditer(whole):
+        word = match[0].strip(".:!?*_`|")
+        for one in dict.fromkeys((word, word.rpartition(":")[2])):
+            if _stands_out(one):
+                yield one
+
+
+def _stands_out(word: str) -> bool:
+    """Whether a word is one that nobody writes by chance: long enough, with digits in it."""
+    return len(word) >= 6 and any(map(str.isdigit, word)) and _DATE.fullmatch(word) is None
+
+
+def _parsed(text: str) -> "dict[str, Json] | list[Json] | None":
+    try:
+        held = cast("Json", msgspec.json.decode(text))
+    except (ValueError, RecursionError):
+        return None
+    return held if isinstance(held, dict | list) else None
+
+
+def _spellings(values: Mapping[str, tuple[str, ...]]) -> Iterator[_Value]:
+    """Every way in which the values are looked for, each once."""
+    seen: dict[tuple[str, bool, bool], list[str]] = {}
+    for value, labels in values.items():
+        for one in _ways(value):
+            seen.setdefault(one, []).extend(labels)
+    for (needle, exact, squeezed), names in seen.items():
+        yield _Value(needle, tuple(sorted(set(names))), exact, squeezed)
+
+
+def _ways(value: str) -> "Iterator[tuple[str, bool, bool]]":
+    plain = {value, unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
+    plain.add(" ".join(value.split()))
+    plain |= {
+        compact(value)[1:-1],
+        json.dumps(value)[1:-1],
+        html.escape(value),
+        urllib.parse.quote(value, safe=""),
+    }
+    plain |= {urllib.parse.quote_plus(value), value.encode("unicode_escape").decode("ascii")}
+    for one in plain:
+        if len(one) >= LEAST:
+            yield one.casefold(), False, False
+    if len(value) < _ENCODED:
+        return
+    data = value.encode("utf-8", "replace")
+    yield data.hex(), False, False
+    for core in _base64_cores(data):
+        yield core, True, False
+        if "+" in core or "/" in core:
+            yield core.replace("+", "-").replace("/", "_"), True, False
+    solid = _SOLID.sub("", value.casefold())
+    if len(solid) >= _ALONE and any(map(str.isdigit, solid)):
+        yield solid, False, True
+
+
+def _base64_cores(data: bytes) -> Iterator[str]:
+    """What of a value's base64 is the same wherever the value begins in what was encoded."""
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + data).decode("ascii").rstrip("=")
+        spare = (before + len(data)) % 3
+        core = text[(0, 2, 3)[before] : len(text) - (1 if spare else 0)]
+        if len(core) >= _ALONE:
+            yield core
+
+
+@functools.lru_cache(maxsize=4096)
+def _pattern(one: _Value) -> re.Pattern[str]:
+    source = re.escape(one.needle)
+    if one.squeezed:
+        source = r"[\W_]{0,3}".join(map(re.escape, one.needle))
+    elif len(one.needle) < _ALONE:
+        source = rf"(?<![^\W_]){source}(?![^\W_])"
+    return re.compile(source, 0 if one.exact else re.IGNORECASE)
+
+
+def _marks_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Marks that stand for what was withheld: a value that is a label's name is none in them."""
+    some = "|".join(map(re.escape, sorted(names))) or r"(?!)"
+    return re.compile(rf"\[withheld: (?:{some})(?:, (?:{some}))*\]")
+
+
+def _merged(hits: list[Hit]) -> tuple[Hit, ...]:
+    merged: list[Hit] = []
+    for hit in sorted(hits):
+        if merged and hit.start < merged[-1].end:
+            last = merged[-1]
+            labels = tuple(sorted({*last.labels, *hit.labels}))
+            merged[-1] = Hit(last.start, max(last.end, hit.end), labels)
+        else:
+            merged.append(hit)
+    return tuple(merged)

@@ -1,0 +1,300 @@
+"""Passes that select: which items of the log an agent sees."""
+
+import math
+
+from weft.declare.policy_parts import (
+    Everything,
+    FromAgents,
+    Matching,
+    Recent,
+    UserWords,
+    Window,
+    WithoutAgents,
+)
+from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
+from weft.passes.env import Env, turn_numbers
+from weft.values import Json, JsonObject
+
+
+def select_view(prompt: Prompt, env: Env) -> Prompt:
+    """Under C.none(), keep the current turn; under C.nothing(), only the agent's own traffic.
+
+    The current turn is the user's message that started it and what the agent itself did since:
+    its answers, calls and results. Without its own traffic it would ask again for ever.
+
+    Before:  user "Hi" | model "Hello" | user "Oslo?"       (C.none(), the turn of "Oslo?")
+    After:   user "Oslo?"
+    """
+    view = env.policy.view
+    if view == "default":
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    others: set[str] = set()
+    for item in prompt.items:
+        if item.position < env.turn:
+            reason = "it is not of this turn"
+        elif item.author == env.agent or item.kind == "summary":
+            kept.append(item)
+            continue
+        elif item.author != "user":
+            reason = f"it is {item.author}'s"
+            others.update(block.id for block in item.blocks if isinstance(block, CallBlock))
+        elif item.kind == "results" and _answered(item) <= others:
+            reason = "it answers another agent"
+        elif item.kind == "results":
+            kept.append(item)
+            continue
+        elif view == "nothing":
+            reason = "C.nothing() leaves out the user's message too"
+        else:
+            kept.append(item)
+            continue
+        notes.append(Note("select_view", reason, item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _answered(item: Item) -> set[str]:
+    return {block.call_id for block in item.blocks if isinstance(block, ResultBlock)}
+
+
+def select_items(
+    prompt: Prompt, env: Env, options: FromAgents | WithoutAgents | Matching
+) -> Prompt:
+    """Keep what these agents did, or all but that, or what fits an author, a kind and a tag.
+
+    Tags are those of the event: `customMetadata.weft.tags`.
+
+    Before:  user "Hi" | model(scout) "Oslo" | model(planner) "By train"   (C.agents("planner"))
+    After:   model(planner) "By train"
+    """
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        reason = _misfit(item, env, options)
+        if not reason or env.is_current(item):
+            kept.append(item)
+        else:
+            notes.append(Note("select_items", reason, item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _misfit(item: Item, env: Env, options: FromAgents | WithoutAgents | Matching) -> str:
+    """Why the item is not wanted, or nothing."""
+    author = item.author
+    match options:
+        case FromAgents():
+            return "" if author in options.names else f"it is {author or 'nobody'}'s"
+        case WithoutAgents():
+            return f"{author} is left out" if author in options.names else ""
+        case Matching():
+            if options.author and author not in options.author:
+                return f"it is {author or 'nobody'}'s"
+            if options.kind and (kind := kind_of(item, env)) not in options.kind:
+                return f"it is of kind {kind}"
+            if options.tag and not tags_of(item, env) & set(options.tag):
+                return f"it is not tagged {' or '.join(options.tag)}"
+            return ""
+
+
+def kind_of(item: Item, env: Env) -> str:
+    """What an item is to an author."""
+    if item.author not in ("", "user", env.agent) and item.kind != "summary":
+        return "foreign"
+    return "results" if item.kind in ("exchange", "calls") else item.kind
+
+
+def tags_of(item: Item, env: Env) -> set[str]:
+    """The tags of the event it came from: its own, and those it was given later."""
+    found: set[str] = set()
+    if not 0 <= item.position < len(env.log):
+        return found
+    found.update(_texts(_weft(env, item.position).get("tags")))
+    for index in range(item.position + 1, len(env.log)):
+        tagged = _weft(env, index).get("tagged")
+        if isinstance(tagged, dict) and tagged.get("event") == item.event:
+            found.update(_texts(tagged.get("tags")))
+    return found
+
+
+def _weft(env: Env, index: int) -> JsonObject:
+    held = (env.log[index].custom_metadata or {}).get("weft")
+    return held if isinstance(held, dict) else {}
+
+
+def _texts(value: Json) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
+    """Keep the user's messages: all of them, the first, the last, or both ends.
+
+    Before:  user "one" | model "1" | user "two"   (C.user())
+    After:   user "one" | user "two"
+    """
+    said = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
+    wanted = {"all": said, "first": said[:1], "last": said[-1:], "bookend": said[:1] + said[-1:]}
+    chosen = {item.key for item in wanted[options.which]}
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if item.key in chosen:
+            kept.append(item)
+        else:
+            which = "" if options.which == "all" else f", the {options.which}"
+            notes.append(Note("select_user", f"only the user's words are wanted{which}", item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def select_turn(prompt: Prompt, env: Env) -> Prompt:
+    """Keep what the user asks now, and what the agent did since.
+
+    Before:  user "one" | model "1" | user "two"   (C.none() beside other policies)
+    After:   user "two"
+    """
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if env.is_current(item):
+            kept.append(item)
+        else:
+            notes.append(Note("select_turn", "it is not of this turn", item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
+    """Keep the last turns: each a user's message with all that follows it.
+
+    A window that moved with every turn would change the first bytes of every request, and the
+    provider would read all of it again. So a wide one moves in strides of a quarter: there are
+    always at least as many turns as asked for, and a few more between two moves.
+
+    Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (C.window(2))
+    After:   user "two" | model "2" | user "three"
+    """
+    numbers = turn_numbers(prompt.items)
+    stride = max(1, options.turns // 4)
+    more = max(0, (numbers[-1] if numbers else 0) - options.turns)
+    gone = more // stride * stride
+    if not gone:
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item, number in zip(prompt.items, numbers, strict=True):
+        if number > gone:
+            kept.append(item)
+        else:
+            reason = f"it is before the last {options.turns} turns"
+            notes.append(Note("select_window", reason, item))
+    return prompt.with_items(kept, notes)
+
+
+def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:
+    """Keep the items whose worth, which fades with every turn, is still enough.
+
+    After `half_life` turns an item is worth half; with `decay`, that much of it is left after
+    each. What is worth less than `min_score` goes, in strides of a quarter of the turns that
+    stay, so that requests between two moves extend each other.
+
+    Before:  user "one" | model "1" | user "two" | user "three"   (half_life=1, min_score=0.5)
+    After:   user "two" | user "three"
+    """
+    numbers = turn_numbers(prompt.items)
+    newest = numbers[-1] if numbers else 0
+    rate = _rate(options)
+    stays = _turns_that_stay(rate, options.min_score, newest)
+    stride = max(1, stays // 4)
+    gone = max(0, newest - stays) // stride * stride
+    if not gone:
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item, number in zip(prompt.items, numbers, strict=True):
+        if number > gone or env.is_current(item):
+            kept.append(item)
+        else:
+            worth = rate ** (newest - number)
+            reason = f"after {newest - number} turns it is worth {worth:.2g}"
+            notes.append(Note("select_recent", reason, item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _rate(options: Recent) -> float:
+    """What is left of an item's worth after a turn."""
+    if options.decay is not None:
+        return options.decay
+    return math.pow(0.5, 1 / (options.half_life or 1.0))
+
+
+def _turns_that_stay(rate: float, least: float, all_turns: int) -> int:
+    """How many turns are worth enough, the current one among them."""
+    if rate >= 1:
+        return all_turns
+    return 1 + math.floor(math.log(least) / math.log(rate) + 1e-9)
+
+
+def select_branch(prompt: Prompt, env: Env) -> Prompt:
+    """Keep unbranched items, the agent's own branch and its ancestors'.
+
+    Parallel agents must not read each other half way. Items of branches that have joined stand on
+    the branch that they joined. Branches are compared segment by segment, so `a.b` is no ancestor
+    of `a.bc`.
+
+    Before:  user "Hi" | model@fan.left "L" | model@fan.right "R"      (branch fan.left)
+    After:   user "Hi" | model@fan.left "L"
+    """
+    if not prompt.features & Feature.BRANCHED:
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        branch = item.branch
+        if not branch or branch == env.branch or env.branch.startswith(branch + "."):
+            kept.append(item)
+        else:
+            notes.append(Note("select_branch", f"it belongs to branch {branch}", item))
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def drop_hidden(prompt: Prompt, env: Env) -> Prompt:
+    """Drop partial, empty, state-only, framework-internal and rewound items.
+
+    They stay in the log; a request that carried them would repeat or contradict itself.
+
+    Before:  user "Hi" | hidden (partial) "He" | model "Hello"
+    After:   user "Hi" | model "Hello"
+    """
+    if not prompt.features & Feature.HIDDEN:
+        return prompt
+    kept = [item for item in prompt.items if item.kind != "hidden"]
+    notes = [Note("drop_hidden", item.why, item) for item in prompt.items if item.kind == "hidden"]
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def drop_data(prompt: Prompt, env: Env) -> Prompt:
+    """Leave out what agents said that only write a key for those behind them.
+
+    Their text is data: it reaches an agent through the key that it reads, or not at all. What an
+    agent without a policy sees of a pipeline is the user's request, its inputs and its own work.
+
+    Before:  user "Fly me to Oslo" | model(classifier) "booking"   (classifier.writes("intent"))
+    After:   user "Fly me to Oslo"
+    """
+    if not prompt.features & Feature.DATA or not _hides(env):
+        return prompt
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if item.data:
+            reason = f"what {item.author} says is data: it is read by its key"
+            notes.append(Note("drop_data", reason, item))
+        else:
+            kept.append(item)
+    return prompt.with_items(kept, notes) if notes else prompt
+
+
+def _hides(env: Env) -> bool:
+    return any(
+        isinstance(stage.selector, Everything) and not stage.selector.data
+        for stage in env.policy.stages
+    )

@@ -1,0 +1,129 @@
+"""Show values of the state, notes and artifacts among the turns."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from weft.codes import report
+from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
+from weft.declare.template import to_text
+from weft.diagnostics import Diagnostic, Origin
+from weft.ir import Item, Note, Prompt, TextBlock
+from weft.passes.env import Env
+from weft.values import Json, compact
+
+
+def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | ArtifactText) -> Prompt:
+    """Put values behind what happened before they were written, each as an item of its own.
+
+    There a value stays until it is written again, so that what was sent before keeps its place.
+    A value that the instruction carries is not repeated.
+
+    Before:  user "Fly me to Oslo" | user "Today"   (C.state("intent"), written in between)
+    After:   user "[state] intent: booking"
+    """
+    notes = [Note("insert_state", "the policy shows values only", item) for item in prompt.items]
+    missing: list[Diagnostic] = []
+    kept: list[Item] = []
+    for name, text, origin in _shown(env, options):
+        if text is None:
+            word = type(options).word
+            missing.append(
+                report(
+                    "WEFT101",
+                    Origin("field", "context", env.agent),
+                    f"C.{word} shows `{name}`, which has no value",
+                    f"write `{name}` before this agent runs, or leave it out",
+                )
+            )
+            continue
+        item = _item(env, name, text, origin)
+        if name in env.told and not env.policy.duplicates:
+            notes.append(Note("insert_state", f"the instruction carries it as {{{name}}}", item))
+        else:
+            notes.append(Note("insert_state", "the policy shows it", item, item))
+            kept.append(item)
+    return prompt.with_items(kept, notes, missing)
+
+
+def _shown(
+    env: Env, options: StateKeys | Notes | ArtifactText
+) -> Iterator[tuple[str, str | None, Origin]]:
+    match options:
+        case StateKeys():
+            for key in options.keys:
+                value = env.state.get(key)
+                text = None if value is None else f"[state] {key}: {to_text(value)}"
+                yield key, text, Origin("state", key)
+        case Notes():
+            held = env.state.get(options.key)
+            text = "" if held is None else _noted(held, options)
+            if text:
+                yield options.key, f"[notes] {options.key}:\n{text}", Origin("state", options.key)
+        case ArtifactText():
+            name = options.name
+            held = env.artifacts.get(name)
+            text = None if held is None else f"[artifact] {name}:\n{held}"
+            yield name, text, Origin("artifact", name)
+
+
+def _item(env: Env, name: str, text: str, origin: Origin) -> Item:
+    position = _written_at(env, name, origin.kind)
+    block = TextBlock(role="user", origin=origin, text=text)
+    return Item("state", (block,), "", "", position, position, f"{origin.kind} {name}")
+
+
+def _written_at(env: Env, name: str, kind: str) -> int:
+    """The log index at which it was last written; -1 where the log does not know."""
+    for index in range(len(env.log) - 1, -1, -1):
+        actions = env.log[index].actions
+        if name in (actions.state_delta if kind == "state" else actions.artifact_delta):
+            return index
+    return -1
+
+
+def _noted(held: Json, options: Notes) -> str:
+    """Notes in the format they are asked for in."""
+    if options.format == "json":
+        return compact(held)
+    listed: list[Json] = [*held] if isinstance(held, list) else [held]
+    if isinstance(held, dict) and options.format == "checklist":
+        listed = [{"text": key, "done": value is True} for key, value in held.items()]
+    elif isinstance(held, dict):
+        listed = [f"{key}: {to_text(value)}" for key, value in held.items()]
+    lines = [_line(one, options) for one in listed]
+    return ("\n\n" if options.format == "text" else "\n").join(line for line in lines if line)
+
+
+def _line(note: Json, options: Notes) -> str:
+    done = False
+    if isinstance(note, dict) and isinstance(note.get("text"), str):
+        done, note = note.get("done") is True, note["text"]
+    elif isinstance(note, dict) and isinstance(note.get("fact"), str):
+        note = note["fact"]
+    text = to_text(note)
+    if options.format == "checklist":
+        return f"- [{'x' if done else ' '}] {text}"
+    mark = " (done)" if done else ""
+    return f"- {text}{mark}" if options.format == "list" else text + mark
+
+
+def set_priority(prompt: Prompt, env: Env, options: Priority) -> Prompt:
+    """Put the items into a tier: 1 stays whatever it costs, 4 is the first to go.
+
+    Before:  user "[state] intent: booking"   (C.state("intent").priority(1))
+    After:   the same, in tier 1
+    """
+    kept: list[Item] = []
+    notes: list[Note] = []
+    for item in prompt.items:
+        if all(block.priority == options.tier for block in item.blocks):
+            kept.append(item)
+            continue
+        blocks = tuple(
+            msgspec.structs.replace(block, priority=options.tier) for block in item.blocks
+        )
+        tiered = msgspec.structs.replace(item, blocks=blocks)
+        notes.append(Note("set_priority", f"it is in tier {options.tier}", item, tiered))
+        kept.append(tiered)
+    return prompt.with_items(kept, notes) if notes else prompt

@@ -1,0 +1,175 @@
+"""Choose the tool for a model that is too small to choose itself."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from weft.diagnostics import Origin
+from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
+from weft.meaning import is_installed, likeness
+from weft.passes.env import Env
+from weft.relevance.index import Index, all_of, match, said, words
+from weft.values import Json, JsonObject
+
+
+def prune_tools(prompt: Prompt, env: Env) -> Prompt:
+    """Say which tool is to be called, or that none is, where the model cannot tell.
+
+    A small model that may choose among tools calls the wrong one, or any. The tools stay as they
+    are, so that what was read of them is not read again; only the choice is narrowed: to the one
+    whose name, description and parameters have most in common with what the user said, to none
+    where the model does better to answer by itself, and to none once a call of this turn was
+    answered.
+
+    Before:  tools get_weather, pay | user "Will it rain in Oslo?"
+    After:   tools get_weather, pay | user "Will it rain in Oslo?" | choice get_weather
+    """
+    if env.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
+        return prompt
+    asked = _asked(prompt)
+    if asked is None:
+        return prompt
+    item, text = asked
+    choice: Json = "none"
+    if _is_answered(prompt, env):
+        reason = "a call of this turn was answered, so it is the model's turn to speak"
+    else:
+        # imported above
+
+        best, *others = rank(text, prompt.tools)
+        reason = "no tool is surely meant, so the model answers without one"
+        if best.score > 0:
+            choice = {"name": best.tool.name}
+            left = ", ".join(other.tool.name for other in others)
+            reason = f"{best.tool.name} fits what was said"
+            reason += f"; left out: {left}" if left else ""
+    return msgspec.structs.replace(
+        prompt,
+        config={**prompt.config, "tool_choice": choice},
+        config_origins={**prompt.config_origins, "tool_choice": Origin("pass", "prune_tools")},
+        notes=(*prompt.notes, Note("prune_tools", reason, item, item)),
+    )
+
+
+def _asked(prompt: Prompt) -> tuple[Item, str] | None:
+    """What the user said last; where it answers a question, with what he had wanted before."""
+    spoken = [item for item in prompt.items if item.kind in ("user", "model") and _text(item)]
+    turns = [index for index, item in enumerate(spoken) if item.author == "user"]
+    if not turns:
+        return None
+    last = turns[-1]
+    text = _text(spoken[last])
+    if len(turns) > 1 and last and _text(spoken[last - 1]).rstrip().endswith("?"):
+        text = f"{_text(spoken[turns[-2]])}\n{text}"
+    return spoken[last], text
+
+
+def _text(item: Item) -> str:
+    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+
+
+def _is_answered(prompt: Prompt, env: Env) -> bool:
+    """Whether a call was answered since the user last spoke."""
+    for item in reversed(list(prompt.items)):
+        if any(isinstance(block, ResultBlock) for block in item.blocks):
+            return item.invocation == env.invocation
+        if item.kind == "user" and item.author == "user":
+            return False
+    return False
+
+
+_SHARED = 0.05
+"""What the words in common count beside the likeness in meaning, which is at most 1."""
+
+_LEAST = 0.1
+"""Minimum score for a tool to count as relevant."""
+
+_SURE = 0.35
+"""Minimum score for a general question, and the score from which on no rival is feared."""
+
+_LEAD = 0.3
+"""How far ahead of the next tool an unsure one must be, as a share of its score."""
+
+_GENERAL = re.compile(
+    r"""\W*(
+    who|whose|why|which|explain|define|describe|summari[sz]e|compare
+    |what\ (is|are|was|were|does|do)\ (an?|the)\b|what\ does|what('s|\ is)\ \w+\ ?\?
+    |how\ (does|do|did|is|are)\ (an?|the|\w+s)\b|how\ (many|tall|far|old|long|big|fast)\b
+    |is\ \w+\ (an?|bad|good|better)\b|tell\ me\ (an?|about|something)\b|write\ an?\b|should\ i\b
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How questions about the world begin, and requests for a text: any model answers these itself."""
+
+_PERSONAL = re.compile(r"\b(my|mine|me|i|our|we|us)\b", re.IGNORECASE)
+
+
+class Ranked(NamedTuple):
+    """A tool and how well it fits; 0 where it has nothing in common with what was said."""
+
+    tool: ToolDecl
+    score: float
+
+
+def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
+    """The tools by how well they fit the query, the best first.
+
+    That is how near they are to it in meaning, where there are vectors to tell, and what words
+    they have in common with it. Where none is worth a call, so that the model is to answer by
+    itself, no tool has a score: none is near, several are and none is ahead, or the question is
+    one about the world and no tool is surely meant.
+    """
+    scores = _shared(query, tools)
+    if is_installed() and words(query):
+        short = likeness(query, [_spoken(tool) for tool in tools])
+        whole = likeness(query, [_described(tool) for tool in tools])
+        fits = [
+            (one + other) / 2 + _SHARED * shared
+            for one, other, shared in zip(short, whole, scores, strict=True)
+        ]
+        scores = [fit if fit > _LEAST else 0.0 for fit in fits]
+        best, *others = sorted(scores, reverse=True)
+        rival = others[0] if others else 0.0
+        if best < _SURE and best - rival < _LEAD * best:
+            scores = [0.0] * len(tools)
+    sure = is_installed() and max(scores) >= _SURE  # words in common alone are never sure
+    if not sure and _is_general(query):
+        scores = [0.0] * len(tools)
+    ranked = [Ranked(tool, score) for tool, score in zip(tools, scores, strict=True)]
+    return sorted(ranked, key=lambda one: -one.score)
+
+
+def _is_general(query: str) -> bool:
+    """Whether the question is about the world, and not about somebody's own things."""
+    last = query.rpartition("\n")[2]
+    return _GENERAL.match(last) is not None and _PERSONAL.search(last) is None
+
+
+def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
+    """What each tool has in common with the query, word by word; its name counts twice."""
+    scope = all_of(Index(f"{_described(tool)}\n{tool.name}" for tool in tools))
+    return match(scope, {word: scope.nearly(word) for word in dict.fromkeys(words(query))})
+
+
+def _spoken(tool: ToolDecl) -> str:
+    """A tool's name in words, and its description."""
+    return f"{said(tool.name)}: {tool.description}"
+
+
+def _described(tool: ToolDecl) -> str:
+    """A tool's name and description, and what its parameters say."""
+    return " ".join((_spoken(tool), *_parameters(tool.parameters)))
+
+
+def _parameters(schema: JsonObject) -> Iterator[str]:
+    properties = schema.get("properties")
+    for name, held in properties.items() if isinstance(properties, dict) else ():
+        yield said(name)
+        if isinstance(held, dict):
+            choices = held.get("enum")
+            for text in (held.get("description"), *(choices if isinstance(choices, list) else ())):
+                if isinstance(text, str):
+                    yield text
+            yield from _parameters(held)

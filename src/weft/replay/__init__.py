@@ -1,0 +1,1 @@
+"""Recorded runs compiled again: what a policy would have sent, and what evidence it kept."""

@@ -1,0 +1,768 @@
+"""Replay: compile a recording again, step by step, under another policy, and say what it costs.
+
+Every turn of a model that was recorded is a request. What the provider would have reused is
+what a request repeats of the one before it; nothing is called. The answers are the recorded
+ones, so nobody knows what a model would have said to another view: `recalls` counts what it
+would have had to ask for, because what it used was only behind a handle.
+"""
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+
+import msgspec
+
+from weft.compiler.breaks import read_again
+from weft.compiler.compile import compile
+from weft.compiler.compiled import Compiled
+from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
+from weft.content import Part
+from weft.declare import Agent, C, Policy, RunConfig, Tool
+from weft.declare.template import Variable, parse
+from weft.declare.tool import NAME, RESERVED
+from weft.dialects.facts import YARDSTICK
+from weft.errors import BudgetExceeded, DeclarationError
+from weft.ir import ResultBlock, TextBlock
+from weft.ir.item import RECALL, handle_of
+from weft.replay.recordings import Recording
+from weft.session import Event, Session
+from weft.values import Json, JsonObject, compact
+
+if TYPE_CHECKING:
+    from weft.ir import Block, Item, Prompt
+
+ASKING = 30
+"""Tokens of a call that recalls something, beside what it brings."""
+
+
+class Kept:
+    """The values of a log, by their places and by their handles."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.values: dict[str, Json] = {}
+        self.places: dict[tuple[str, int], Json] = {}
+        self.task = next(
+            (
+                index
+                for index, event in enumerate(events)
+                if event.content is not None and event.content.role != "user"
+            ),
+            len(events),
+        )
+        """Where the agent's first word is: what lies before it is the task."""
+        self._texts: dict[str, str] = {}
+        for event in events:
+            for at, part in enumerate((event.content.parts if event.content else None) or ()):
+                result = part.function_response
+                value: Json = part.text
+                if result is not None:
+                    value = result.response or {}
+                if value:
+                    self.values[handle_of(value)] = value
+                    self.places[event.id or "", at] = value
+
+    def text(self, handle: str) -> str:
+        """What stands behind a handle, as text."""
+        held = self._texts.get(handle)
+        if held is None:
+            held = self._texts[handle] = _spelled(self.values[handle])
+        return held
+
+
+class Rebuilt(NamedTuple):
+    """How many texts of a request are shorter than in the log, and which cannot be rebuilt."""
+
+    reduced: int
+    lost: tuple[str, ...]
+
+
+def rebuilt(compiled: "Compiled", kept: Kept) -> Rebuilt:
+    """Put every text that is sent in short together again, from the request and its handles.
+
+    What a policy was told to drop is not there to be rebuilt.
+    """
+    prompt = compiled.prompt
+    reader = _Reader(prompt, kept)
+    reduced, lost = 0, list[str]()
+    for item in prompt.items:
+        for block in item.blocks:
+            place = (block.origin.name, block.origin.part)
+            whole = kept.places.get(place) if block.origin.kind == "event" else None
+            if whole is None or not isinstance(block, ResultBlock | TextBlock):
+                continue
+            sent: Json = block.response if isinstance(block, ResultBlock) else block.text
+            if sent == whole or _sent(block).startswith(_DROPPED):
+                continue
+            if isinstance(block, TextBlock) and _spelled(whole) in block.text:
+                continue  # somebody else's, with the name of who said it
+            reduced += 1
+            if not reader.is_whole(block, whole):
+                lost.append(f"{place[0]}#{place[1]}: {_sent(block)[:200]}")
+    return Rebuilt(reduced, tuple(lost))
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What recordings cost under one policy and model.
+
+    `cost` is in US dollars where `money`, else in fresh tokens. `broken` counts the requests
+    that read again what was sent before, `announced` those of them that said so with a price.
+    `used` strings were used later; `present` of them were in view in the request, `behind` more one
+    handle away. Of `reduced` texts in the requests, `rebuilt` can be put together again from the
+    request and its handles. `recalls` handles would have been asked for, which makes it
+    `with_recalls`. `refused` requests could not be made within the policy's budget, and count in
+    nothing else. `curve` holds the tokens of each step, summed over the runs, and `reached` how
+    many runs had it.
+    """
+
+    policy: str
+    model: str
+    runs: int = 0
+    requests: int = 0
+    tokens: int = 0
+    cached: int = 0
+    cost: float = 0.0
+    with_recalls: float = 0.0
+    money: bool = False
+    largest: int = 0
+    broken: int = 0
+    announced: int = 0
+    used: int = 0
+    present: int = 0
+    behind: int = 0
+    reduced: int = 0
+    rebuilt: int = 0
+    recalls: int = 0
+    refused: int = 0
+    curve: tuple[int, ...] = ()
+    reached: tuple[int, ...] = ()
+
+    @property
+    def hit_ratio(self) -> float:
+        """The share of the tokens that was read before."""
+        return self.cached / self.tokens if self.tokens else 0.0
+
+    @property
+    def kept(self) -> float:
+        """The share of the strings used later that were present or one handle away."""
+        return (self.present + self.behind) / self.used if self.used else 1.0
+
+    @property
+    def lost(self) -> float:
+        """The share of the strings used later that nothing in the request leads to."""
+        return 1.0 - self.kept
+
+    @property
+    def restorable(self) -> float:
+        """The share of the texts in short that can be put together again."""
+        return self.rebuilt / self.reduced if self.reduced else 1.0
+
+    @property
+    def in_view(self) -> float:
+        """The share of the strings used later that were in view."""
+        return self.present / self.used if self.used else 1.0
+
+
+class _Spent(NamedTuple):
+    """What one request takes: all its tokens, those read again, and what that costs."""
+
+    tokens: int
+    cached: int
+    cost: float
+    rates: Rates
+
+
+class Uses(NamedTuple):
+    """By the place of a model's event in the log: the strings it used that it was told before."""
+
+    by_event: dict[int, tuple[str, ...]]
+
+    @property
+    def total(self) -> int:
+        """How many uses there are."""
+        return sum(map(len, self.by_event.values()))
+
+
+def replay(
+    recording: Recording,
+    policy: Policy,
+    *,
+    uses: Uses,
+    model: str | None = None,
+    agents: Mapping[str, Agent] | None = None,
+) -> Trial:
+    """Compile every request of a recording under a policy, for a model or by the yardstick.
+
+    `agents` are the roots of the agents that speak in it by name; without, each is made of its
+    recorded system text alone.
+    """
+    tally, texts, kept = _Tally(policy, model), Texts(), Kept(recording.session.events)
+    requests = requests_of(recording, policy, model=model, agents=agents, refused=tally.refused)
+    for index, _, compiled in requests:
+        spent = _spent(compiled, by_price=model is not None)
+        tally.step(compiled, spent)
+        used = uses.by_event.get(index, ())
+        if used:
+            view = View(compiled, texts, kept)
+            tally.evidence(view, used, spent, compiled)
+        tally.rebuild(rebuilt(compiled, kept))
+    return tally.trial()
+
+
+def total(trials: Iterable[Trial]) -> Trial:
+    """Several recordings under one policy and model as one."""
+    first, *rest = trials
+    for other in rest:
+        first = Trial(
+            policy=first.policy,
+            model=first.model,
+            runs=first.runs + other.runs,
+            requests=first.requests + other.requests,
+            tokens=first.tokens + other.tokens,
+            cached=first.cached + other.cached,
+            cost=first.cost + other.cost,
+            with_recalls=first.with_recalls + other.with_recalls,
+            money=first.money,
+            largest=max(first.largest, other.largest),
+            broken=first.broken + other.broken,
+            announced=first.announced + other.announced,
+            used=first.used + other.used,
+            present=first.present + other.present,
+            behind=first.behind + other.behind,
+            reduced=first.reduced + other.reduced,
+            rebuilt=first.rebuilt + other.rebuilt,
+            recalls=first.recalls + other.recalls,
+            refused=first.refused + other.refused,
+            curve=_added(first.curve, other.curve),
+            reached=_added(first.reached, other.reached),
+        )
+    return first
+
+
+class View:
+    """What can be read in a request: the texts in it, and the values behind its handles."""
+
+    def __init__(self, compiled: "Compiled", texts: "Texts", kept: Kept) -> None:
+        prompt = compiled.prompt
+        items = prompt.items.since(0)
+        self._born = [text for item in items for text in texts.born(item, prompt.agent, kept)]
+        self._kept = kept
+        self.behind: dict[str, str] = {}
+        if any(tool.name == RECALL for tool in prompt.tools):
+            named = dict.fromkeys(one for item in items for one in texts.handles(item))
+            self.behind = {one: kept.text(one) for one in named if one in kept.values}
+
+    def has(self, string: str) -> bool:
+        """Whether a text that is sent, and came from where the string did, holds it."""
+        return any(string in text for text in reversed(self._born))
+
+    def handle_of(self, string: str) -> str | None:
+        """The handle of the shortest value that holds the string, or None."""
+        held = [(len(text), handle) for handle, text in self.behind.items() if string in text]
+        return min(held)[1] if held else None
+
+
+class _Tally:
+    """Adds up one recording, request by request."""
+
+    def __init__(self, policy: Policy, model: str | None) -> None:
+        self.policy, self.model = policy, model
+        self.sizes: list[int] = []
+        self.cached = self.broken = self.announced = 0
+        self.cost = self.recalling = 0.0
+        self.used = self.present = self.behind = self.reduced = self.rebuilt = 0
+        self.recalled: dict[str, str] = {}
+        self.refused: list[BudgetExceeded] = []
+        self.carried = 0
+        self.money = False
+
+    def step(self, compiled: Compiled, spent: _Spent) -> None:
+        """One more request; what was recalled before is read again with it."""
+        self.sizes.append(spent.tokens)
+        self.cached += spent.cached
+        self.cost += spent.cost
+        self.recalling += self.carried * spent.rates.read
+        self.money = spent.rates.money
+        if read_again(compiled):
+            self.broken += 1
+            self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
+
+    def evidence(
+        self, view: View, used: tuple[str, ...], spent: _Spent, compiled: Compiled
+    ) -> None:
+        """What the answer to a request used; what is only behind a handle is recalled, once."""
+        self.used += len(used)
+        for string in used:
+            if view.has(string):
+                self.present += 1
+                continue
+            handle = view.handle_of(string)
+            if handle is None:
+                continue
+            self.behind += 1
+            if any(string in text for text in self.recalled.values()):
+                continue
+            self.recalled[handle] = view.behind[handle]
+            size = compiled.scale.counter.count(view.behind[handle]) + ASKING
+            again = spent.tokens + self.carried
+            self.recalling += spent.rates.cost(Load(again, size, 0))
+            self.carried += size
+
+    def rebuild(self, found: Rebuilt) -> None:
+        """What of one request can be put together again."""
+        self.reduced += found.reduced
+        self.rebuilt += found.reduced - len(found.lost)
+
+    def trial(self) -> Trial:
+        """All of it."""
+        return Trial(
+            policy=str(self.policy),
+            model=self.model or "",
+            runs=1,
+            requests=len(self.sizes),
+            tokens=sum(self.sizes),
+            cached=self.cached,
+            cost=self.cost,
+            with_recalls=self.cost + self.recalling,
+            money=self.money,
+            largest=max(self.sizes, default=0),
+            broken=self.broken,
+            announced=self.announced,
+            used=self.used,
+            present=self.present,
+            behind=self.behind,
+            reduced=self.reduced,
+            rebuilt=self.rebuilt,
+            recalls=len(self.recalled),
+            refused=len(self.refused),
+            curve=tuple(self.sizes),
+            reached=(1,) * len(self.sizes),
+        )
+
+
+def requests_of(
+    recording: Recording,
+    policy: Policy,
+    *,
+    model: str | None = None,
+    agents: Mapping[str, Agent] | None = None,
+    refused: list[BudgetExceeded] | None = None,
+) -> Iterator[tuple[int, Event, Compiled]]:
+    """Each event that a model made, with its place and the request that led to it.
+
+    A request that does not fit its budget is added to `refused`; without, it is an error.
+    """
+    known = agents if agents is not None else _made_up(recording)
+    roots = {name: _seeing(root, policy) for name, root in known.items()}
+    config = RunConfig(model=model or YARDSTICK)
+    session = recording.session
+    before: dict[tuple[str, str | None], Compiled] = {}
+    grown = Session(session.id, state=session.initial)
+    waiting: list[Event] = []
+    for index, event in enumerate(session.events):
+        if is_answer(event) and event.author in roots:
+            grown = grown.append(*waiting)
+            waiting = []
+            asked = (event.author, event.branch)
+            try:
+                compiled = compile(
+                    roots[event.author],
+                    session=grown,
+                    agent=event.author,
+                    config=config,
+                    branch=event.branch,
+                )
+            except BudgetExceeded as error:
+                if refused is None:
+                    raise
+                refused.append(error)
+            else:
+                if asked in before:
+                    compiled.follows(before[asked])
+                yield index, event, compiled
+                before[asked] = compiled
+        waiting.append(event)
+
+
+def is_answer(event: Event) -> bool:
+    """Whether a model made the event, in a conversation that is its session's own."""
+    content = event.content
+    return (
+        content is not None
+        and content.role != "user"
+        and event.author != "user"
+        and not event.partial
+        and not event.isolation_scope
+    )
+
+
+def speakers(session: Session) -> list[str]:
+    """The agents whose answers a session holds, in the order they first spoke."""
+    return list(dict.fromkeys(event.author for event in session.events if is_answer(event)))
+
+
+def _made_up(recording: Recording) -> dict[str, Agent]:
+    """Agents that have nothing but their recorded system text and their tools."""
+    told = recording.instructions
+    return {
+        name: Agent(
+            name,
+            instruction=_literal(told.get(name, "")),
+            tools=_tools(recording, name),
+        )
+        for name in speakers(recording.session)
+    }
+
+
+def _tools(recording: Recording, agent: str) -> list[Tool]:
+    """The tools that were declared, and those that were called without, as providers want it."""
+    declared = {tool.name for tool in recording.tools}
+    called = _tools_called(recording.session, agent)
+    return [*recording.tools, *(tool for tool in called if tool.name not in declared)]
+
+
+def _tools_called(session: Session, agent: str) -> list[Tool]:
+    """The tools that an agent called, as far as its calls tell."""
+    found: dict[str, JsonObject] = {}
+    for event in session.events:
+        for call in event.calls if event.author == agent else ():
+            name = call.name or ""
+            if NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
+                held = found.setdefault(name, {})
+                held.update({key: {"type": _type(one)} for key, one in (call.args or {}).items()})
+    return [
+        Tool(name=name, description="", parameters={"type": "object", "properties": held})
+        for name, held in found.items()
+    ]
+
+
+def _type(value: Json) -> str:
+    """The JSON type of a value; of one that is null, text."""
+    kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
+    named = next((name for kind, name in kinds if isinstance(value, kind)), "")
+    return named or ("array" if isinstance(value, list) else "object" if value else "string")
+
+
+def _seeing(root: Agent, policy: Policy) -> Agent:
+    """The whole tree under one policy."""
+    below = [
+        _seeing(child, policy) if isinstance(child, Agent) else child for child in root.sub_agents
+    ]
+    return dataclasses.replace(root.sees(policy), sub_agents=tuple(below))
+
+
+def _literal(text: str) -> str:
+    """A text as an instruction that says just this: its braces are no variables."""
+    written: list[str] = []
+    for piece in parse(text).pieces:
+        source = text[piece.start : piece.end]
+        braces = isinstance(piece, Variable) or piece.text != source
+        written.append(f"{{{source}}}" if braces and " " not in source else source)
+    return "".join(written)
+
+
+def _spent(compiled: Compiled, *, by_price: bool) -> _Spent:
+    """What a request takes: by its provider's rules and prices, or by the yardstick.
+
+    The yardstick reads again all that two requests begin with in common, and keeps the rest.
+    """
+    if by_price:
+        cost, read = cost_of(compiled), compiled.cached
+        return _Spent(read.total, read.cached, cost.total, cost.rates)
+    tokens, cached = compiled.tokens, compiled.stable_prefix.tokens
+    return _Spent(tokens, cached, RELATIVE.cost(Load(cached, tokens - cached, 0)), RELATIVE)
+
+
+def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    longest = max(len(one), len(other))
+    padded = [held + (0,) * (longest - len(held)) for held in (one, other)]
+    return tuple(a + b for a, b in zip(*padded, strict=True))
+
+
+SHORTEST = 6
+"""How many letters a string must have to be told from chance."""
+
+_STRING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@\-]*[A-Za-z0-9_]")
+
+_HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
+
+_TELLING = re.compile(r"[0-9_./@]|[a-z][A-Z]")
+"""What tells a name, a path or a number from a plain word."""
+
+_ADDED = re.compile(
+    r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
+    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]",
+    re.MULTILINE,
+)
+"""What stands in a text that is sent and was not in it: its head, bare names, references."""
+
+_LINES = re.compile(
+    r"\[as lines (\d+)-(\d+) of [^\n]*?, (?:(\d+) results|the result) above,"
+    r" handle ([0-9a-f]{12})\]"
+)
+
+_LEFT = re.compile(r"\[left out: (?:lines (\d+)-(\d+) of )?handle ([0-9a-f]{12})\]")
+
+_SAME = re.compile(
+    r"\[the same (?:as [^\n]*?, (?:(?:(\d+) results|the result) )?above|result stands further down)"
+    r", handle ([0-9a-f]{12})\]"
+)
+
+_DROPPED = "[dropped: "
+
+
+def strings_in(text: str) -> list[str]:
+    """The strings of a text that look like a name, a path or a number, each once."""
+    found = dict.fromkeys(_STRING.findall(text))
+    return [one for one in found if len(one) >= SHORTEST and _TELLING.search(one)]
+
+
+def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
+    """What each model event of a log used of what was said or returned before it.
+
+    `instruction` and what the user says before the agent's first word are the task.
+    """
+    task, told = [instruction], list[str]()
+    coined: set[str] = set()
+    uses: dict[int, tuple[str, ...]] = {}
+    spoken = False
+    for index, event in enumerate(events):
+        content = event.content
+        parts = (content.parts or ()) if content is not None else ()
+        if content is not None and content.role == "user":
+            for part in parts:
+                (told if spoken or part.function_response else task).append(_part_text(part))
+            continue
+        said = strings_in("\n".join(map(_part_text, parts)))
+        spoken = spoken or bool(parts)
+        born = [one for one in said if one not in coined and not any(one in t for t in task)]
+        found = tuple(one for one in born if any(one in text for text in told))
+        coined.update(one for one in born if one not in found)
+        if found:
+            uses[index] = found
+    return Uses(uses)
+
+
+class Texts:
+    """What items say, each worked out once."""
+
+    def __init__(self) -> None:
+        self._born: dict[int, tuple[Item, tuple[str, ...]]] = {}
+        self._handles: dict[int, tuple[Item, tuple[str, ...]]] = {}
+
+    def born(self, item: "Item", agent: str, kept: Kept) -> tuple[str, ...]:
+        """What of an item came with it: without what was put in, and without the task."""
+        held = self._born.get(id(item))
+        if held is None or held[0] is not item:
+            task = item.kind == "user" and item.position < kept.task
+            own = item.author == agent
+            texts = [
+                _ADDED.sub("", _sent(block))
+                for block in item.blocks
+                if isinstance(block, ResultBlock)
+                or (isinstance(block, TextBlock) and not task and not own)
+            ]
+            held = self._born[id(item)] = (item, tuple(texts))
+        return held[1]
+
+    def handles(self, item: "Item") -> tuple[str, ...]:
+        """The handles that stand in an item."""
+        held = self._handles.get(id(item))
+        if held is None or held[0] is not item:
+            texts = [
+                block.text if isinstance(block, TextBlock) else compact(block.response)
+                for block in item.blocks
+                if isinstance(block, ResultBlock | TextBlock)
+            ]
+            named = tuple(one for text in texts for one in _HANDLE.findall(text))
+            held = self._handles[id(item)] = (item, named)
+        return held[1]
+
+
+class _Reader:
+    """Somebody who has a request and `recall`, and nothing else."""
+
+    def __init__(self, prompt: "Prompt", kept: Kept) -> None:
+        self._kept = kept
+        self._recalls = any(tool.name == RECALL for tool in prompt.tools)
+        self._results: list[ResultBlock] = []
+        self._blocks: list[ResultBlock | TextBlock] = []
+        for item in prompt.items:
+            own = item.author == prompt.agent and item.kind == "exchange"
+            for block in item.blocks:
+                if own and isinstance(block, ResultBlock):
+                    self._results.append(block)
+                if isinstance(block, ResultBlock | TextBlock):
+                    self._blocks.append(block)
+
+    def is_whole(self, block: ResultBlock | TextBlock, whole: Json) -> bool:
+        """Whether the block gives the whole value to whoever reads it."""
+        text = _sent(block)
+        lines = [self._lines(line, block) for line in text.split("\n")]
+        if any(one is None for one in lines):
+            return False  # it refers to what is not there
+        own = handle_of(whole)
+        if self._recalls and own in _HANDLE.findall(_spelled_all(block)):
+            return True
+        joined = "\n".join(one for one in lines if one is not None)
+        return _same(joined, _spelled(whole))
+
+    def _lines(self, line: str, block: ResultBlock | TextBlock) -> str | None:
+        """What a line stands for: itself, or lines it refers to; None if those are not there."""
+        if (match := _LINES.fullmatch(line)) is not None:
+            lines = self._behind(match[4], int(match[1]), int(match[2]))
+            source = self._above(block, int(match[3] or 1))
+            if lines is None or source is None:
+                return None
+            return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
+        if (match := _LEFT.fullmatch(line)) is not None:
+            if not self._recalls:
+                return None
+            return self._behind(match[3], int(match[1] or 1), int(match[2] or 0))
+        if (match := _SAME.fullmatch(line)) is not None:
+            return self._same_as(match, block)
+        return line
+
+    def _same_as(self, match: re.Match[str], block: ResultBlock | TextBlock) -> str | None:
+        """The text of another value that is there, at the place that the words say."""
+        if match[1] and isinstance(block, ResultBlock):
+            source = self._above(block, int(match[1]))
+            others: list[ResultBlock | TextBlock] = [source] if source is not None else []
+        else:
+            others = [one for one in self._blocks if one is not block]
+        places = ((one.origin.name, one.origin.part) for one in others)
+        there = any(handle_of(self._kept.places.get(one)) == match[2] for one in places)
+        return self._behind(match[2], 1, 0) if there else None
+
+    def _behind(self, handle: str, first: int, last: int) -> str | None:
+        if handle not in self._kept.values:
+            return None
+        lines = self._kept.text(handle).split("\n")
+        return "\n".join(lines[first - 1 : last or len(lines)])
+
+    def _above(self, block: ResultBlock | TextBlock, back: int) -> ResultBlock | None:
+        at = next((at for at, one in enumerate(self._results) if one is block), -1)
+        return self._results[at - back] if at >= back else None
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts say the same; JSON does with and without blanks between its parts."""
+    if one == other:
+        return True
+    try:
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _sent(block: "Block") -> str:
+    """What is sent of a block, as text."""
+    if isinstance(block, ResultBlock):
+        return _spelled(block.response)
+    return block.text if isinstance(block, TextBlock) else ""
+
+
+def _spelled_all(block: ResultBlock | TextBlock) -> str:
+    return block.text if isinstance(block, TextBlock) else compact(block.response)
+
+
+def _spelled(value: Json) -> str:
+    """A value as text: the one text that it has, else its JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        only = next(iter(value.values()))
+        if isinstance(only, str):
+            return only
+    return compact(value)
+
+
+def _part_text(part: Part) -> str:
+    call, result = part.function_call, part.function_response
+    if call is not None:
+        return f"{call.name} {compact(call.args or {})}"
+    if result is not None:
+        return _spelled(result.response or {})
+    return part.text or ""
+
+
+_HINT = 'write a policy as in code, such as "C.auto()" or "C.window(5).compact()"'
+
+
+def policy_from(text: str) -> Policy:
+    """The policy that a text says, or an error that says what is wrong with it."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise DeclarationError(
+            f"`{text}` is not an expression: {reason}", where="policy", hint=_HINT
+        ) from None
+    except (RecursionError, MemoryError):
+        raise DeclarationError("it nests too deep", where="policy", hint=_HINT) from None
+    made = _made(tree.body, text)
+    if not isinstance(made, Policy):
+        raise DeclarationError(
+            f"`{text}` is no policy: it says what to do, but not with which items",
+            where="policy",
+            hint=f"begin with a selector: C.default().{text.strip().removeprefix('C.')}",
+        )
+    return made
+
+
+def _made(node: ast.expr, text: str) -> object:
+    """The value of one part of the expression."""
+    if isinstance(node, ast.Name) and node.id == "C":
+        return C
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _apply_call(node, node.func, text)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
+        left, right = _made(node.left, text), _made(node.right, text)
+        if left is C or right is C:
+            _refuse(node, text)
+        joins = cast("Policy", left)
+        return joins + cast("Policy", right) if isinstance(node.op, ast.Add) else joins | right
+    _refuse(node, text)
+
+
+def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
+    """What a word of `C`, or a verb of a policy, gives with these options."""
+    held, word = _made(function.value, text), function.attr
+    if word.startswith("_"):
+        _refuse(node, text)
+    verb = cast("object", getattr(held, word, None))
+    if not inspect.ismethod(verb) and not inspect.isfunction(verb):
+        known = [name for name in dir(held) if not name.startswith("_")]
+        near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+        raise DeclarationError(
+            f"there is no `{word}` in `{ast.unparse(node)}`",
+            where="policy",
+            hint=f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}",
+        )
+    if any(keyword.arg is None for keyword in node.keywords):
+        _refuse(node, text)
+    given = [_argument(one, text) for one in node.args]
+    named = {one.arg or "": _argument(one.value, text) for one in node.keywords}
+    return verb(*given, **named)
+
+
+def _argument(node: ast.expr, text: str) -> object:
+    """An option: a literal, or a policy of its own."""
+    if isinstance(node, ast.Call):
+        return _made(node, text)
+    try:
+        return cast("object", ast.literal_eval(node))
+    except (ValueError, TypeError):
+        _refuse(node, text)
+
+
+def _refuse(node: ast.expr, text: str) -> NoReturn:
+    part = ast.get_source_segment(text.strip(), node) or ast.unparse(node)
+    raise DeclarationError(
+        f"`{part}` cannot stand in a policy that is typed: only C, its words and plain values can",
+        where="policy",
+        hint=_HINT,
+    )

@@ -1,0 +1,362 @@
+"""The calls of one reply: run together, answered in order, each exactly once."""
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+import msgspec
+
+from weft.codes import report
+from weft.compiler.instruction import TRANSFER, transfer_targets
+from weft.compiler.plan import SET_RESPONSE
+from weft.compiler.recall import policy_of
+from weft.content import Content, FunctionCall, FunctionResponse, Part
+from weft.declare import Agent
+from weft.diagnostics import Origin
+from weft.ir.item import RECALL
+from weft.passes.reduce import is_short
+from weft.runtime.answer import CUT
+from weft.runtime.bindings import BoundTool, Kit
+from weft.runtime.invocation import Invocation
+from weft.runtime.place import Place, paths_around, stopped
+from weft.runtime.progress import Progress
+from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
+from weft.session import Actions, Event
+from weft.values import Json, JsonObject
+
+WITHHELD = "withheld"
+"""Under which name a reply says which tools its request did not offer, by a callback's doing."""
+
+
+class Batch(NamedTuple):
+    """What became of the calls of one reply; `alone` are those that ran by themselves."""
+
+    outcomes: tuple[Outcome, ...]
+    alone: frozenset[str] = frozenset()
+
+    def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
+        """The results in call order as one event, with all they change; None if there are none."""
+        parts: list[Part] = []
+        waiting: list[Json] = []
+        delta: JsonObject = {}
+        artifacts: dict[str, int] = {}
+        transfer: str | None = None
+        escalate = skip = None
+        twice: dict[str, str] = {}
+        writers: dict[str, str] = {}
+        for outcome in self.outcomes:
+            call, actions = outcome.call, outcome.actions
+            if outcome.waits:
+                waiting.append(call.id or "")
+            if outcome.response is None:
+                continue
+            media: list[JsonObject] = [msgspec.to_builtins(part) for part in outcome.parts]
+            parts.append(
+                Part(
+                    function_response=FunctionResponse(
+                        name=call.name, response=outcome.response, id=call.id, parts=media or None
+                    )
+                )
+            )
+            beside = call.id not in self.alone
+            for key, value in actions.state_delta.items():
+                if beside and key in writers and delta[key] != value:
+                    twice[key] = writers[key]
+                writers[key] = call.name or ""
+                delta[key] = value
+            artifacts.update(actions.artifact_delta)
+            transfer = transfer or actions.transfer_to_agent
+            escalate = actions.escalate or escalate
+            skip = actions.skip_summarization or skip
+        weft: JsonObject = {}
+        put_back: JsonObject = {}
+        for outcome in self.outcomes:
+            put_back |= outcome.restored
+        if put_back:
+            weft["restored"] = put_back
+        if waiting:
+            weft["pending"] = waiting
+        if twice:
+            weft["diagnostics"] = [_conflict(agent, k, twice[k], writers[k]) for k in twice]
+        if not parts and not weft:
+            return None
+        return invocation.event(
+            agent,
+            place,
+            Content(parts=tuple(parts), role="user") if parts else None,
+            actions=Actions(
+                state_delta=delta,
+                artifact_delta=artifacts,
+                transfer_to_agent=transfer,
+                escalate=escalate,
+                skip_summarization=skip,
+            ),
+            weft=weft or None,
+        )
+
+
+def _conflict(agent: str, key: str, first: str, second: str) -> str:
+    return str(
+        report(
+            "WEFT104",
+            Origin("state", key, agent),
+            f"`{first}` and `{second}` ran side by side and both wrote it; the later call won",
+            "write different keys, or declare one of them @tool(sequential=True)",
+        )
+    )
+
+
+async def run_calls(
+    invocation: Invocation,
+    place: Place,
+    path: tuple[Agent, ...],
+    kit: Kit,
+    progress: Progress,
+    event: Event | None,
+) -> Batch:
+    """Run the open calls: side by side, a sequential one alone; results in call order.
+
+    `event` is the reply that made them, where it is at hand: it says which are malformed.
+    """
+    reply = event if event is not None else progress.reply
+    raw, withheld, cut = _malformed(reply), withheld_in(reply), _cut_call(reply)
+    running: list[ToolCall] = []
+    transferred = False
+    for call in progress.open.values():
+        if call.id in progress.pending and call.id not in invocation.retry:
+            continue
+        one = ToolCall(invocation, place, kit, progress, call, raw.get(call.id or "", ""))
+        if call.id == cut:
+            one.answer(
+                Outcome(
+                    call,
+                    {
+                        "error": "the reply was cut off at the token limit, perhaps inside this"
+                        " call, which was not made; make it again, and say less beside it"
+                    },
+                )
+            )
+        elif call.name in withheld:
+            offered = [name for name in kit.tools if name not in withheld]
+            one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
+        elif call.name == TRANSFER:
+            one.answer(_transfer(path, call, again=transferred))
+            transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
+        elif (
+            call.name == RECALL and call.name not in kit.tools and _recalls(invocation, place, path)
+        ):
+            from weft.runtime.recall import recalled
+
+            one.answer(await recalled(invocation, place, path, call))
+        elif call.name == SET_RESPONSE and call.name not in kit.tools:
+            one.answer(
+                Outcome(call, {"error": "call this alone, once, when everything else is done"})
+            )
+        running.append(one)
+    groups = _groups(running, kit)
+    written: JsonObject = {}
+    for group in groups:
+        due = [one for one in group if one.outcome is None]
+        for one in due:
+            one.written = written
+        left = any(one.outcome is None for one in running if one not in due)
+        await _side_by_side(invocation, place, kit, due, more=left)
+        culprit = _culprit(due)
+        if culprit is not None:
+            _give_up(running, progress, culprit)
+            break
+        if len(groups) > 1:
+            deltas = [one.outcome.actions.state_delta for one in group if one.outcome is not None]
+            written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
+    return Batch(
+        _in_order(tuple(one.outcome for one in running if one.outcome is not None)),
+        frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], kit)),
+    )
+
+
+def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> bool:
+    """Whether the agent's requests may offer what handles stand for."""
+    policy = policy_of(path[-1], invocation.config)
+    if policy.makes_handles or policy.refers:
+        return True
+    log = invocation.view(place.scope).events
+    return any(not is_short(one.response or {}) for event in log for one in event.results)
+
+
+def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    """The outcomes, without a hand-over as long as other calls of the reply have no result.
+
+    Behind a hand-over nobody is left who could answer them: the tools are the first agent's.
+    """
+    if not any(one.waits or one.suspended for one in outcomes):
+        return outcomes
+    return tuple(_staying(one) if one.actions.transfer_to_agent else one for one in outcomes)
+
+
+def _staying(outcome: Outcome) -> Outcome:
+    actions = msgspec.structs.replace(outcome.actions, transfer_to_agent=None)
+    response = outcome.response
+    if outcome.call.name == TRANSFER:
+        response = {"error": "not handed over: other calls of this reply wait for an answer"}
+    return msgspec.structs.replace(outcome, response=response, actions=actions)
+
+
+async def _side_by_side(
+    invocation: Invocation, place: Place, kit: Kit, calls: list[ToolCall], *, more: bool
+) -> None:
+    """Run the calls together; if one of them ends the run, the others are stopped at once.
+
+    The results of a reply become one event when all are there. Until then those that are there
+    stand in the log by themselves, so that a crash does not cost them.
+    """
+    if len(calls) == 1 and not more:
+        await calls[0].run()
+        return
+    running = {asyncio.create_task(one.run()): one for one in calls}
+    left = set(running)
+    try:
+        while left:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if left and _culprit(calls) is not None:
+                return  # a function in a thread goes on for itself, and nobody waits for it
+            if left or more:
+                records = {running[task].call.id or "": running[task].record() for task in done}
+                outcomes: JsonObject = {id: held for id, held in records.items() if held}
+                if outcomes:
+                    event = invocation.event(kit.agent.name, place, weft={"outcomes": outcomes})
+                    await invocation.commit(event)
+    finally:
+        await stopped(list(running))
+
+
+def _culprit(calls: list[ToolCall]) -> FunctionCall | None:
+    """The call that ends the run, if one does."""
+    outcomes = [one.outcome for one in calls if one.outcome is not None]
+    return next((one.call for one in outcomes if one.raised is not None), None)
+
+
+def _give_up(calls: list[ToolCall], progress: Progress, culprit: FunctionCall) -> None:
+    """Answer the calls that were stopped, or never made, because another one ended the run."""
+    words = f"`{culprit.name}` failed, and this was not finished"
+    for one in calls:
+        begun = one.call.id in progress.started or one.begun
+        unknown = "; nobody knows whether it did what it does" if begun else ""
+        one.answer(Outcome(one.call, {"error": f"{words}{unknown}"}, stopped=True))
+
+
+def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:
+    """Calls that may run side by side; a sequential tool's call stands alone."""
+    groups: list[list[ToolCall]] = [[]]
+    for one in running:
+        if _is_alone(one, kit):
+            groups += [[one], []]
+        else:
+            groups[-1].append(one)
+    return [group for group in groups if group]
+
+
+def _is_alone(one: ToolCall, kit: Kit) -> bool:
+    bound: BoundTool | None = kit.tools.get(one.call.name or "")
+    return bound is not None and bound.tool.sequential
+
+
+def _malformed(event: Event | None) -> dict[str, str]:
+    """The calls whose arguments were not JSON: the text that came instead, by call id."""
+    found: dict[str, str] = {}
+    for part in (event.content.parts or ()) if event is not None and event.content else ():
+        if part.function_call is None or part.part_metadata is None:
+            continue
+        weft = part.part_metadata.get("weft")
+        text = weft.get("malformed") if isinstance(weft, dict) else None
+        if isinstance(text, str):
+            found[part.function_call.id or ""] = text
+    return found
+
+
+def _cut_call(reply: Event | None) -> str | None:
+    """The call that a reply ends with which was cut off: some of its arguments may be missing."""
+    if reply is None or reply.finish_reason != CUT or reply.content is None:
+        return None
+    said = [part for part in reply.content.parts or () if part.kind != "empty"]
+    call = said[-1].function_call if said else None
+    return call.id if call is not None else None
+
+
+def withheld_in(reply: Event | None) -> list[str]:
+    """The tools that the request of a reply did not offer, though the agent has them."""
+    metadata = reply.custom_metadata if reply is not None else None
+    weft = metadata.get("weft") if metadata is not None else None
+    listed = weft.get(WITHHELD) if isinstance(weft, dict) else None
+    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+
+
+def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:
+    """The hand-over, or what to choose from instead."""
+    name = (call.args or {}).get("agent_name")
+    targets = [target.name for target in transfer_targets(path)]
+    if again:
+        return Outcome(call, {"error": "the conversation was handed over by an earlier call"})
+    if not isinstance(name, str) or name not in targets:
+        known = ", ".join(targets) or "nobody"
+        return Outcome(call, {"error": f"there is no agent {name!r} to hand over to; use: {known}"})
+    return Outcome(call, {"result": f"handed over to {name}"}, Actions(transfer_to_agent=name))
+
+
+_log = logging.getLogger("weft")
+
+CANCELLED = ("cancelled", "the run was cancelled")
+
+INTERRUPTED = ("interrupted", "a later run took over")
+
+
+async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Event | None:
+    """Answer the calls that are open, and say that the run was stopped; unless it had ended.
+
+    What is open is read from the log: the run may have been stopped before it took note itself.
+    A result that a call had come to is kept.
+    """
+    places = invocation.past.places()
+    mine = next((progress for place, progress in places if place == Place()), None)
+    if mine is not None and mine.answered is not None:
+        return None
+    await _settle(invocation, places, why[1])
+    said = mine.agent if mine is not None else None
+    event = invocation.event(said or author, Place(), error=why)
+    return await invocation.store(msgspec.structs.replace(event, interrupted=True))
+
+
+async def settle_below(invocation: Invocation, words: str, *paths: str) -> None:
+    """Answer the calls that are open in branches that were stopped; `words` say why."""
+    if not paths:
+        return
+    stopped = {*paths}
+    places = invocation.past.places()
+    inside = [one for one in places if not stopped.isdisjoint(paths_around(one[0].path))]
+    await _settle(invocation, inside, words)
+
+
+async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], words: str) -> None:
+    for place, progress in places:
+        calls = [call for id, call in progress.open.items() if id not in progress.pending]
+        batch = Batch(tuple(_left(progress, call, words) for call in calls))
+        event = batch.event(invocation, progress.agent or "", place)
+        if event is not None:
+            await invocation.store(event)
+
+
+async def stop_quietly(invocation: Invocation, author: str) -> Event | None:
+    """Stop a run that was cancelled; what goes wrong then must not hide that it was."""
+    try:
+        return await stop(invocation, author, CANCELLED)
+    except Exception:
+        _log.warning("the end of a cancelled run could not be stored", exc_info=True)
+        return invocation.event(author, Place(), error=CANCELLED)
+
+
+def _left(progress: Progress, call: FunctionCall, words: str) -> Outcome:
+    """What becomes of an open call: the result it has, or that there will be none."""
+    if call.id in progress.started:
+        words = f"{words} while this ran, and nobody knows whether it did"
+    return recorded(progress, call) or Outcome(call, {"error": words})

@@ -1,0 +1,405 @@
+"""Branches side by side: each sees what was before and its own, none sees another's."""
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import TypeAlias
+
+import msgspec
+
+from weft.compiler.view import hidden_by_undoing, joined_branches
+from weft.declare import Agent, Map, Node, Parallel, Race, agents_of
+from weft.declare.compare import looked_up
+from weft.errors import SchemaError
+from weft.jsonschema import shorten
+from weft.runtime.answer import parse
+from weft.runtime.batch import settle_below
+from weft.runtime.invocation import Invocation, Record, decide, failed
+from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of, stopped
+from weft.session import Actions, Event, scope_of
+from weft.values import Json, JsonObject, compact
+
+Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]
+
+
+async def run_parallel(
+    invocation: Invocation, place: Place, node: Parallel, run_node: Runs
+) -> AsyncGenerator[Event, None]:
+    """Run the branches at once; when one fails the others are cancelled, or left to end."""
+    nodes = branches_of(place, node)
+    collect = node.on_error == "collect"
+    if collect:
+        shelter_some(invocation, [inner for inner, _ in nodes])
+    lanes = Lanes(invocation, nodes, run_node, width=len(nodes))
+    async with aclosing(lanes.events(lambda task: not collect and broke(task))) as events:
+        async for event in events:
+            yield event
+    failures = lanes.failures()
+    if failures and not (collect and (lanes.waits or len(failures) < len(nodes))):
+        raise failures[0]
+    if lanes.waits:
+        raise Suspended
+
+
+def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]:
+    """The branches of a node, each at its place; two of one name are numbered."""
+    names: dict[str, int] = {}
+    found: list[tuple[Place, Node]] = []
+    for index, child in enumerate(node.branches):
+        names[child.name] = names.get(child.name, 0) + 1
+        name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
+        found.append((place.child(child.name, index).branched(node.name, name), child))
+    return found
+
+
+def shelter_some(invocation: Invocation, places: list[Place]) -> None:
+    """Let failures that the log has stay what they are, unless all failed: that ended the run."""
+    if invocation.resumed and not all(map(invocation.past.failed_at, places)):
+        for place in places:
+            invocation.shelter(place)
+
+
+_Lane: TypeAlias = "asyncio.Task[None]"
+
+
+class Streams:
+    """The answers that were begun in partial events, until the complete one has come."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Event] = {}
+
+    def noted(self, event: Event) -> Event:
+        """The event, taken note of."""
+        if event.partial and (event.content or not event.void):
+            self._begun[event.id] = event
+        elif self._begun:
+            self._begun.pop(event.id, None)
+        return event
+
+    def left(self) -> list[Event]:
+        """Where nothing more will come: an event for each that says that it is void."""
+        return [
+            msgspec.structs.replace(partial, content=None, interrupted=True)
+            for partial in self._begun.values()
+        ]
+
+
+class Lanes:
+    """Nodes in tasks of their own, each at its place; `width` of them at a time.
+
+    A lane waits until its event was taken, so a slow consumer slows the lanes down instead of
+    filling the memory.
+    """
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        nodes: Sequence[tuple[Place, Node]],
+        run_node: Runs,
+        *,
+        width: int,
+        why: str = "another branch failed",
+    ) -> None:
+        self._invocation = invocation
+        self._nodes = nodes
+        self._run_node = run_node
+        self._width = width
+        self._why = why
+        self._brought: deque[tuple[Event, asyncio.Future[None]] | _Lane] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        self._loop = asyncio.get_running_loop()
+        self._streams = Streams()
+        self.tasks: list[asyncio.Task[None]] = []
+        """The lanes that were begun, in the order of the nodes."""
+        self.first: int | None = None
+        """The lane that was the first to complete."""
+
+    async def events(self, is_over: Callable[[_Lane], bool]) -> AsyncGenerator[Event, None]:
+        """The events of all lanes, until all have ended or it is over with one that has.
+
+        Those that still run then are stopped, and the calls they leave open are answered.
+        """
+        ended = 0
+        try:
+            self._begin()
+            while ended < len(self.tasks):
+                brought = await self._next()
+                if isinstance(brought, tuple):
+                    event, taken = brought
+                    yield self._streams.noted(event)
+                    if not taken.done():
+                        taken.set_result(None)
+                    continue
+                ended += 1
+                if self.first is None and completed(brought):
+                    self.first = self.tasks.index(brought)
+                if is_over(brought):
+                    break
+                self._begin(running=len(self.tasks) - ended)
+        finally:
+            self._over = True
+            await stopped(self.tasks)
+        lanes = zip(self._nodes, self.tasks, strict=False)
+        cut = [place.path for (place, _), task in lanes if task.cancelled()]
+        await settle_below(self._invocation, self._why, *cut)
+        for void in self._streams.left():
+            yield void
+
+    def failures(self) -> list[NodeFailed]:
+        """The failures of nodes; whatever else went wrong is raised."""
+        errors = [
+            error for task in self.tasks if not task.cancelled() and (error := task.exception())
+        ]
+        for error in errors:
+            if not isinstance(error, (NodeFailed, Suspended)):
+                raise error
+        return [error for error in errors if isinstance(error, NodeFailed)]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a lane waits for an answer from outside."""
+        return any(isinstance(error_of(task), Suspended) for task in self.tasks)
+
+    def _begin(self, *, running: int = 0) -> None:
+        """Begin as many lanes as may run."""
+        while running < self._width and len(self.tasks) < len(self._nodes):
+            place, node = self._nodes[len(self.tasks)]
+            task = asyncio.create_task(self._bring(self._run_node(self._invocation, place, node)))
+            task.add_done_callback(self._put)
+            self.tasks.append(task)
+            running += 1
+
+    async def _bring(self, events: AsyncGenerator[Event, None]) -> None:
+        """Bring one event after the other, each once the last was taken."""
+        async with aclosing(events):
+            async for event in events:
+                if self._over:  # it was cancelled, and somebody's code took no notice
+                    raise asyncio.CancelledError
+                taken: asyncio.Future[None] = self._loop.create_future()
+                self._put((event, taken))
+                await taken
+
+    async def _next(self) -> "tuple[Event, asyncio.Future[None]] | _Lane":
+        """What was brought next; or the lane that has ended."""
+        while not self._brought:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._brought.popleft()
+
+    def _put(self, brought: "tuple[Event, asyncio.Future[None]] | _Lane") -> None:
+        self._brought.append(brought)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def error_of(task: _Lane) -> BaseException | None:
+    """What a lane that has ended by itself raised."""
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
+def completed(task: _Lane) -> bool:
+    """Whether a lane ended well."""
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def broke(task: _Lane) -> bool:
+    """Whether a lane ended badly; one that waits for an answer did not."""
+    error = error_of(task)
+    return error is not None and not isinstance(error, Suspended)
+
+
+async def run_map(
+    invocation: Invocation, place: Place, node: Map, record: Record, run_node: Runs
+) -> AsyncGenerator[Event, None]:
+    """Run the body for each element, and keep the outputs together with that it ended."""
+    count = record.state.get("items")
+    if not isinstance(count, int):
+        items = looked_up(node.items, invocation.state_at(place))
+        if not isinstance(items, list):
+            failure = await failed(
+                invocation, place, node.name, "not_a_list", _no_list(node, items)
+            )
+            yield failure.event
+            raise failure
+        count = len(items)
+        begun: JsonObject = {
+            inner.fork: {node.item: value}
+            for (inner, _), value in zip(
+                _elements(invocation, place, node, count), items, strict=True
+            )
+        }
+        opened = Actions(agent_state={"items": count})
+        await invocation.commit(
+            invocation.event(node.name, place, actions=opened, weft={"forks": begun})
+        )
+    nodes = _elements(invocation, place, node, count)
+    collect = node.on_error == "collect"
+    for inner, _ in nodes:
+        invocation.fork(inner)
+    if collect:
+        shelter_some(invocation, [inner for inner, _ in nodes])
+    lanes = Lanes(invocation, nodes, run_node, width=node.concurrency)
+    async with aclosing(lanes.events(lambda task: not collect and broke(task))) as events:
+        async for event in events:
+            yield event
+    failures = lanes.failures()
+    if failures and not (collect and (lanes.waits or len(failures) < count)):
+        raise failures[0]
+    if lanes.waits:
+        raise Suspended
+    done = [inner for (inner, _), task in zip(nodes, lanes.tasks, strict=True) if completed(task)]
+    delta: JsonObject = {}
+    for inner in done:
+        shared = invocation.own_state(inner)
+        delta |= {k: v for k, v in shared.items() if scope_of(k) in ("app", "user")}
+    outputs = _outputs(invocation, node, done)
+    delta[node.into] = [outputs.get(inner.path) for inner, _ in nodes]
+    actions = Actions(state_delta=delta, end_of_agent=True)
+    closed = place.branched(node.name, "").fork.removesuffix(".")
+    event = invocation.event(node.name, place, actions=actions, weft={"closed": closed})
+    yield await invocation.commit(event)
+
+
+def _elements(
+    invocation: Invocation, place: Place, node: Map, count: int
+) -> list[tuple[Place, Node]]:
+    """The runs of the body, each at its place.
+
+    Their branches are new in every invocation and round: elements have nothing to do with those
+    that had their number before.
+    """
+    made = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
+    name = node.body.name
+    return [
+        (place.child(name, index).branched(node.name, f"{name}_{index + 1}_{made}"), node.body)
+        for index in range(count)
+    ]
+
+
+def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict[str, Json]:
+    """What each run said last, or, where it said nothing, what it wrote; by its path.
+
+    What was said on branches of its own is not what it said.
+    """
+    events = invocation.events()
+    undone, joined = hidden_by_undoing(events), joined_branches(events)
+    paths = {inner.branch: inner.path for inner in places}
+    spoken: dict[str, Event] = {}
+    for index, event in enumerate(events):
+        path = paths.get(joined.get(index, event.branch or ""))
+        if path is None or index in undone or not is_below(path_of(event), path):
+            continue
+        own = event.author != "user" and (event.isolation_scope or "") == places[0].scope
+        if own and event.text and not event.error_code and event.is_final_response():
+            spoken[path] = event
+    return {
+        inner.path: _value(node, spoken[inner.path])
+        if inner.path in spoken
+        else _written(invocation, node, inner)
+        for inner in places
+    }
+
+
+def _value(node: Map, said: Event) -> Json:
+    """What was said: the parsed value where the agent has a schema, else the text."""
+    for agent in agents_of(node.body):
+        if agent.name == said.author and agent.output_schema is not None:
+            try:
+                return parse(agent, said.text, wrapped=True)[0]
+            except SchemaError:
+                break
+    return said.text
+
+
+def _written(invocation: Invocation, node: Map, place: Place) -> Json:
+    """What a run wrote on its branch, without the element it began with."""
+    own = invocation.own_state(place)
+    return {
+        key: value
+        for key, value in own.items()
+        if key != node.item and value is not None and scope_of(key) == "session"
+    }
+
+
+def _no_list(node: Map, found: Json) -> str:
+    if found is None:
+        return f"there is no `{node.items}` in the state to map over; write it upstream"
+    kind = "text" if isinstance(found, str) else type(found).__name__
+    return (
+        f"`{node.items}` is no list but {kind}: {shorten(compact(found), 60)};"
+        " make the agent that writes it return one: agent @ list[str]"
+    )
+
+
+_LOST = "another branch won"
+
+
+async def run_race(
+    invocation: Invocation, place: Place, node: Race, record: Record, run_node: Runs
+) -> AsyncGenerator[Event, None]:
+    """Run the branches until one completes; then keep what it said and wrote, and no other's.
+
+    A branch that fails is out of the race. One that the log says has completed has won.
+    """
+    nodes = branches_of(place, node)
+    if "begun" not in record.state:
+        forks: JsonObject = {inner.fork: {} for inner, _ in nodes}
+        await decide(invocation, place, node.name, {"begun": True}, {"forks": forks})
+    for inner, _ in nodes:
+        invocation.fork(inner)
+    shelter_some(invocation, [inner for inner, _ in nodes])
+    winner = _recalled(invocation, nodes)
+    if winner is None:
+        lanes = Lanes(invocation, nodes, run_node, width=len(nodes), why=_LOST)
+
+        def is_over(task: "asyncio.Task[None]") -> bool:
+            return completed(task) or (broke(task) and not isinstance(task.exception(), NodeFailed))
+
+        async with aclosing(lanes.events(is_over)) as events:
+            async for event in events:
+                yield event
+        failures = lanes.failures()
+        winner = lanes.first
+        if winner is None:
+            if lanes.waits:
+                raise Suspended
+            raise failures[-1]
+    else:
+        async with aclosing(run_node(invocation, *nodes[winner])) as events:
+            async for event in events:
+                yield event
+    losers = [inner.path for index, (inner, _) in enumerate(nodes) if index != winner]
+    await settle_below(invocation, _LOST, *losers)
+    won = nodes[winner][0]
+    actions = Actions(
+        state_delta=invocation.own_state(won), agent_state={"winner": winner}, end_of_agent=True
+    )
+    marks: JsonObject = {
+        "undone": [*losers],
+        "joined": {"path": won.path, "branch": won.branch},
+        "closed": won.fork.rpartition(".")[0],
+    }
+    event = invocation.event(node.name, place, actions=actions, weft=marks)
+    event = await invocation.commit(event)
+    if actions.state_delta:
+        yield event
+
+
+def _recalled(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | None:
+    """The branch that the log says has completed, where the run stopped before that was said."""
+    if not invocation.resumed:
+        return None
+    for index, (place, node) in enumerate(nodes):
+        if isinstance(node, Agent):
+            progress = invocation.progress(place)
+            over = progress.ended or progress.answered is not None
+        else:
+            over = Record.read(invocation, place).ended
+        if over:
+            return index
+    return None

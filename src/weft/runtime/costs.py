@@ -1,0 +1,272 @@
+"""What a run spends: tokens, model calls, seconds and money, over all its agents.
+
+What an answer cost is kept with it in the log, so a run that goes on later knows what was spent.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from weft.codes import report
+from weft.compiler import Compiled
+from weft.compiler.inputs import effect_of
+from weft.compiler.plan import ModelLike
+from weft.declare import Agent, Flow, Node, RunBudget, RunConfig, agents_of
+from weft.diagnostics import Diagnostic, Origin
+from weft.errors import UsageError
+from weft.ir import ModelResponse
+from weft.session import Event, Usage
+from weft.tokens import Counter, counter_for
+from weft.values import Json, JsonObject, compact
+
+_log = logging.getLogger("weft")
+
+WARNS = 0.8
+"""From which share of a limit on a run warns."""
+
+RUN_BUDGET = "run_budget"
+"""The code of the error event of a run that has spent its budget."""
+
+
+class Spent(NamedTuple):
+    """What was spent: tokens, model calls, seconds and US dollars."""
+
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    money: float = 0.0
+
+    def __str__(self) -> str:
+        calls = "1 model call" if self.steps == 1 else f"{self.steps} model calls"
+        words = [f"{self.tokens:,} tokens", calls, f"{self.seconds:.1f} s"]
+        return ", ".join([*words, f"${self.money:.4f}"] if self.money else words)
+
+
+class Spending:
+    """What one invocation has spent of its budget."""
+
+    def __init__(self, budget: RunBudget) -> None:
+        self.budget = budget
+        self._tokens = 0
+        self._money = 0.0
+        self._started = time.monotonic()
+        self._warned = False
+
+    def recall(self, events: Iterable[Event]) -> None:
+        """Take up what the log says was spent before.
+
+        Answers say at what second they came. What came after the last of them counts by the time
+        between events, except behind an error: there the run had stopped.
+        """
+        seconds, last = 0.0, None
+        for event in events:
+            self.note(event)
+            told = told_by(event)
+            if isinstance(told.get("seconds"), int | float):
+                seconds = float(str(told["seconds"]))
+            elif last is not None and event.author != "user" and not told:
+                seconds += max(0.0, event.timestamp - last)
+            last = event.timestamp if not event.error_code else None
+            self._warned = self._warned or warning_in(event) is not None
+        self._started -= seconds
+
+    def note(self, event: Event) -> None:
+        """Count one event of the log: an answer, or what a policy asked a model for."""
+        if event.usage is None and not told_by(event):
+            return
+        tokens, money = cost_of(event, priced=self.budget.money is not None)
+        self._tokens += tokens
+        self._money += money
+
+    def now(self, steps: int) -> Spent:
+        """What was spent so far, with so many model calls."""
+        seconds = time.monotonic() - self._started
+        return Spent(self._tokens, steps, seconds, self._money)
+
+    def exhausted(self, steps: int) -> str:
+        """Why there is no further model call, in words; empty where there may be one."""
+        spent = self.now(steps)
+        over = [name for name, share in self._shares(spent) if share >= 1]
+        if not over:
+            return ""
+        return f"the run has spent its budget of {' and '.join(map(self._limit, over))}: {spent}"
+
+    def entry(self, compiled: Compiled, response: ModelResponse, steps: int) -> JsonObject:
+        """What an answer cost, for its event, and the warning if this is the time for it."""
+        tokens = tokens_of(response.usage) or estimated(compiled, response)
+        money = 0.0
+        if self.budget.money is not None:
+            money = money_for(compiled.prompt.model, response, compiled, tokens)
+        spent = self.now(steps)
+        spent = spent._replace(tokens=spent.tokens + tokens, money=spent.money + money)
+        told: JsonObject = {
+            "model": compiled.prompt.model,
+            "tokens": tokens,
+            "seconds": round(spent.seconds, 3),
+        }
+        if money:
+            told["money"] = money
+        if self._warned:
+            return {"spent": told}
+        near = [name for name, share in self._shares(spent) if share >= WARNS]
+        if not near:
+            return {"spent": told}
+        self._warned = True
+        words = f"the run nears its budget of {' and '.join(map(self._limit, near))}: {spent}"
+        _log.warning("WEFT505 %s", words)
+        return {"spent": told, "runBudget": {"code": "WEFT505", "message": words}}
+
+    def effect(self, asked: str, response: ModelResponse, model: Json) -> JsonObject:
+        """What asking a model for a policy cost, where its provider does not say."""
+        if response.usage is not None:
+            return {}
+        counter = counter_for(str(model))
+        tokens = counter.count(asked) + answer_tokens(response, counter)
+        return {"spent": {"model": model, "tokens": tokens}}
+
+    def _shares(self, spent: Spent) -> list[tuple[str, float]]:
+        """What share of each limit is spent."""
+        pairs = (
+            ("tokens", spent.tokens, self.budget.tokens),
+            ("steps", spent.steps, self.budget.steps),
+            ("seconds", spent.seconds, self.budget.seconds),
+            ("money", spent.money, self.budget.money),
+        )
+        return [(name, used / limit) for name, used, limit in pairs if limit is not None]
+
+    def _limit(self, name: str) -> str:
+        budget = self.budget
+        match name:
+            case "tokens":
+                return f"{budget.tokens:,} tokens"
+            case "steps":
+                return f"{budget.steps} model calls"
+            case "seconds":
+                return f"{budget.seconds:g} seconds"
+            case _:
+                return f"${budget.money:g}"
+
+
+def warning_in(event: Event) -> Diagnostic | None:
+    """The warning an event carries that the run nears its budget, if it does."""
+    held = (event.custom_metadata or {}).get("weft")
+    told = held.get("runBudget") if isinstance(held, dict) else None
+    if not isinstance(told, dict):
+        return None
+    hint = "raise the limit in RunConfig(budget=RunBudget(...))"
+    return report("WEFT505", Origin("config", "budget"), str(told.get("message")), hint)
+
+
+def require_prices(root: Node, config: RunConfig) -> None:
+    """Refuse to limit the money of a run with a model whose price nobody knows."""
+    if config.budget is None or config.budget.money is None:
+        return
+    unknown = [name for name in _models(root, config) if not _is_priced(name)]
+    if unknown:
+        raise UsageError(
+            f"nobody knows what `{unknown[0]}` costs, so its money cannot be limited",
+            where="RunBudget.money",
+            hint="limit tokens= or steps= instead, or name a model that has a price",
+        )
+
+
+def _models(root: Node, config: RunConfig) -> list[str]:
+    """The names of the models that a run may ask, each once."""
+    if config.model is not None:
+        return [_name(config.model)]
+    found: dict[str, None] = {}
+    waiting: list[Node] = [root]
+    seen: set[int] = set()
+    while waiting:
+        for agent in agents_of(waiting.pop()):
+            if id(agent) in seen:
+                continue
+            seen.add(id(agent))
+            if agent.model is not None:
+                found[_name(agent.model)] = None
+            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
+    return list(found)
+
+
+def _name(model: object) -> str:
+    return model.name if isinstance(model, ModelLike) else str(model)
+
+
+def _is_priced(model: str) -> bool:
+    from weft.compiler.costs import price_of
+
+    return is_free(model) or price_of(model) is not None
+
+
+def is_free(model: str) -> bool:
+    """Whether a model runs here, so that nobody is paid for it."""
+    return model.partition("/")[0].partition(":")[0] == "local"
+
+
+def told_by(event: Event) -> JsonObject:
+    """What an event says it cost."""
+    held = (event.custom_metadata or {}).get("weft")
+    told = held.get("spent") if isinstance(held, dict) else None
+    return told if isinstance(told, dict) else {}
+
+
+def cost_of(event: Event, *, priced: bool) -> tuple[int, float]:
+    """The tokens and dollars of an event, as it says, else as its usage says."""
+    told = told_by(event)
+    tokens, money = told.get("tokens"), told.get("money")
+    counted = tokens if isinstance(tokens, int) else tokens_of(event.usage) or 0
+    if not priced or isinstance(money, int | float):
+        return counted, float(money) if isinstance(money, int | float) else 0.0
+    effect = effect_of(event) or {}
+    model = str(told.get("model") or effect.get("model") or event.model_version or "")
+    if not model or event.usage is None:
+        return counted, 0.0
+    return counted, _priced(model, event.usage, 0, "")
+
+
+def tokens_of(usage: Usage | None) -> int | None:
+    """The tokens of a request and its answer, as the provider counted them."""
+    if usage is None:
+        return None
+    parts = (usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count)
+    return usage.total_token_count or sum(part or 0 for part in parts) or None
+
+
+def estimated(compiled: Compiled, response: ModelResponse) -> int:
+    """The tokens of a request and its answer where the provider reports none."""
+    return compiled.tokens + answer_tokens(response, compiled.scale.counter)
+
+
+def answer_tokens(response: ModelResponse, counter: Counter) -> int:
+    """The tokens of what a model said and called."""
+    said = response.content
+    texts = [] if said is None else [part.text or "" for part in said.parts or ()]
+    if said is not None:
+        calls = (part.function_call for part in said.parts or ())
+        texts += [f"{call.name}{compact(call.args or {})}" for call in calls if call is not None]
+    return sum(map(counter.count, texts))
+
+
+def money_for(model: str, response: ModelResponse, compiled: Compiled, tokens: int) -> float:
+    """What an answer cost in US dollars; what was read from a cache at its own price."""
+    usage = response.usage
+    if usage is None or usage.prompt_token_count is None:
+        asked = compiled.tokens
+        usage = Usage(prompt_token_count=asked, candidates_token_count=max(0, tokens - asked))
+    held = (response.custom_metadata or {}).get("weft")
+    written = held.get("cacheWrite") if isinstance(held, dict) else None
+    wrote = written if isinstance(written, int) else 0
+    return _priced(model, usage, wrote, compiled.prompt.cache)
+
+
+def _priced(model: str, usage: Usage, written: int, kept: str) -> float:
+    from weft.compiler.costs import Load, rates_for
+
+    asked = usage.prompt_token_count or 0
+    cached = min(usage.cached_content_token_count or 0, asked)
+    answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    rates = rates_for(model, tokens=asked, kept=kept)
+    if not rates.money or is_free(model):
+        return 0.0
+    return rates.cost(Load(cached, written, max(0, asked - cached - written), answer))

@@ -1,0 +1,235 @@
+"""Clearance in a run: which tools may get what carries a label, and what events carry one."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
+
+from weft.compiler.protected import Whole
+from weft.compiler.recall import policy_of
+from weft.content import Content, Part, encode
+from weft.declare import Agent, Flow, Policy, RunConfig, Tool, agents_of
+from weft.declare.policy_parts import Label, Redact, Restore
+from weft.runtime.invocation import Invocation
+from weft.session import Event, Session
+from weft.values import Json, JsonObject, compact
+
+if TYPE_CHECKING:
+    from weft.detect import Redaction
+    from weft.passes.labels import Labelled
+    from weft.passes.references import Copies
+
+
+def part_of(invocation: Invocation) -> Whole | None:
+    """The program and the session that the run's requests are parts of, where it has labels."""
+    return Whole(invocation.labels, invocation.session) if invocation.labels else None
+
+
+async def labelled_texts(invocation: Invocation, cleared: tuple[str, ...]) -> dict[str, str] | None:
+    """The texts of artifacts, where one of them may be labelled for who is cleared so far."""
+    for label in invocation.labels:
+        if label.name not in cleared and (label.artifacts or label.tools):
+            return await invocation.artifact_texts()
+    return None
+
+
+async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonObject | None:
+    """What a call is told whose arguments carry a label that the tool is not cleared for."""
+    cleared = cleared_of(tool)
+    hidden = tuple(label for label in invocation.labels if label.name not in cleared)
+    if not hidden:
+        return None
+    known = await known_labels(invocation, hidden)
+    for name, value in args.items():
+        labels = sorted({label for one in _found(value, known.copies) for label in one})
+        if labels:
+            said = " and ".join(f"`{label}`" for label in labels)
+            return {
+                "error": f"the argument `{name}` carries the label {said}, which {tool.name} is not"
+                " cleared for; call it without that value"
+            }
+    return None
+
+
+def cleared_of(tool: Tool) -> tuple[str, ...]:
+    """The labels that a tool's arguments may carry: of an agent, those that all in it may see."""
+    if not isinstance(tool.agent, Agent | Flow):
+        return tool.cleared
+    agents = agents_of(tool.agent)
+    shared = set(agents[0].cleared).intersection(*(agent.cleared for agent in agents))
+    return tuple(sorted({*shared, *tool.cleared}))
+
+
+async def noted(invocation: Invocation, event: Event) -> Event:
+    """The event with the labels of the values in it, as they are known now.
+
+    What is gone from state later, or was in an older version of an artifact, is not in the log to
+    be compared with; so the event itself says what it carries.
+    """
+    if event.content is None:
+        return event
+    known = await known_labels(invocation, invocation.labels)
+    plain = cast("Json", msgspec.json.decode(encode(event.content, where=f"event {event.id}")))
+    labels = sorted({label for one in _found(plain, known.copies) for label in one})
+    if not labels:
+        return event
+    metadata = dict(event.custom_metadata or {})
+    held = metadata.get("weft")
+    metadata["weft"] = {**(held if isinstance(held, dict) else {}), "labels": [*labels]}
+    return msgspec.structs.replace(event, custom_metadata=metadata)
+
+
+async def known_labels(invocation: Invocation, labels: tuple[Label, ...]) -> "Labelled":
+    """What these labels are on in the session as it is now."""
+    from weft.passes.labels import labelled_in
+
+    texts = await labelled_texts(invocation, ())
+    return labelled_in(
+        labels,
+        invocation.session.events,
+        state=invocation.state,
+        initial=invocation.session.initial,
+        artifacts=texts or {},
+    )
+
+
+def _found(value: Json, copies: "Copies") -> Iterator[tuple[str, ...]]:
+    """The labels of everything that stands in a value."""
+    if isinstance(value, str):
+        yield from (hit.labels for hit in copies.hits(value))
+    elif isinstance(value, dict):
+        for key, held in value.items():
+            yield from _found(key, copies)
+            yield from _found(held, copies)
+    elif isinstance(value, list):
+        for held in value:
+            yield from _found(held, copies)
+    elif value is not None and not isinstance(value, bool):
+        yield copies.in_number(value)
+
+
+class Restored(NamedTuple):
+    """Arguments with their values put back, and the value of each placeholder that was there."""
+
+    args: JsonObject
+    used: JsonObject
+
+
+class Spoken(NamedTuple):
+    """An answer with its values put back, and the value of each placeholder that was there."""
+
+    content: Content
+    used: JsonObject
+
+
+def restored_arguments(
+    args: JsonObject, agent: Agent, config: RunConfig, session: Session
+) -> Restored:
+    """The arguments of a call as the tool is to get them."""
+    policy = policy_of(agent, config)
+    if not _allows(policy, "tools"):
+        return Restored(args, {})
+    known = _known(policy, session, compact(args))
+    used: JsonObject = {}
+    return Restored(cast("JsonObject", _value(args, known, used)), used)
+
+
+def restored_answer(content: Content, policy: Policy, session: Session, *, is_json: bool) -> Spoken:
+    """An answer as the user is to get it; in JSON a value is spelled as JSON wants it."""
+    text = content.text
+    if not _allows(policy, "answer"):
+        return Spoken(content, {})
+    from weft.detect import restored
+
+    known = _known(policy, session, text)
+    if is_json:
+        known = {made: _in_json(value) for made, value in known.items()}
+    used: JsonObject = {}
+    parts: list[Part] = []
+    for part in content.parts or ():
+        if part.text and not part.thought:
+            said, held = restored(part.text, known)
+            used |= held
+            part = msgspec.structs.replace(part, text=said) if held else part
+        parts.append(part)
+    if not used:
+        return Spoken(content, {})
+    return Spoken(Content(parts=tuple(parts), role=content.role), used)
+
+
+def with_restored(metadata: JsonObject | None, used: JsonObject) -> JsonObject | None:
+    """An event's metadata that says which values were put back."""
+    if not used:
+        return metadata
+    held = (metadata or {}).get("weft")
+    weft: JsonObject = {**held} if isinstance(held, dict) else {}
+    before = weft.get("restored")
+    weft["restored"] = {**(before if isinstance(before, dict) else {}), **used}
+    return {**(metadata or {}), "weft": weft}
+
+
+def _allows(policy: Policy, place: Restore) -> bool:
+    return any(isinstance(one, Redact) and place in one.restore for one in policy.protections)
+
+
+def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
+    """What the placeholders stand for; the log is looked through where this process made none."""
+    from weft.detect import PLACEHOLDER, Redaction, wanted
+    from weft.passes.redact import known_placeholders
+
+    known = known_placeholders(session.events, session.id)
+    if all(match.group() in known for match in PLACEHOLDER.finditer(text)):
+        return known
+    for step in policy.protections:
+        if isinstance(step, Redact):
+            what = wanted(step.kinds, step.patterns, step.fields)
+            redaction = Redaction(what, session.id, known)
+            for event in session.events:
+                _look(event, redaction)
+            redaction.value(dict(session.state))
+    return known
+
+
+def _look(event: Event, redaction: "Redaction") -> None:
+    """Find the values of an event, for their placeholders' sake."""
+    weft = (event.custom_metadata or {}).get("weft")
+    held = weft.get("restored") if isinstance(weft, dict) else None
+    if isinstance(held, dict):
+        redaction.known.update(held)
+    for part in (event.content.parts or ()) if event.content is not None else ():
+        if part.text:
+            redaction.text(part.text)
+        if part.function_call is not None and part.function_call.args:
+            redaction.value(part.function_call.args)
+        if part.function_response is not None and part.function_response.response:
+            redaction.value(part.function_response.response)
+
+
+def _in_json(value: Json) -> str:
+    """A value as it is spelled between the quotes of a text in JSON."""
+    text = value if isinstance(value, str) else compact(value)
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _value(held: Json, known: Mapping[str, Json], used: JsonObject) -> Json:
+    """A JSON value with what its placeholders stand for, of the type that it had."""
+    match held:
+        case str():
+            if held in known:
+                used[held] = known[held]
+                return known[held]
+            from weft.detect import restored
+
+            said, more = restored(held, known)
+            used |= more
+            return said
+        case dict():
+            return {
+                str(_value(name, known, used)): _value(each, known, used)
+                for name, each in held.items()
+            }
+        case list():
+            return [_value(each, known, used) for each in held]
+        case _:
+            return held

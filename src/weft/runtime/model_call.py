@@ -1,0 +1,504 @@
+"""Asking the model: compile, let callbacks in, carry the request, take the answer."""
+
+import inspect
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Container
+from typing import TYPE_CHECKING, Literal, cast
+
+import msgspec
+
+from weft.compiler import Compiled, ReadonlyContext, compile
+from weft.compiler.caching import Miss, Reader, known_by, watch
+from weft.compiler.inputs import target_of, values_in
+from weft.compiler.instruction import VALUES
+from weft.compiler.plan import Plan
+from weft.compiler.prefix import refused, require_accepted
+from weft.content import Content, Part
+from weft.declare import CallbackContext, Raw, RunConfig
+from weft.diagnostics import Severity
+from weft.dialects import Lowered, dialect_named
+from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
+from weft.ir import ModelResponse, Prompt, verify
+from weft.models import Model
+from weft.runtime.batch import WITHHELD
+from weft.runtime.effects import ROUNDS, perform
+from weft.runtime.invocation import Invocation, chosen_model
+from weft.runtime.labels import labelled_texts, part_of
+from weft.runtime.place import Place
+from weft.session import Event, Session
+from weft.session.event import new_id
+from weft.values import Json, JsonObject, Strand
+
+if TYPE_CHECKING:
+    from weft.runtime.turn import AgentRun
+
+
+_USUAL_ID = 40
+"""How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+
+_log = logging.getLogger("weft")
+
+
+class Asking:
+    """One request to the model, from the compiled prompt to the reply as an event."""
+
+    __slots__ = (
+        "_asked",
+        "_changed",
+        "_compiled",
+        "_context",
+        "_prompt",
+        "_refused",
+        "_run",
+        "_spoke",
+        "_wire",
+        "_withheld",
+        "_within",
+        "begins_anew",
+        "id",
+        "response",
+        "stream",
+    )
+
+    def __init__(self, run: "AgentRun") -> None:
+        self._run = run
+        self._compiled: Compiled
+        self._prompt: Prompt
+        self._wire: JsonObject | None = None
+        self._changed: Lowered | None = None
+        self._context: CallbackContext | None = None
+        self._asked = False
+        self._spoke = False
+        self._refused = False
+        self._within: int | None = None
+        self._withheld: frozenset[str] = frozenset()
+        self.stream = run.invocation.config.stream
+        self.id = run.streaming or new_id()
+        """The id of the reply, and of the partial events that it is announced by."""
+        self.begins_anew = False
+        """Whether the model was asked again after pieces of its answer were shown."""
+        self.response: ModelResponse | None = None
+
+    async def prepare(self) -> bool:
+        """Compile, and let the callbacks in; whether the model is still to be asked."""
+        run = self._run
+        callbacks = run.kit.callbacks
+        self._within = run.invocation.services.limits.get(run.plan.target.model)
+        try:
+            self._compiled = compiled = await _compiled(run, self._within)
+        except BudgetExceeded:
+            if self._within is None:
+                raise
+            # a limit that was learned is a guess: let the provider decide
+            self._within = None
+            self._compiled = compiled = await _compiled(run, None)
+        self._prompt = prompt = compiled.prompt
+        run.context = None
+        if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
+            run.context = self._context = run.new_context()
+        if self._context is not None and callbacks.before_model:
+            kinds = (Prompt, ModelResponse)
+            answer = await callbacks.before_model.first(kinds, self._context, prompt)
+            if isinstance(answer, Prompt):
+                verify(answer, step="before_model")
+                self._prompt = answer
+                offered = {tool.name for tool in answer.tools}
+                self._withheld = frozenset(
+                    tool.name for tool in prompt.tools if tool.name not in offered
+                )
+                self._changed = dialect_named(compiled.dialect).lower(answer, strict=False)
+                self._wire = self._changed.wire
+                compiled.require_protected(answer, self._wire)
+                compiled.require_cleared(self._wire)
+                if run.invocation.config.strict:
+                    require_accepted(self._changed, answer.model, run.agent.allow)
+            elif isinstance(answer, ModelResponse):
+                self.response = answer
+        return self.response is None
+
+    def answers(self) -> AsyncIterator[ModelResponse]:
+        """What the model says, as it says it."""
+        self._asked = True
+        wire = self._wire if self._wire is not None else self._compiled.wire
+        self._tell()
+        return _model(self._run).generate(self._prompt, wire, stream=self.stream)
+
+    def _tell(self) -> None:
+        """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
+        compiled, findings = self._compiled, self._run.invocation.findings
+        if self._changed is None:
+            later = (*compiled.lowered().diagnostics, *compiled.refused)
+        else:
+            later = refused(self._changed, self._prompt.model)
+        for found in (*compiled.prompt.diagnostics, *later):
+            known = str(found) in findings or found.code in self._run.agent.allow
+            if found.severity is not Severity.INFO and not known:
+                findings[str(found)] = found
+                _log.warning("%s %s: %s", found.code, found.origin, found.message)
+
+    def partial(self, response: ModelResponse) -> Event:
+        """A piece of the answer, for display; void are those before it, where it begins anew."""
+        self._spoke = True
+        place = self._run.place
+        self._run.streaming = self.id
+        again, self.begins_anew = self.begins_anew, False
+        return Event(
+            author=self._run.agent.name,
+            content=response.content,
+            invocation_id=self._run.invocation.id,
+            id=self.id,
+            partial=True,
+            interrupted=again or None,
+            audience=_audience(self._run),
+            branch=place.branch or None,
+            node_info=place.node_info,
+            isolation_scope=place.scope or None,
+        )
+
+    async def recover(self, error: Exception) -> bool:
+        """What to do about an error of the model; whether it is to be asked once more.
+
+        A request that was too long is compiled again, shorter. Else the callbacks are asked, or
+        the error is told as an event. What Weft itself raises says that something is set up
+        wrong; it is not the model's.
+        """
+        if isinstance(error, WeftError) and not isinstance(error, ModelError):
+            raise error
+        if isinstance(error, ModelError) and await self._shorten(error):
+            return True
+        chain = self._run.kit.callbacks.on_model_error
+        self.response = None
+        if self._context is not None and chain:
+            self.response = await chain.first((ModelResponse,), self._context, self._prompt, error)
+        if self.response is None:
+            if isinstance(error, ModelError):
+                _log.warning("%s: %s [%s]", self._run.agent.name, error, error.code)
+                self.response = ModelResponse(error_code=error.code, error_message=str(error))
+                return False
+            _log.warning("%s: the model raised", self._run.agent.name, exc_info=error)
+            words = f"{type(error).__name__}: {error}"
+            self.response = ModelResponse(error_code="model_error", error_message=words)
+        return False
+
+    async def _shorten(self, error: ModelError) -> bool:
+        """Compile a request that was too long again, within what the provider takes, once."""
+        run, refused = self._run, self._compiled
+        if error.code != "context_overflow" or self._refused or self._spoke or self._wire:
+            return False
+        self._refused = True
+        within = tighter(refused, error)
+        try:
+            compiled = await _compiled(run, within)
+        except BudgetExceeded as too_much:
+            _log.warning("%s: %s; and %s", run.agent.name, error, too_much)
+            return False
+        if len(compiled.prompt.items) == len(refused.prompt.items):
+            return False
+        _log.warning(
+            "%s: the request of %d tokens is too long for %s; it is sent again with %d of %d items,"
+            " within %d tokens",
+            run.agent.name,
+            refused.tokens,
+            refused.prompt.model,
+            len(compiled.prompt.items),
+            len(refused.prompt.items),
+            within,
+        )
+        run.invocation.services.limits[run.plan.target.model] = within
+        self._within, self._compiled, self._prompt = within, compiled, compiled.prompt
+        return True
+
+    async def reply(self) -> Event:
+        """The answer as an event that is not stored yet; changes of state are in `run.context`."""
+        response, chain = self.response, self._run.kit.callbacks.after_model
+        if response is None:
+            code, words = "empty_response", "the model returned nothing"
+            if self._spoke:
+                code, words = "cut_stream", "the model's answer was cut off before its end"
+            response = ModelResponse(error_code=code, error_message=words)
+        if self._context is not None and chain:
+            response = await chain.replaced(ModelResponse, response, self._context)
+        watched = self._watched(response)
+        more: JsonObject = self._spent(response)
+        if self._withheld and response.content is not None:
+            calls = [part.function_call for part in response.content.parts or ()]
+            names = {call.name for call in calls if call is not None}
+            if not names.isdisjoint(self._withheld):
+                withheld: list[Json] = [*sorted(self._withheld)]
+                more = {**more, WITHHELD: withheld}
+        return _reply(self._run, self.id, response, self._compiled, self._within, watched, more)
+
+    def _spent(self, response: ModelResponse) -> JsonObject:
+        """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
+        spending = self._run.invocation.spending
+        failed = response.error_code is not None and response.usage is None
+        if spending is None or not self._asked or failed:
+            return {}
+        return spending.entry(self._compiled, response, self._run.invocation.llm_calls)
+
+    def _watched(self, response: ModelResponse) -> Miss | None:
+        """What was not reused of the request though it could have been, where the answer says."""
+        usage = response.usage
+        if usage is None or usage.cached_content_token_count is None or self._wire is not None:
+            return None
+        run, place, model = self._run, self._run.place, _model(self._run)
+        exact = run.plan.target.facts.cache.exact
+        miss = watch(
+            self._compiled,
+            usage,
+            run.invocation.session.events,
+            branch=place.branch or "",
+            scope=place.scope or "",
+            now=time.time(),
+            known=known_by(response.custom_metadata),
+            tokens=model.tokens if exact and isinstance(model, Reader) else None,
+        )
+        told = (response.custom_metadata or {}).get("weft")
+        named = isinstance(told, dict) and "cachedContent" in told
+        return None if named else miss  # what is kept by name is all that is reused
+
+
+async def _compiled(run: "AgentRun", within: int | None) -> Compiled:
+    """The request, once models were asked for what it is to be made of."""
+    try:
+        compiled = await _compiled_now(run, within, run.invocation.config)
+    except MissingVariable:
+        lenient = msgspec.structs.replace(run.invocation.config, strict=False, on_missing="keep")
+        wanting = await _compiled_now(run, within, lenient)
+        if not wanting.prompt.wants or not await perform(run, wanting):
+            raise  # nobody was to write what is missing
+        compiled = await _compiled_now(run, within, run.invocation.config)
+    for _ in range(ROUNDS):
+        if not compiled.prompt.wants or not await perform(run, compiled):
+            break
+        compiled = await _compiled_now(run, within, run.invocation.config)
+    return compiled
+
+
+async def _compiled_now(run: "AgentRun", within: int | None, config: RunConfig) -> Compiled:
+    invocation, place = run.invocation, run.place
+    session = invocation.view(place.scope)
+    state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
+    instructions = (run.agent.instruction, run.root.global_instruction)
+    artifacts = recorded = None
+    said = any(not isinstance(text, str) or "artifact." in text for text in instructions if text)
+    if said or run.plan.policy.shows_artifacts:
+        artifacts = await invocation.artifact_texts()
+    if said:
+        recorded = await provided_texts(run.plan, session, invocation, place, artifacts or {})
+    if invocation.labels:
+        artifacts = artifacts or await labelled_texts(invocation, run.agent.cleared)
+    return compile(
+        run.root,
+        session=session,
+        agent=run.agent.name,
+        state=state,
+        config=config,
+        branch=place.branch or None,
+        artifacts=artifacts,
+        recorded=recorded,
+        within=within,
+        part_of=part_of(invocation),
+    )
+
+
+def _model(run: "AgentRun") -> Model:
+    return chosen_model(run.invocation.services, run.agent, run.plan.model)
+
+
+def _reply(
+    run: "AgentRun",
+    id: str,
+    response: ModelResponse,
+    compiled: Compiled,
+    within: int | None,
+    miss: Miss | None,
+    more: JsonObject,
+) -> Event:
+    """The answer as an event: every call has an id, and signatures know whose they are."""
+    content = response.content
+    signed = False
+    if content is not None and content.parts:
+        calls = False
+        for part in content.parts:
+            sealed = part.thought_signature is not None or part.part_metadata is not None
+            signed = signed or sealed
+            if part.function_call is not None:
+                calls = True
+                signed = signed or len(part.function_call.id or "") > _USUAL_ID
+        if calls:
+            log, taken = run.invocation.session.events, run.invocation.call_ids
+            content = Content(
+                parts=identified(content.parts, log, taken, run.kit.tools), role="model"
+            )
+        elif content.role != "model":
+            content = msgspec.structs.replace(content, role="model")
+    metadata = response.custom_metadata
+    if signed or compiled.provided or within is not None or miss is not None or more:
+        metadata = dict(metadata or {})
+        held = metadata.get("weft")
+        weft: JsonObject = {**held} if isinstance(held, dict) else {}
+        if signed:
+            weft.setdefault("provider", compiled.dialect)
+            weft.setdefault("model", compiled.prompt.model)
+        if compiled.provided:
+            weft["instructions"] = cast("JsonObject", dict(compiled.provided))
+        if within is not None:
+            weft["within"] = within
+        if miss is not None:
+            weft["cacheMiss"] = miss.to_dict()
+        weft |= more
+        metadata["weft"] = weft
+    place = run.place
+    return Event(
+        author=run.agent.name,
+        content=content,
+        invocation_id=run.invocation.id,
+        id=id,
+        branch=place.branch or None,
+        node_info=place.node_info,
+        isolation_scope=place.scope or None,
+        usage=response.usage,
+        finish_reason=response.finish_reason,
+        error_code=response.error_code,
+        error_message=response.error_message,
+        model_version=response.model_version,
+        custom_metadata=metadata,
+        grounding_metadata=response.grounding_metadata,
+        citation_metadata=response.citation_metadata,
+        logprobs_result=response.logprobs_result,
+        avg_logprobs=response.avg_logprobs,
+        audience=_audience(run),
+    )
+
+
+def _audience(run: "AgentRun") -> Literal["internal"] | None:
+    """Whether what the agent says is data for others (O2): then it is not shown as the answer."""
+    return "internal" if run.agent.name in run.invocation.inner else None
+
+
+MARGIN = 0.9
+"""How much of what the provider takes is used: counts differ."""
+
+GUESS = 0.5
+"""How much of the refused request is sent again where the provider names no limit."""
+
+_SUM = re.compile(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
+
+_NUMBER = re.compile(r"\d[\d,_]*\d|\d")
+
+
+def tighter(compiled: Compiled, error: ModelError) -> int:
+    """The tokens to stay within, as Weft counts them, after the provider refused this request."""
+    counted = compiled.tokens
+    if (parts := _SUM.search(error.message)) is not None:
+        prompt, answer, limit = (int(part) for part in parts.groups())
+        limit = max(1, limit - answer)
+    else:
+        found = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
+        sizes = [size for size in found if size >= 100]
+        if not sizes:
+            return max(1, int(counted * GUESS))
+        prompt, limit = max(sizes), min(sizes)
+    if prompt <= limit:
+        prompt = max(counted, limit + 1)
+    return max(1, int(counted * limit / prompt * MARGIN))
+
+
+UNNAMED = "unnamed"
+"""What a call without a name is called: no request can carry one that has none."""
+
+_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Names that every provider takes."""
+
+
+def identified(
+    parts: tuple[Part, ...], log: Strand[Event], taken: set[str], tools: Container[str] = ()
+) -> tuple[Part, ...]:
+    """The parts with a name and an id on each call: ours, where the provider's will not do.
+
+    `taken` are the ids given in this invocation, whether they are in the log yet or not, and
+    `tools` the names that may be called, which stay as they are.
+    """
+    made: list[Part] = []
+    for part in parts:
+        call = part.function_call
+        if call is not None:
+            call_id = call.id or ""
+            if not call_id or call_id in taken or call_id in _known(log):
+                call_id = f"adk-{new_id()}"
+            taken.add(call_id)
+            name = _named(call.name or "", tools)
+            if call_id != call.id or name != call.name:
+                call = msgspec.structs.replace(call, id=call_id, name=name)
+                part = msgspec.structs.replace(part, function_call=call)
+        made.append(part)
+    return tuple(made)
+
+
+def _named(name: str, tools: Container[str]) -> str:
+    """The name; a model may make one up that no request can carry, and every later one would."""
+    if name in tools or _LEGAL.fullmatch(name):
+        return name
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or UNNAMED
+
+
+def _known(log: Strand[Event]) -> set[str]:
+    """The ids of the log's calls; looked up once, and kept up with the log."""
+    known, seen = cast("tuple[set[str], int]", log.memo.get("call_ids", (set[str](), 0)))
+    if seen < len(log):
+        known.update(call.id or "" for event in log.since(seen) for call in event.calls)
+        log.memo["call_ids"] = (known, len(log))
+    return known
+
+
+def must_wait(provider: object) -> bool:
+    """Whether the instruction comes from a coroutine function."""
+    if provider is None or isinstance(provider, (str, Raw)):
+        return False
+    function, _ = target_of(provider)
+    called = cast("object", getattr(function, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+async def provided_texts(
+    plan: Plan,
+    session: Session,
+    invocation: Invocation,
+    place: Place,
+    artifacts: dict[str, str] | None,
+) -> dict[str, str] | None:
+    """What the async providers of this request say, under the names `compile(recorded=)` knows."""
+    agent, root = plan.agent, plan.path[0]
+    found: dict[str, str] = {}
+    for field, provider in (
+        ("global_instruction", root.global_instruction),
+        ("instruction", agent.instruction),
+    ):
+        if not must_wait(provider):
+            continue
+        context = ReadonlyContext(
+            agent_name=agent.name,
+            state=invocation.state_at(place),
+            events=session.events,
+            invocation_id=invocation.id,
+            user_content=invocation.context(agent.name, Place()).user_content,
+            artifacts=artifacts,
+        ).apart()
+        function, extra = target_of(provider)
+        try:
+            value = await cast("Awaitable[object]", function(context, *extra))
+        except Exception:
+            if (invocation.config.on_provider_error or agent.on_provider_error) == "raise":
+                raise
+            _log.warning("%s.%s: the provider raised", agent.name, field, exc_info=True)
+            value = ""
+        if isinstance(value, Raw):
+            found[f"{field}.raw"] = value.text
+        else:
+            text = found[field] = "" if value is None else str(value)
+            if values := values_in(text, context):
+                found[f"{field}{VALUES}"] = " ".join(map(str, values))
+    return found or None

@@ -1,0 +1,599 @@
+"""The loop: compile, ask, answer the calls, ask again; one loop, streamed or not.
+
+Every complete event is in the log before anything is built on it, so this loop may start
+anywhere: it looks at what its place has done, and does what is left.
+"""
+
+import logging
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+import msgspec
+
+from weft.codes import report
+from weft.compiler.inputs import decided
+from weft.compiler.plan import Plan, plan_for
+from weft.compiler.view import PAUSED
+from weft.content import Content, FunctionCall, Part
+from weft.declare import Agent, CallbackContext, Flow, Node, tree
+from weft.declare.policy_parts import Capture, NoteDown, Writing
+from weft.declare.transform import noted
+from weft.diagnostics import Origin
+from weft.errors import CompileError, ProtectionError, StoreError
+from weft.runtime.answer import (
+    CUT,
+    GO_ON,
+    PIECE,
+    RETRIES,
+    Answer,
+    check_answer,
+    correction,
+    is_empty,
+    put_together,
+    spoken,
+)
+from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
+from weft.runtime.bindings import Kit
+from weft.runtime.callbacks import CallbackError
+from weft.runtime.costs import RUN_BUDGET
+from weft.runtime.invocation import Invocation
+from weft.runtime.labels import Spoken, restored_answer, with_restored
+from weft.runtime.model_call import Asking
+from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
+from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
+from weft.session import Actions, Event
+from weft.session.event import NO_ACTIONS, new_id
+from weft.session.waiting import CONFIRMATION, QUESTION
+from weft.values import JsonObject
+
+
+async def run_agent(
+    invocation: Invocation, place: Place, root: Agent, start: str
+) -> AsyncGenerator[Event, None]:
+    """Run the agent tree at a place until it has an answer, waits, or fails.
+
+    `start` is the agent the turn goes to, unless the log says it was handed on.
+    """
+    progress = invocation.progress(place)
+    run: AgentRun | None = None
+    if progress.failed is not None and invocation.sheltered(place):
+        raise NodeFailed(progress.failed)
+    try:
+        while not progress.ended:
+            name = progress.agent or start
+            path = (root,) if name == root.name else tree.find(root, name) or (root,)
+            target = path[-1]
+            if isinstance(target, Flow):
+                from weft.runtime.flows import run_node
+
+                flow = invocation.heir(target, _model_above(path))
+                events = run_node(invocation, place.child(target.name, 0), flow)
+                try:
+                    async for event in events:
+                        yield event
+                finally:
+                    await events.aclose()
+                progress.ended = True
+                return
+            plan = plan_for(root, target.name, invocation.config, invocation.labels)
+            run = AgentRun(invocation, place, root, target, progress, plan)
+            turn = run_turn(run)
+            try:
+                async for event in turn:
+                    yield event
+            finally:
+                await turn.aclose()
+    except (NodeFailed, Suspended, Interrupted, StoreError):
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
+        if run is not None and run.streaming:  # what was streamed has come to this
+            failed = msgspec.structs.replace(failed, id=run.streaming)
+        event = await invocation.commit(failed)
+        yield event
+        raise NodeFailed(event, error) from error
+
+
+class Made(NamedTuple):
+    """Events that are in the log now, and how the turn ends behind them, if it does."""
+
+    events: tuple[Event, ...]
+    ending: Exception | None = None
+
+
+class AgentRun:
+    """One agent's turn at a place; each method stores what it makes before it returns."""
+
+    __slots__ = (
+        "agent",
+        "context",
+        "invocation",
+        "kit",
+        "performed",
+        "place",
+        "plan",
+        "progress",
+        "root",
+        "streaming",
+    )
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        place: Place,
+        root: Agent,
+        agent: Agent,
+        progress: Progress,
+        plan: Plan,
+    ) -> None:
+        self.invocation = invocation
+        self.place = place
+        self.root = root
+        self.agent = agent
+        self.progress = progress
+        self.plan = plan
+        self.kit: Kit = invocation.kit(agent)
+        self.kit.model = plan.model
+        self.context: CallbackContext | None = None
+        """What the model's callbacks of this step were handed; its changes go with the reply."""
+        self.streaming = ""
+        """The id that partial events were given so far, until a complete event has it."""
+        self.performed: list[Event] = []
+        """What models were asked for the request of this step, as it is in the log."""
+
+    async def begin(self) -> tuple[Event, ...]:
+        """Let the callbacks answer instead of the agent, or change the state before it runs."""
+        progress = self.progress
+        progress.begun, progress.agent = True, self.agent.name
+        chain = self.kit.callbacks.before_agent
+        captured = captured_by(self)
+        if not chain and not captured:
+            return ()
+        context = self.new_context()
+        for key, heard in captured.items():
+            context.state[key] = heard
+        content = await chain.first((Content,), context) if chain else None
+        if content is not None:
+            answer = check_answer(self.agent, content, self.plan.output)
+            actions = context.actions.to_actions({**answer.delta, **noted_by(self, answer)})
+            actions = msgspec.structs.replace(actions, end_of_agent=True)
+            said = msgspec.structs.replace(content, role="model")
+            return (await self._commit(self._event(said, actions)),)
+        actions = context.actions.to_actions()
+        if actions == NO_ACTIONS:
+            return ()
+        return (await self._commit(self._event(None, actions)),)
+
+    async def end(self) -> tuple[Event, ...]:
+        """Let the callbacks add something; that they had their turn is kept in the log."""
+        chain = self.kit.callbacks.after_agent
+        if not chain:
+            self.progress.ended = True
+            return ()
+        context = self.new_context()
+        content = await chain.added(Content, context)
+        said = msgspec.structs.replace(content, role="model") if content is not None else None
+        done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
+        event = await self._commit(self._event(said, done))
+        return (event,) if said is not None or done.state_delta else ()
+
+    async def refuse_step(self) -> NodeFailed | None:
+        """Count one more request to the model, or say why there is none."""
+        invocation, most = self.invocation, self.agent.max_steps
+        if self.progress.steps >= most:
+            words = f"`{self.agent.name}` took {most} steps without an answer"
+            return await self._failure("max_steps", words)
+        limit = invocation.config.max_llm_calls
+        if invocation.llm_calls >= limit:
+            return await self._failure("max_llm_calls", f"the invocation made {limit} model calls")
+        spending = invocation.spending
+        if spending is not None and (words := spending.exhausted(invocation.llm_calls)):
+            return await self._failure(RUN_BUDGET, words)
+        invocation.llm_calls += 1
+        return None
+
+    async def take(self, reply: Event) -> Made:
+        """Store the model's reply as what it is: an error, calls, an answer, or a bad one."""
+        self.streaming = ""
+        context, content = self.context, reply.content
+        actions = context.actions.to_actions() if context is not None else reply.actions
+        if reply.error_code:
+            event = await self._commit(msgspec.structs.replace(reply, actions=actions))
+            return Made((event,), NodeFailed(event))
+        paused = reply.finish_reason == PAUSED
+        cut = reply.finish_reason == CUT
+        pieces = self.progress.pieces
+        if pieces and not cut and is_empty(content):
+            content = Content(role="model")  # there was nothing left to say
+        elif content is None or (is_empty(content) and not paused):
+            thought = (
+                any(part.kind == "thought" for part in content.parts or ()) if content else False
+            )
+            words = f"the model returned nothing{' but thoughts' if thought else ''}"
+            failure = await self._failure("empty_response", words, reply)
+            return Made((failure.event,), failure)
+        content = spoken(content, self.plan.output)
+        calls = any(part.function_call is not None for part in content.parts or ())
+        if cut:
+            how = self.invocation.config.on_truncated or self.agent.on_truncated
+            if how == "error":
+                return await self._refuse_cut(reply, content)
+            if how == "continue" and not calls and self._may_go_on():
+                return await self._go_on(reply, content, actions)
+        if pieces:
+            said = [e.content for e in pieces if e.content is not None and is_reply(e)]
+            content = put_together(said, content)
+            reply = _with_weft(reply, {"pieces": [event.id for event in pieces]})
+        if not calls and not paused:
+            draft = content
+            content, used = self._with_values(content)
+            answer = check_answer(self.agent, content, self.plan.output)
+            if used:
+                metadata = with_restored(reply.custom_metadata, used)
+                reply = msgspec.structs.replace(reply, custom_metadata=metadata)
+            if answer.problem:
+                why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem
+                return await self._reject(reply, draft, actions, why)
+            if cut:
+                reply = self._marked(reply)
+            noted = noted_by(self, answer)
+            if answer.delta or noted:
+                delta = {**actions.state_delta, **answer.delta, **noted}
+                actions = msgspec.structs.replace(actions, state_delta=delta)
+        if content is not reply.content or actions is not reply.actions or calls:
+            reply = msgspec.structs.replace(
+                reply,
+                content=content,
+                actions=actions,
+                long_running_tool_ids=self._waiting(reply, content) if calls else None,
+            )
+        return Made((await self._commit(reply),))
+
+    def _with_values(self, content: Content) -> Spoken:
+        """The answer with the values that a policy lets the user have."""
+        session = self.invocation.view(self.place.scope)
+        is_json = self.plan.output is not None
+        return restored_answer(content, self.plan.policy, session, is_json=is_json)
+
+    async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> Made:
+        """Store a bad answer and what is wrong with it together; give up after a few."""
+        if self.progress.rejected >= RETRIES:
+            failure = await self._failure("invalid_output", why, reply)
+            return Made((failure.event,), failure)
+        draft = msgspec.structs.replace(
+            _with_weft(reply, {"rejected": why}),
+            content=content,
+            actions=actions,
+            audience="internal",
+        )
+        told = self._event(correction(why), Actions())
+        told = msgspec.structs.replace(told, audience="internal")
+        await self.invocation.commit(draft, told)
+        self.progress.note(draft)
+        self.progress.note(told)
+        return Made((draft, told))
+
+    async def _refuse_cut(self, reply: Event, content: Content) -> Made:
+        """Refuse an answer that was cut off; what there is of it is kept with the error."""
+        failure = await self._failure(
+            "truncated", _CUT_OFF, _with_weft(reply, {"cut": content.text})
+        )
+        return Made((failure.event,), failure)
+
+    def _may_go_on(self) -> bool:
+        """Whether the model may be asked for the rest; else what there is must do."""
+        invocation = self.invocation
+        if self.progress.steps + 1 >= self.agent.max_steps:
+            return False
+        return invocation.llm_calls < invocation.config.max_llm_calls
+
+    async def _go_on(self, reply: Event, content: Content, actions: Actions) -> Made:
+        """Store a piece of the answer, and that the model is to go on with it."""
+        self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
+        piece = msgspec.structs.replace(
+            _with_weft(reply, {PIECE: True}),
+            id=new_id(),
+            content=content,
+            actions=actions,
+            audience="internal",
+        )
+        told = self.invocation.event(self.agent.name, self.place, GO_ON, weft={PIECE: True})
+        told = msgspec.structs.replace(told, audience="internal")
+        return Made(tuple(await self._commit_all([piece, told])))
+
+    def _marked(self, reply: Event) -> Event:
+        """The answer that was cut off, with a diagnostic; the result of the run has it too."""
+        key = self.agent.output_key
+        where = f" and is under `{key}` as it is" if key is not None else ""
+        found = report(
+            "WEFT508",
+            Origin("event", reply.id, self.agent.name),
+            f"the answer of `{self.agent.name}` was cut off at the token limit{where}",
+            'raise generate_config={"max_output_tokens": ...}, or write on_truncated="continue"'
+            ' or "error"',
+        )
+        if found.code not in self.agent.allow:
+            self.invocation.findings[str(found)] = found
+            _log.warning("%s %s: %s", found.code, found.origin, found.message)
+        return _with_weft(reply, {"diagnostics": [str(found)]})
+
+    async def answer_calls(self, reply: Event | None) -> Made:
+        """Run the open calls, store their results as one event, and do what they ask for."""
+        batch = await run_calls(
+            self.invocation, self.place, self.plan.path, self.kit, self.progress, reply
+        )
+        made: list[Event] = []
+        if any(one.stopped for one in batch.outcomes):
+            await self._settle_stopped(batch)
+        error: tuple[str, str] | None = None
+        event = batch.event(self.invocation, self.agent.name, self.place)
+        stalled: tuple[str, str] | None = None
+        if event is not None:
+            event, stalled = self._repeated(event)
+            error = self._refused_hop(event)
+            if error is not None:
+                actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
+                event = msgspec.structs.replace(event, actions=actions)
+            elif event.actions.transfer_to_agent is not None:
+                self.invocation.hops += 1
+            made.append(event)
+        if any(one.question is not None for one in batch.outcomes):
+            made.append(self._questions(batch))
+        raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
+        error = error or _unknown(batch) or (None if raised is not None else stalled)
+        if error is not None:
+            made.append(self.invocation.event(self.agent.name, self.place, error=error))
+        stored = await self._commit_all(made) if made else []
+        shown = tuple(event for event in stored if event.content is not None or event.error_code)
+        if error is not None:
+            unknown = error[0] == UNKNOWN_OUTCOME
+            return Made(shown, Suspended() if unknown else NodeFailed(stored[-1]))
+        if raised is None and any(one.suspended for one in batch.outcomes):
+            return Made(shown, Suspended())
+        return Made(shown, raised)
+
+    async def _settle_stopped(self, batch: Batch) -> None:
+        """Answer what is open inside the agents that were called as tools, and stopped."""
+        paths: list[str] = []
+        for one in batch.outcomes:
+            bound = self.kit.tools.get(one.call.name or "") if one.stopped else None
+            agent = bound.tool.agent if bound is not None else None
+            if isinstance(agent, Agent | Flow):
+                paths.append(self.place.child(agent.name, one.call.id or "").path)
+        await settle_below(self.invocation, "another call failed", *paths)
+
+    def _questions(self, batch: Batch) -> Event:
+        """The calls that wait for the user's word, asked the way ADK's clients know."""
+        asked = [
+            FunctionCall(name=CONFIRMATION, args=one.question, id=f"{QUESTION}{one.call.id}")
+            for one in batch.outcomes
+            if one.question is not None
+        ]
+        parts = tuple(Part(function_call=call) for call in asked)
+        event = self._event(Content(parts=parts, role="model"), Actions())
+        ids = tuple(call.id or "" for call in asked)
+        return msgspec.structs.replace(event, long_running_tool_ids=ids)
+
+    def _repeated(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
+        """The results; where nothing new comes any more, with a note, then with an error."""
+        most = self.invocation.config.stall
+        times = self.progress.times(event) if most is not None else 0
+        if most is None or times < most or event.content is None:
+            return event, None
+        if times > most:
+            name = event.results[0].name
+            return event, (
+                "stalled",
+                f"`{name}` was called with the same arguments, to the same result, {times} times"
+                " in a row",
+            )
+        parts = tuple(_noted(part, times) for part in event.content.parts or ())
+        content = msgspec.structs.replace(event.content, parts=parts)
+        return msgspec.structs.replace(event, content=content), None
+
+    def _refused_hop(self, event: Event) -> tuple[str, str] | None:
+        """Why the conversation cannot be handed over once more, if it cannot."""
+        target = event.actions.transfer_to_agent
+        if target is None:
+            return None
+        if not tree.find(self.root, target):
+            return "unknown_agent", f"there is no agent `{target}` to hand over to"
+        if self.invocation.hops >= MAX_HOPS:
+            return "max_transfers", f"the invocation was handed over {MAX_HOPS} times"
+        hops, news = self.progress.hops, self.progress.news or len(event.results) > 1
+        if hops and hops[-1] == target and not news:
+            here = self.agent.name
+            return "transfer_loop", f"`{target}` and `{here}` hand over to each other"
+        return None
+
+    def _waiting(self, reply: Event, content: Content) -> tuple[str, ...] | None:
+        """The calls that stay open for a while."""
+        found: list[str] = []
+        withheld = withheld_in(reply)
+        for part in content.parts or ():
+            call = part.function_call
+            bound = self.kit.tools.get(call.name or "") if call is not None else None
+            if bound is None or bound.tool.name in withheld:
+                continue
+            if bound.tool.long_running or bound.tool.confirm:
+                found.append(call.id or "" if call is not None else "")
+        return tuple(found) or None
+
+    def new_context(self) -> CallbackContext:
+        """A context for a callback of this agent."""
+        return self.invocation.context(self.agent.name, self.place)
+
+    def _event(self, content: Content | None, actions: Actions) -> Event:
+        return self.invocation.event(self.agent.name, self.place, content, actions=actions)
+
+    async def _commit(self, event: Event) -> Event:
+        event = await self.invocation.commit(event)
+        self.progress.note(event)
+        return event
+
+    async def _commit_all(self, events: list[Event]) -> list[Event]:
+        """Store events that belong together: a crash leaves all of them, or none."""
+        if len(events) == 1:
+            return [await self._commit(events[0])]
+        stored = await self.invocation.commit_all(*events)
+        for event in stored:
+            self.progress.note(event)
+        return stored
+
+    async def _failure(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
+        """An error event that is in the log, as the exception that ends the node.
+
+        A reply that is no answer is not said, but what it cost and why it ended is kept.
+        """
+        event = self.invocation.event(self.agent.name, self.place, error=(code, message))
+        if reply is not None:
+            event = msgspec.structs.replace(
+                event,
+                id=reply.id,
+                usage=reply.usage,
+                finish_reason=reply.finish_reason,
+                model_version=reply.model_version,
+                custom_metadata=reply.custom_metadata,
+            )
+        return NodeFailed(await self.invocation.commit(event))
+
+
+async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
+    """Everything one agent does until it has answered or handed over."""
+    progress = run.progress
+    if not progress.begun:
+        for event in await run.begin():
+            yield event
+        if progress.agent != run.agent.name:
+            return
+    reply: Event | None = None
+    while progress.answered is None:
+        if progress.due(run.invocation.retry):
+            made = await run.answer_calls(reply)
+        elif progress.pending:
+            raise Suspended
+        else:
+            failure = await run.refuse_step()
+            if failure is not None:
+                yield failure.event
+                raise failure
+            run.performed = []
+            asking = Asking(run)
+            asks = await asking.prepare()
+            for event in run.performed:
+                yield event
+            while asks:
+                asks = False
+                answers = asking.answers()
+                try:
+                    async for response in answers:
+                        if not response.partial:
+                            asking.response = response
+                        elif response.error_code:
+                            asking.begins_anew = True
+                        elif asking.stream:
+                            yield asking.partial(response)
+                except Exception as error:
+                    asks = await asking.recover(error)
+                finally:
+                    if isinstance(answers, AsyncGenerator):
+                        await answers.aclose()
+            made = await run.take(await asking.reply())
+            reply = made.events[0]
+        for event in made.events:
+            yield event
+        if made.ending is not None:
+            raise made.ending
+        if progress.agent != run.agent.name:
+            return
+    if not progress.ended:
+        for event in await run.end():
+            yield event
+
+
+def _model_above(path: tuple[Node, ...]) -> object:
+    """The model that a flow at the end of the path inherits."""
+    agents = (node for node in reversed(path) if isinstance(node, Agent))
+    return next((agent.model for agent in agents if agent.model is not None), None)
+
+
+def _code(error: Exception) -> str:
+    """The code of the error event for what user code, or a declaration, raised."""
+    if isinstance(error, ProtectionError):
+        return "protect"
+    if isinstance(error, CompileError):
+        return "compile_error"
+    return "callback_error" if isinstance(error, CallbackError) else "error"
+
+
+_log = logging.getLogger("weft")
+
+_CUT_OFF = "the answer was cut off at the token limit"
+
+MAX_HOPS = 10
+"""How often an invocation may be handed over."""
+
+
+def _with_weft(event: Event, more: JsonObject) -> Event:
+    """The event with more of what only Weft reads."""
+    metadata = dict(event.custom_metadata or {})
+    held = metadata.get("weft")
+    metadata["weft"] = {**(held if isinstance(held, dict) else {}), **more}
+    return msgspec.structs.replace(event, custom_metadata=metadata)
+
+
+def _noted(part: Part, times: int) -> Part:
+    """The result with the note that it came again and again."""
+    result = part.function_response
+    if result is None:
+        return part
+    response = with_note(result.response or {}, result.name or "", times)
+    return msgspec.structs.replace(
+        part, function_response=msgspec.structs.replace(result, response=response)
+    )
+
+
+def _unknown(batch: Batch) -> tuple[str, str] | None:
+    """That a crash left open whether calls were made, as an error; the run waits for an answer."""
+    unknown = [one.call for one in batch.outcomes if one.unknown]
+    if not unknown:
+        return None
+    names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
+    return UNKNOWN_OUTCOME, (
+        f"the process died while these ran, and nobody knows whether they did: {names};"
+        " say what they returned with resume(answers={id: result}),"
+        " or run them again with resume(retry=[id])"
+    )
+
+
+def captured_by(run: "AgentRun") -> JsonObject:
+    """What the user said, under each key that gets it and does not have it already."""
+    keys = [one.key for one in _writings(run) if isinstance(one, Capture)]
+    if not keys:
+        return {}
+    said, state = run.invocation.said(run.place), run.invocation.state_at(run.place)
+    return {key: said for key in keys if said and state.get(key) != said}
+
+
+def noted_by(run: "AgentRun", answer: Answer) -> JsonObject:
+    """The notes with the answer among them, under each key it is noted down under."""
+    notes = [one for one in _writings(run) if isinstance(one, NoteDown)]
+    if not notes or answer.problem or answer.held is None:
+        return {}
+    state = run.invocation.state_at(run.place)
+    found: JsonObject = {}
+    for one in notes:
+        held = found[one.key] if one.key in found else state.get(one.key)
+        value = noted(held, answer.held, one.strategy)
+        if value is not None and value != held:
+            found[one.key] = value
+    return found
+
+
+def _writings(run: "AgentRun") -> tuple[Writing, ...]:
+    """What the policy writes as the state is now."""
+    policy = run.plan.policy
+    if policy.is_conditional:
+        policy = policy.resolved(run.invocation.state_at(run.place), decided)
+    return policy.writings
