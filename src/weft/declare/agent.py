@@ -36,7 +36,7 @@ from weft.declare.policy_parts import AGENT_VERBS, AGENT_WORDS
 from weft.declare.tool import Tool, to_tools
 from weft.jsonschema import shorten
 from weft.misuse import declared, explained
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, Memo
 
 if TYPE_CHECKING:
     from weft.declare.flow import Flow
@@ -230,9 +230,9 @@ class Agent(Composable):
         return self.context if self.context is not None else _EVERYTHING
 
     @cached_property
-    def memo(self) -> dict[object, object]:
+    def memo(self) -> Memo:
         """What was derived from this declaration, kept with it; no copy of the agent has it."""
-        return {}
+        return Memo()
 
     def __getstate__(self) -> dict[str, object]:
         return {name: held for name, held in vars(self).items() if name != "memo"}

@@ -10,7 +10,7 @@ import msgspec
 
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, Item, Prompt, TextBlock
-from weft.values import Json, JsonObject, Strand, canonical
+from weft.values import Json, JsonObject, Memo, Strand, canonical
 
 Wire: TypeAlias = JsonObject
 
@@ -54,7 +54,7 @@ class Head:
         self.first = [entry.wire for entry in lead]
         self.said = said
         self.letters = letters(wire) if of.cache else 0
-        self.memo: dict[object, object] = {}
+        self.memo = Memo()
         """What was derived from this head, for all requests that have it."""
 
     def fits(self, prompt: Prompt) -> bool:

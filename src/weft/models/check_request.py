@@ -178,7 +178,7 @@ def _turns(wire: JsonObject, key: str) -> list[JsonObject]:
 def _verify(prompt: Prompt, before: Prompt | None) -> None:
     """Hold the laws of the IR against the items that were not settled before."""
     items = prompt.items
-    if before is not None and before.items.memo is items.memo:
+    if before is not None and before.items.shares(items):
         fresh = Strand(items.since(min(before.items.settled, items.settled)))
         prompt = msgspec.structs.replace(prompt, items=fresh)
     verify(prompt, step="model request", before=before)
@@ -653,17 +653,17 @@ def _branch(prompt: Prompt) -> str:
     """The deepest branch in view, which is the agent's own as soon as it has spoken there."""
     if not prompt.features & Feature.BRANCHED:
         return ""
-    items = prompt.items
-    with items.lock:
-        held = cast("tuple[int, str]", items.memo.get("deepest branch", (0, "")))
-        read, deepest = held if held[0] <= items.settled else (0, "")
-        deepest = _deepest(items.since(read)[: items.settled - read], deepest)
-        items.memo["deepest branch"] = (items.settled, deepest)
-    return _deepest(items.since(items.settled), deepest)
+    return prompt.items.derive(_DeepestBranch).after(prompt.items.tail).branch
 
 
-def _deepest(items: Sequence[Item], branch: str) -> str:
-    return max((branch, *(item.branch for item in items)), key=len)
+class _DeepestBranch(NamedTuple):
+    """The longest branch of some items."""
+
+    branch: str = ""
+
+    def after(self, items: Sequence[Item]) -> "_DeepestBranch":
+        """The longest once these items follow."""
+        return _DeepestBranch(max((self.branch, *(item.branch for item in items)), key=len))
 
 
 def check_prefix(

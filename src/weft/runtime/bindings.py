@@ -115,10 +115,14 @@ class Kit:
 
 def _bound(agent: Agent) -> dict[str, BoundTool]:
     """The agent's tools by name, kept with it: what was learned of them outlasts a runner."""
-    held = agent.memo.get(BoundTool)
-    if held is None:
-        held = agent.memo[BoundTool] = {tool.name: BoundTool(tool) for tool in agent.tools}
-    return cast("dict[str, BoundTool]", held)
+    bound = agent.memo.of(_BoundTools)
+    if bound is None:
+        bound = agent.memo.keep(_BoundTools({tool.name: BoundTool(tool) for tool in agent.tools}))
+    return bound
+
+
+class _BoundTools(dict[str, BoundTool]):
+    """An agent's tools by name."""
 
 
 async def settled(value: object) -> object:

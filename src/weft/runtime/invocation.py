@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -531,16 +531,22 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
     return held
 
 
+class _LastModel(NamedTuple):
+    """The model object an agent was last asked with."""
+
+    model: Model
+
+
 def _given(agent: Agent, model: object) -> Model:
     """The model object, once it is known to be one; the agent remembers that of the last."""
-    held = agent.memo.get(Model)
-    if held is model:
-        return cast("Model", held)
+    last = agent.memo.of(_LastModel)
+    if last is not None and last.model is model:
+        return last.model
     if not isinstance(model, Model):
         raise UsageError(
             f"a {type(model).__name__} cannot be asked: it has no `generate`",
             where=f"{agent.name}.model",
             hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
         )
-    agent.memo[Model] = model
+    agent.memo.keep(_LastModel(model))
     return model

@@ -441,11 +441,21 @@ def _named(name: str, tools: Container[str]) -> str:
 
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
-    known, seen = cast("tuple[set[str], int]", log.memo.get("call_ids", (set[str](), 0)))
-    if seen < len(log):
-        known.update(call.id or "" for event in log.since(seen) for call in event.calls)
-        log.memo["call_ids"] = (known, len(log))
-    return known
+    known = log.memo.ensure(_CallIds)
+    if known.read < len(log):
+        known.ids.update(call.id or "" for event in log.since(known.read) for call in event.calls)
+        known.read = len(log)
+    return known.ids
+
+
+class _CallIds:
+    """The ids of the calls in a log's first `read` events."""
+
+    __slots__ = ("ids", "read")
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        self.read = 0
 
 
 def must_wait(provider: object) -> bool:

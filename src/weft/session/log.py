@@ -102,7 +102,7 @@ class Session:
         if not complete:
             return self
         grown = log.extend(complete)
-        if grown.memo is log.memo:
+        if grown.shares(log):
             at = grown.settled - len(complete)
             for event in complete:
                 positions[event.id] = at
@@ -619,10 +619,13 @@ def _same(held: Event, event: Event) -> bool:
     return held is event or held == replace(event, timestamp=held.timestamp)
 
 
-def positions_of(log: Strand[Event]) -> dict[str, int]:
-    """Where each event stands by its id, kept with the log."""
-    held = log.memo.get("positions")
-    if held is None:
-        held = {event.id: at for at, event in enumerate(log)}
-        log.memo["positions"] = held
-    return cast("dict[str, int]", held)
+class Positions(dict[str, int]):
+    """Where each event of a log stands, by its id; it grows in place as the log does."""
+
+
+def positions_of(log: Strand[Event]) -> Positions:
+    """The positions of a log's events. An older snapshot sees those of later events too."""
+    positions = log.memo.of(Positions)
+    if positions is None:
+        positions = log.memo.keep(Positions({event.id: at for at, event in enumerate(log)}))
+    return positions
