@@ -302,13 +302,6 @@ def watch(
     return miss
 
 
-def known_by(metadata: JsonObject | None) -> int | None:
-    """How many tokens its model will know again of a request and the answer with this metadata."""
-    held = (metadata or {}).get("weft")
-    known = held.get("known") if isinstance(held, dict) else None
-    return known if isinstance(known, int) else None
-
-
 class _Spent(NamedTuple):
     """What an answer cost, and how much of it all its model will know again."""
 
@@ -326,7 +319,7 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope
         ):
-            return _Spent(event.usage, known_by(event.custom_metadata))
+            return _Spent(event.usage, event.provenance.known)
     return _Spent()
 
 

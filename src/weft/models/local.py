@@ -27,6 +27,7 @@ from weft.models.local_engine import (
 from weft.models.local_file import WeightsFile, read_file
 from weft.models.local_reading import Reading
 from weft.models.weights import DEFAULT, KNOWN, find, get, known
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
@@ -198,9 +199,7 @@ def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
     """The answer with how much of it will be known again, where that can be told."""
     if known is None:
         return response
-    metadata = dict(response.custom_metadata or {})
-    held = metadata.get("weft")
-    metadata["weft"] = {**(held if isinstance(held, dict) else {}), "known": known}
+    metadata = Provenance(known=known).onto(response.custom_metadata)
     return msgspec.structs.replace(response, custom_metadata=metadata)
 
 

@@ -37,6 +37,7 @@ from weft.errors import SessionError, UsageError
 from weft.ir import Block, Feature, Item, Output, Prompt, Role, TextBlock, ToolDecl
 from weft.ir.item import RECALL, ItemKind
 from weft.session import Event, Session
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, Strand
 
 AGENT = "agent"
@@ -450,12 +451,12 @@ class _Reader:
 
     def _read(self, given: Given, role: Role, event: str, position: int) -> Block | None:
         """The block of a part, made as the parts of a session's events are."""
-        maker: JsonObject = {"provider": self.name, "model": self.model}
+        maker = Provenance(provider=self.name, model=self.model)
         said = Event(
             author=_AGENT,
             id=event,
             content=Content(parts=(given.part,), role=role),
-            custom_metadata={"weft": maker} if role == "model" else None,
+            custom_metadata=maker.onto(None) if role == "model" else None,
             timestamp=0.0,
         )
         blocks = blocks_of(said, position, role, [])

@@ -22,10 +22,8 @@ from weft.runtime.place import Place, paths_around, stopped
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event
-from weft.values import Json, JsonObject
-
-WITHHELD = "withheld"
-"""Under which name a reply says which tools its request did not offer, by a callback's doing."""
+from weft.session.provenance import NOTHING, Provenance
+from weft.values import JsonObject
 
 
 class Batch(NamedTuple):
@@ -37,7 +35,7 @@ class Batch(NamedTuple):
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
         parts: list[Part] = []
-        waiting: list[Json] = []
+        waiting: list[str] = []
         delta: JsonObject = {}
         artifacts: dict[str, int] = {}
         transfer: str | None = None
@@ -68,17 +66,15 @@ class Batch(NamedTuple):
             transfer = transfer or actions.transfer_to_agent
             escalate = actions.escalate or escalate
             skip = actions.skip_summarization or skip
-        weft: JsonObject = {}
         put_back: JsonObject = {}
         for outcome in self.outcomes:
             put_back |= outcome.restored
-        if put_back:
-            weft["restored"] = put_back
-        if waiting:
-            weft["pending"] = waiting
-        if twice:
-            weft["diagnostics"] = [_conflict(agent, k, twice[k], writers[k]) for k in twice]
-        if not parts and not weft:
+        notes = Provenance(
+            restored=put_back or None,
+            pending=waiting or None,
+            diagnostics=[_conflict(agent, k, twice[k], writers[k]) for k in twice] or None,
+        )
+        if not parts and notes == NOTHING:
             return None
         return invocation.event(
             agent,
@@ -91,7 +87,7 @@ class Batch(NamedTuple):
                 escalate=escalate,
                 skip_summarization=skip,
             ),
-            weft=weft or None,
+            notes=notes,
         )
 
 
@@ -223,9 +219,11 @@ async def _side_by_side(
                 return  # a function in a thread goes on for itself, and nobody waits for it
             if left or more:
                 records = {running[task].call.id or "": running[task].record() for task in done}
-                outcomes: JsonObject = {id: held for id, held in records.items() if held}
+                outcomes = {id: record for id, record in records.items() if record}
                 if outcomes:
-                    event = invocation.event(kit.agent.name, place, weft={"outcomes": outcomes})
+                    event = invocation.event(
+                        kit.agent.name, place, notes=Provenance(outcomes=outcomes)
+                    )
                     await invocation.commit(event)
     finally:
         await stopped(list(running))
@@ -266,11 +264,8 @@ def _malformed(event: Event | None) -> dict[str, str]:
     """The calls whose arguments were not JSON: the text that came instead, by call id."""
     found: dict[str, str] = {}
     for part in (event.content.parts or ()) if event is not None and event.content else ():
-        if part.function_call is None or part.part_metadata is None:
-            continue
-        weft = part.part_metadata.get("weft")
-        text = weft.get("malformed") if isinstance(weft, dict) else None
-        if isinstance(text, str):
+        text = part.provenance.malformed
+        if part.function_call is not None and text is not None:
             found[part.function_call.id or ""] = text
     return found
 
@@ -286,10 +281,7 @@ def _cut_call(reply: Event | None) -> str | None:
 
 def withheld_in(reply: Event | None) -> list[str]:
     """The tools that the request of a reply did not offer, though the agent has them."""
-    metadata = reply.custom_metadata if reply is not None else None
-    weft = metadata.get("weft") if metadata is not None else None
-    listed = weft.get(WITHHELD) if isinstance(weft, dict) else None
-    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    return (reply.provenance.withheld or []) if reply is not None else []
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:

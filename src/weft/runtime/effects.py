@@ -30,6 +30,7 @@ from weft.runtime.invocation import chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import stopped
 from weft.session import Actions, Session
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -130,12 +131,14 @@ async def _stored(
     delta: JsonObject = {}
     if want.key and "outcome" in effect:
         delta = {want.key: _written(run, want, effect["outcome"])}
-    weft: JsonObject = {"effect": effect}
+    notes = Provenance(effect=effect)
     spending = run.invocation.spending
     if spending is not None and response is not None:
-        weft |= spending.effect(f"{want.instruction}\n{want.text}", response, effect["model"])
+        asked = f"{want.instruction}\n{want.text}"
+        charge = spending.effect(asked, response, str(effect["model"]))
+        notes = Provenance(effect=effect, spent=charge)
     event = run.invocation.event(
-        run.agent.name, run.place, actions=Actions(state_delta=delta), weft=weft
+        run.agent.name, run.place, actions=Actions(state_delta=delta), notes=notes
     )
     event = msgspec.structs.replace(
         event,

@@ -41,6 +41,7 @@ from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.provenance import NOTHING, LaterTags, Provenance
 from weft.session.state import State
 from weft.session.waiting import INPUT
 from weft.values import Json, JsonObject
@@ -189,7 +190,7 @@ async def _fallback(
             if last:
                 raise
             said = any(e.content and is_below(path_of(e), inner.path) for e in invocation.events())
-            undone: JsonObject | None = {"undone": [inner.path]} if said else None
+            undone = Provenance(undone=[inner.path]) if said else NOTHING
             await decide(invocation, place, node.name, {"failed": index}, undone)
 
 
@@ -286,19 +287,19 @@ async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGen
         delta = {key: value for key, value in delta.items() if before.get(key) != value}
     done = Actions(state_delta=delta, end_of_agent=True)
     tagged = _tagged(invocation, node)
-    event = await invocation.commit(invocation.event(node.name, place, actions=done, weft=tagged))
+    event = await invocation.commit(invocation.event(node.name, place, actions=done, notes=tagged))
     if done.state_delta:
         yield event
 
 
-def _tagged(invocation: Invocation, node: Step) -> JsonObject | None:
+def _tagged(invocation: Invocation, node: Step) -> Provenance:
     """The tags of a step, for the newest thing an agent said."""
     if not node.tags:
-        return None
+        return NOTHING
     for event in reversed(invocation.session.events):
         if event.author != "user" and event.content is not None and not event.partial:
-            return {"tagged": {"event": event.id, "tags": [*node.tags]}}
-    return None
+            return Provenance(tagged=LaterTags(event.id, [*node.tags]))
+    return NOTHING
 
 
 async def run_timeout(
@@ -400,7 +401,7 @@ def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
     args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
     call = Part(function_call=FunctionCall(name=INPUT, args=args, id=id))
     asking = invocation.event(
-        node.name, place, Content(parts=(call,), role="model"), weft={"pending": [id]}
+        node.name, place, Content(parts=(call,), role="model"), notes=Provenance(pending=[id])
     )
     return msgspec.structs.replace(asking, long_running_tool_ids=(id,))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.compiler.incremental import facts_of
-from weft.compiler.inputs import effect_of, user_content
+from weft.compiler.inputs import user_content
 from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
 from weft.declare.policy_parts import Label
@@ -33,8 +33,8 @@ from weft.runtime.place import (
 from weft.runtime.progress import Progress, is_failure, is_reply
 from weft.runtime.rewind import hidden_events
 from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction, apply_delta
+from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
-from weft.session.waiting import undone_by
 from weft.values import Json, JsonObject, Strand
 
 _PLAIN = Actions()
@@ -173,7 +173,7 @@ class Invocation:
         """Take up what the log says about this invocation."""
         for event in self.events():
             self._note_escalation(event)
-            if event.usage is not None or is_reply(event) or effect_of(event) is not None:
+            if event.usage is not None or is_reply(event) or event.provenance.effect is not None:
                 self.llm_calls += 1
             if event.actions.transfer_to_agent:
                 self.hops += 1
@@ -184,11 +184,12 @@ class Invocation:
         """Keep in mind that somebody escalated, unless a flow took back what was done there."""
         if event.actions.escalate:
             self.escalated.add((path_of(event), event.isolation_scope or ""))
-        if event.custom_metadata is not None and self.escalated:
+        undone = event.provenance.undone
+        if undone and self.escalated:
             self.escalated = {
                 (path, scope)
                 for path, scope in self.escalated
-                if not any(is_below(path, undone) for undone in undone_by(event))
+                if not any(is_below(path, undone) for undone in undone)
             }
 
     async def commit(self, *events: Event) -> Event:
@@ -279,7 +280,7 @@ class Invocation:
         *,
         actions: Actions = _PLAIN,
         error: tuple[str, str] | None = None,
-        weft: JsonObject | None = None,
+        notes: Provenance = NOTHING,
     ) -> Event:
         """An event of this invocation, made at a place."""
         return Event(
@@ -290,7 +291,7 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata={"weft": weft} if weft is not None else None,
+            custom_metadata=notes.onto(None) if notes != NOTHING else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )
@@ -499,11 +500,11 @@ async def decide(
     place: Place,
     name: str,
     state: JsonObject,
-    weft: JsonObject | None = None,
+    notes: Provenance = NOTHING,
 ) -> None:
     """Keep a decision in the log before acting on it."""
     await invocation.commit(
-        invocation.event(name, place, actions=Actions(agent_state=state), weft=weft)
+        invocation.event(name, place, actions=Actions(agent_state=state), notes=notes)
     )
 
 

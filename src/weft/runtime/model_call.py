@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from weft.compiler import Compiled, ReadonlyContext, compile
-from weft.compiler.caching import Miss, Reader, known_by, watch
+from weft.compiler.caching import Miss, Reader, watch
 from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
@@ -22,14 +22,14 @@ from weft.dialects import Lowered, dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
-from weft.runtime.batch import WITHHELD
 from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place
 from weft.session import Event, Session
 from weft.session.event import new_id
-from weft.values import Json, JsonObject, Strand
+from weft.session.provenance import NOTHING, Provenance
+from weft.values import JsonObject, Strand
 
 if TYPE_CHECKING:
     from weft.runtime.turn import AgentRun
@@ -221,21 +221,20 @@ class Asking:
         if self._context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self._context)
         watched = self._watched(response)
-        more: JsonObject = self._spent(response)
+        more = self._spent(response)
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name for call in calls if call is not None}
             if not names.isdisjoint(self._withheld):
-                withheld: list[Json] = [*sorted(self._withheld)]
-                more = {**more, WITHHELD: withheld}
+                more = msgspec.structs.replace(more, withheld=sorted(self._withheld))
         return _reply(self._run, self.id, response, self._compiled, self._within, watched, more)
 
-    def _spent(self, response: ModelResponse) -> JsonObject:
+    def _spent(self, response: ModelResponse) -> Provenance:
         """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
         spending = self._run.invocation.spending
         failed = response.error_code is not None and response.usage is None
         if spending is None or not self._asked or failed:
-            return {}
+            return NOTHING
         return spending.entry(self._compiled, response, self._run.invocation.llm_calls)
 
     def _watched(self, response: ModelResponse) -> Miss | None:
@@ -252,11 +251,10 @@ class Asking:
             branch=place.branch or "",
             scope=place.scope or "",
             now=time.time(),
-            known=known_by(response.custom_metadata),
+            known=response.provenance.known,
             tokens=model.tokens if exact and isinstance(model, Reader) else None,
         )
-        told = (response.custom_metadata or {}).get("weft")
-        named = isinstance(told, dict) and "cachedContent" in told
+        named = response.provenance.cached_content is not None
         return None if named else miss  # what is kept by name is all that is reused
 
 
@@ -315,7 +313,7 @@ def _reply(
     compiled: Compiled,
     within: int | None,
     miss: Miss | None,
-    more: JsonObject,
+    more: Provenance,
 ) -> Event:
     """The answer as an event: every call has an id, and signatures know whose they are."""
     content = response.content
@@ -336,21 +334,17 @@ def _reply(
         elif content.role != "model":
             content = msgspec.structs.replace(content, role="model")
     metadata = response.custom_metadata
-    if signed or compiled.provided or within is not None or miss is not None or more:
-        metadata = dict(metadata or {})
-        held = metadata.get("weft")
-        weft: JsonObject = {**held} if isinstance(held, dict) else {}
-        if signed:
-            weft.setdefault("provider", compiled.dialect)
-            weft.setdefault("model", compiled.prompt.model)
-        if compiled.provided:
-            weft["instructions"] = cast("JsonObject", dict(compiled.provided))
-        if within is not None:
-            weft["within"] = within
-        if miss is not None:
-            weft["cacheMiss"] = miss.to_dict()
-        weft |= more
-        metadata["weft"] = weft
+    if signed or compiled.provided or within is not None or miss is not None or more != NOTHING:
+        maker = response.provenance
+        notes = msgspec.structs.replace(
+            more,
+            provider=maker.provider or compiled.dialect if signed else None,
+            model=maker.model or compiled.prompt.model if signed else None,
+            instructions=dict(compiled.provided) or None,
+            within=within,
+            cache_miss=miss.to_dict() if miss is not None else None,
+        )
+        metadata = notes.onto(metadata)
     place = run.place
     return Event(
         author=run.agent.name,

@@ -53,7 +53,7 @@ from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import NO_ACTIONS, new_id
 from weft.session.state import scope_of
-from weft.session.waiting import CONFIRMATION, QUESTION, pending_in
+from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import Json, JsonObject
 
 
@@ -836,10 +836,7 @@ def begun_calls(events: Iterable[Event]) -> set[str]:
     """The calls that may have run: they were started, or returned something."""
     begun: set[str] = set()
     for event in events:
-        weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
-        started = weft.get("started") if isinstance(weft, dict) else None
-        if isinstance(started, list):
-            begun.update(each for each in started if isinstance(each, str))
+        begun.update(event.provenance.started or ())
         if event.results:
             begun.update(result.id or "" for result in event.results)
     return begun
@@ -850,7 +847,7 @@ def answers_in(session: Session) -> dict[str, FunctionResponse]:
     held: dict[str, FunctionResponse] = {}
     for event in visible_events(session):
         if event.results:
-            waits = pending_in(event)
+            waits = event.provenance.pending or ()
             held.update({r.id or "": r for r in event.results if r.id not in waits})
     return held
 

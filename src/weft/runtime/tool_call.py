@@ -29,6 +29,7 @@ from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
+from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
 
@@ -240,7 +241,9 @@ class ToolCall:
         if tool.effect in ("probe", "unsafe"):
             await self._invocation.commit(
                 self._invocation.event(
-                    self._kit.agent.name, self._place, weft={"started": [self.call.id or ""]}
+                    self._kit.agent.name,
+                    self._place,
+                    notes=Provenance(started=[self.call.id or ""]),
                 )
             )
         for attempt in range(tool.retries + 1):
@@ -263,9 +266,9 @@ class ToolCall:
             returned = _returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
             outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
-            outcomes: JsonObject = {self.call.id or "": _record(outcome)}
+            outcomes = {self.call.id or "": _record(outcome)}
             event = self._invocation.event(
-                self._kit.agent.name, self._place, weft={"outcomes": outcomes}
+                self._kit.agent.name, self._place, notes=Provenance(outcomes=outcomes)
             )
             await transaction.append(event)
         return returned

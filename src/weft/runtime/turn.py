@@ -23,7 +23,6 @@ from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.answer import (
     CUT,
     GO_ON,
-    PIECE,
     RETRIES,
     Answer,
     check_answer,
@@ -43,6 +42,7 @@ from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
 from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
+from weft.session.provenance import Provenance
 from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import JsonObject
 
@@ -224,7 +224,7 @@ class AgentRun:
         if pieces:
             said = [e.content for e in pieces if e.content is not None and is_reply(e)]
             content = put_together(said, content)
-            reply = _with_weft(reply, {"pieces": [event.id for event in pieces]})
+            reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
             content, used = self._with_values(content)
@@ -262,7 +262,7 @@ class AgentRun:
             failure = await self._failure("invalid_output", why, reply)
             return Made((failure.event,), failure)
         draft = msgspec.structs.replace(
-            _with_weft(reply, {"rejected": why}),
+            _noting(reply, Provenance(rejected=why)),
             content=content,
             actions=actions,
             audience="internal",
@@ -277,7 +277,7 @@ class AgentRun:
     async def _refuse_cut(self, reply: Event, content: Content) -> Made:
         """Refuse an answer that was cut off; what there is of it is kept with the error."""
         failure = await self._failure(
-            "truncated", _CUT_OFF, _with_weft(reply, {"cut": content.text})
+            "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
         )
         return Made((failure.event,), failure)
 
@@ -292,13 +292,15 @@ class AgentRun:
         """Store a piece of the answer, and that the model is to go on with it."""
         self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
         piece = msgspec.structs.replace(
-            _with_weft(reply, {PIECE: True}),
+            _noting(reply, Provenance(piece=True)),
             id=new_id(),
             content=content,
             actions=actions,
             audience="internal",
         )
-        told = self.invocation.event(self.agent.name, self.place, GO_ON, weft={PIECE: True})
+        told = self.invocation.event(
+            self.agent.name, self.place, GO_ON, notes=Provenance(piece=True)
+        )
         told = msgspec.structs.replace(told, audience="internal")
         return Made(tuple(await self._commit_all([piece, told])))
 
@@ -316,7 +318,7 @@ class AgentRun:
         if found.code not in self.agent.allow:
             self.invocation.findings[str(found)] = found
             _log.warning("%s %s: %s", found.code, found.origin, found.message)
-        return _with_weft(reply, {"diagnostics": [str(found)]})
+        return _noting(reply, Provenance(diagnostics=[str(found)]))
 
     async def answer_calls(self, reply: Event | None) -> Made:
         """Run the open calls, store their results as one event, and do what they ask for."""
@@ -535,12 +537,9 @@ MAX_HOPS = 10
 """How often an invocation may be handed over."""
 
 
-def _with_weft(event: Event, more: JsonObject) -> Event:
+def _noting(event: Event, notes: Provenance) -> Event:
     """The event with more of what only Weft reads."""
-    metadata = dict(event.custom_metadata or {})
-    held = metadata.get("weft")
-    metadata["weft"] = {**(held if isinstance(held, dict) else {}), **more}
-    return msgspec.structs.replace(event, custom_metadata=metadata)
+    return msgspec.structs.replace(event, custom_metadata=notes.onto(event.custom_metadata))
 
 
 def _noted(part: Part, times: int) -> Part:

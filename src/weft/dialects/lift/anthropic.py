@@ -21,6 +21,7 @@ from weft.dialects.openai import read_arguments
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.session import Usage
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 NAME = "anthropic"
@@ -64,9 +65,9 @@ def lift(body: JsonObject) -> ModelResponse:
         spent["output_tokens_details"] = details
     if spent:
         rest["usage"] = spent
-    weft: JsonObject = {"rest": rest} if rest else {}
+    metadata = Provenance(rest=rest).onto(None) if rest else None
     if written := count_in(usage.get("cache_creation_input_tokens")):
-        weft["cacheWrite"] = written
+        metadata = Provenance(cache_write=written).onto(metadata)
     code, message = _error(stop, finish, body, said=any(part.kind != "empty" for part in parts))
     return ModelResponse(
         content=Content(parts, "model") if parts else None,
@@ -75,7 +76,7 @@ def lift(body: JsonObject) -> ModelResponse:
         error_message=message,
         usage=_usage(usage) if usage else None,
         model_version=text_in(body.get("model")) or None,
-        custom_metadata={"weft": weft} if weft else None,
+        custom_metadata=metadata,
     )
 
 

@@ -32,6 +32,7 @@ from weft.dialects.lift.shapes import (
 )
 from weft.ir import ModelResponse
 from weft.session import Usage
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 NAME = "gemini"
@@ -94,7 +95,7 @@ def lift(body: JsonObject) -> ModelResponse:
         error_message=message,
         usage=usage,
         model_version=text_in(body.get("modelVersion")) or None,
-        custom_metadata={"weft": {"rest": rest}} if rest else None,
+        custom_metadata=Provenance(rest=rest).onto(None) if rest else None,
         grounding_metadata=object_in(first.get("groundingMetadata")) or None,
         citation_metadata=object_in(first.get("citationMetadata")) or None,
         logprobs_result=object_in(first.get("logprobsResult")) or None,

@@ -4,6 +4,7 @@ from weft.content import FunctionCall, Part
 from weft.dialects.lift.shapes import call_of, count_in, kept_in, object_in, text_in, without
 from weft.dialects.openai import read_arguments
 from weft.session import Usage
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, compact
 
 EMPTY: JsonObject = {}
@@ -71,15 +72,12 @@ class Counted:
 
 def about(counted: Counted | None, rest: JsonObject) -> JsonObject | None:
     """What the event's metadata says of the answer, beside who gave it."""
-    weft: JsonObject = {}
-    if counted is not None:
-        if counted.written:
-            weft["cacheWrite"] = counted.written
-        if counted.rest:
-            rest = {**rest, "usage": counted.rest}
-    if rest:
-        weft["rest"] = rest
-    return {"weft": weft} if weft else None
+    written = counted.written if counted is not None else 0
+    if counted is not None and counted.rest:
+        rest = {**rest, "usage": counted.rest}
+    if not written and not rest:
+        return None
+    return Provenance(cache_write=written or None, rest=rest or None).onto(None)
 
 
 def trouble(parts: list[Part], finish: str | None, refusal: str) -> tuple[str | None, str | None]:

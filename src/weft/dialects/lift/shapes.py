@@ -1,6 +1,6 @@
 """What answers of all dialects are read with: JSON that may be anything, and pieces to show."""
 
-from weft.content import Content, FunctionCall, Part
+from weft.content import Content, FunctionCall, Part, PartProvenance
 from weft.ir import ModelResponse
 from weft.jsonschema import MAX_DEPTH, deeper_than
 from weft.values import Json, JsonObject, compact
@@ -35,7 +35,7 @@ def without(held: JsonObject, *names: str) -> JsonObject:
 
 def kept_in(dialect: str, kept: JsonObject | None) -> JsonObject | None:
     """The metadata of a part that keeps fields of its provider's; None where there are none."""
-    return None if kept is None else {"weft": {"provider": dialect, "kept": kept}}
+    return None if kept is None else PartProvenance(provider=dialect, fields=kept).onto(None)
 
 
 def call_of(
@@ -51,8 +51,7 @@ def call_of(
     if args is None or deeper_than(args, MAX_DEPTH):
         args = None
         text = arguments if isinstance(arguments, str) else compact(arguments)
-        held = object_in((metadata or {}).get("weft"))
-        metadata = {"weft": {**held, "malformed": text}}
+        metadata = PartProvenance(malformed=text).onto(metadata)
     whole = FunctionCall(name=call.name, args=args, id=call.id)
     return Part(function_call=whole, thought_signature=signature, part_metadata=metadata)
 
