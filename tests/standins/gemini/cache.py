@@ -6,11 +6,11 @@ import re
 import secrets
 from typing import NamedTuple, cast
 
+from tests.standins.gemini.errors import Refused, refused_field
+from tests.standins.gemini.models import GeminiModel
+from tests.standins.gemini.shapes import CacheChange, CacheRequest
 from weft.dialects.gemini import CACHED
 from weft.dialects.measure import count_request
-from weft.testing.gemini_errors import Refused, refused_field
-from weft.testing.gemini_models import GeminiModel
-from weft.testing.gemini_shapes import CacheChange, CacheRequest
 from weft.values import Json, JsonObject, canonical
 
 _HOUR = datetime.timedelta(hours=1)

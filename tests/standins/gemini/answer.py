@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from tests.standins.gemini.models import GeminiModel
+from tests.standins.gemini.signatures import signature
 from weft.content import Part
 from weft.ir import ModelResponse
 from weft.models.scripted import Answer
 from weft.session import Usage
-from weft.testing.gemini_models import GeminiModel
-from weft.testing.gemini_signatures import signature
 from weft.tokens import counter_for
 from weft.values import Json, JsonObject, compact
 

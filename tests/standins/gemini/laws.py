@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from google.genai import types
 
-from weft.testing.gemini_errors import Refused, refused_field
-from weft.testing.gemini_models import GeminiModel
-from weft.testing.gemini_shapes import CacheRequest, GenerateRequest
-from weft.testing.gemini_signatures import genuine
+from tests.standins.gemini.errors import Refused, refused_field
+from tests.standins.gemini.models import GeminiModel
+from tests.standins.gemini.shapes import CacheRequest, GenerateRequest
+from tests.standins.gemini.signatures import genuine
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _MOST_TOOLS = 512

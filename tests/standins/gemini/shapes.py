@@ -16,7 +16,7 @@ import pydantic
 from google.genai import types
 from pydantic.alias_generators import to_camel
 
-from weft.testing.gemini_errors import Refused, refused_field
+from tests.standins.gemini.errors import Refused, refused_field
 from weft.values import JsonObject
 
 

@@ -1,4 +1,4 @@
-"""The model in the box: weights on this machine, run in this process, without a key."""
+"""The local model: it asks the engine in this process, and needs no key."""
 
 import asyncio
 import logging
@@ -14,44 +14,52 @@ import msgspec
 from weft.dialects.lift import lift, stream_of
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
-from weft.models.local_chat import objects, request_for
-from weft.models.local_engine import (
+from weft.models.local.chat import objects, request_for
+from weft.models.local.engine import (
     SLOTS,
     WINDOW,
     Conversation,
     Engine,
     Setup,
+    TokenTrace,
     conversation_of,
     engine_for,
 )
-from weft.models.local_file import WeightsFile, read_file
-from weft.models.local_reading import Reading
-from weft.models.weights import DEFAULT, KNOWN, find, get, known
+from weft.models.local.weights import (
+    DEFAULT,
+    KNOWN,
+    WeightsFile,
+    find,
+    get,
+    known,
+    progress_bar,
+    read_file,
+)
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
 _LIMIT = 256
-"""How long an answer may be: a small model that has lost its way does not find an end."""
-_HONEST = (
+"""How many tokens an answer may have: a small model that has lost its way finds no end."""
+_DISCLAIMER = (
     "answers come from %s, a very small model for trying the plumbing: expect no sense from it"
     " (for real answers, set model= or WEFT_MODEL)"
 )
 _NEXT: JsonObject = {"role": "user", "content": "?"}
-
+"""Some next message: how much of the history the engine knows again does not depend on it."""
 
 _log = logging.getLogger("weft.models.local")
-_spoken: set[str] = set()
-"""The weights of which it was said in this process what they are good for."""
+_disclaimed: set[str] = set()
+"""The weights whose disclaimer was logged in this process."""
 
 
 class LocalModel:
     """A model of weights on this machine: `local`, `local:qwen-1.5b` or `local:PATH.gguf`.
 
-    The engine is started when it is first asked, once for each file in a process. `window` is
-    how many tokens a request with its answer may have, `max_output_tokens` how long an answer
-    may be where the request does not say, `fetch` whether missing weights are fetched: None
-    means only where a person watches, so that no program downloads by surprise.
+    The engine starts with the first request, once for each file in a process. `window` is how
+    many tokens a request with its answer may have. `max_output_tokens` is how long an answer may
+    be where the request does not say. `fetch` says whether missing weights are fetched: None
+    means only at a terminal, so that no program downloads by surprise.
     """
 
     dialect = _DIALECT
@@ -79,7 +87,7 @@ class LocalModel:
                     hint=f"write a whole number from {least} on",
                 )
         self.name = name
-        self._weights, self._path = _place(name)
+        self._weights, self._path = _weights_or_path(name)
         self._window = window
         self._limit = max_output_tokens
         self._slots = slots
@@ -93,57 +101,57 @@ class LocalModel:
     async def generate(
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
     ) -> AsyncIterator[ModelResponse]:
-        """Answer the request; whoever stops listening stops the engine."""
-        held = self._running()
-        file, engine = held if held is not None else await asyncio.to_thread(self.start)
+        """Answer the request. Closing the generator stops the engine."""
+        running = self._running()
+        file, engine = running if running is not None else await asyncio.to_thread(self.start)
         request = request_for(wire, takes_tools=file.takes_tools, limit=self._limit)
-        reading = Reading(engine, request.body)
+        trace = TokenTrace(engine, request.body)
         answer = stream_of(_DIALECT)
         begun = ""
-        pieces = _pieces(engine, reading, conversation_of(prompt))
+        pieces = _pieces(engine, trace, conversation_of(prompt))
         try:
             async for piece in pieces:
-                shown = answer.feed("", piece)
-                if stream and shown is not None:
-                    begun = begun or shown.text
+                delta = answer.feed("", piece)
+                if stream and delta is not None:
+                    begun = begun or delta.text
                     if request.shows(begun):
-                        yield shown
+                        yield delta
             body = request.read(answer.body())
-            known = await asyncio.to_thread(self._known, wire, body, reading)
+            known = await asyncio.to_thread(self._known, wire, body, trace)
             yield _noted(lift(_DIALECT, body), known)
         except ModelError as error:
-            raise self._told(error, engine) from error
+            raise self._under_own_name(error, engine) from error
         finally:
             await pieces.aclose()
 
     def tokens(self, wire: JsonObject) -> tuple[int, ...] | None:
-        """A request as the model reads it, in tokens; None while the engine does not run."""
-        held = self._running()
-        if held is None:
+        """The tokens of a request as the model reads it; None while the engine does not run."""
+        running = self._running()
+        if running is None:
             return None
-        file, engine = held
+        file, engine = running
         return engine.tokens(request_for(wire, takes_tools=file.takes_tools, limit=1).body)
 
-    def _known(self, wire: JsonObject, body: JsonObject, reading: Reading) -> int | None:
-        """How much of the request and its answer the engine knows again in the next request."""
-        said = [choice.get("message") for choice in objects(body.get("choices"))]
-        turns: list[Json] = [*objects(wire.get("messages")), *said, _NEXT]
+    def _known(self, wire: JsonObject, body: JsonObject, trace: TokenTrace) -> int | None:
+        """How many tokens of the request and its answer the next request will not read again."""
+        answers = [choice.get("message") for choice in objects(body.get("choices"))]
+        turns: list[Json] = [*objects(wire.get("messages")), *answers, _NEXT]
         file, _ = self.start()
         repeated = request_for({**wire, "messages": turns}, takes_tools=file.takes_tools, limit=1)
         try:
-            return reading.known(repeated.body)
+            return trace.known(repeated.body)
         except ModelError:
-            return None  # its template refuses such turns, so no request can have them
+            return None  # the template rejects such turns, so no request can have them
 
     def _running(self) -> tuple[WeightsFile, Engine] | None:
-        """The weights and their engine, if it was started, and in this process."""
-        held = self._ready
-        return held if held is not None and held[1].process == os.getpid() else None
+        """The weights and their engine, if it runs in this process. A fork has none."""
+        ready = self._ready
+        return ready if ready is not None and ready[1].process == os.getpid() else None
 
     def start(self) -> tuple[WeightsFile, Engine]:
-        """Find the weights and start the engine; it blocks, and does nothing the second time."""
-        held = self._running()
-        if held is None:
+        """Find the weights and start the engine. It blocks; a second call does nothing."""
+        running = self._running()
+        if running is None:
             file = read_file(self._path if self._path is not None else self._fetched())
             window = self._window or min(WINDOW, file.window or WINDOW)
             if file.window and window > file.window:
@@ -153,21 +161,21 @@ class LocalModel:
                     hint=f"write window={file.window} or less",
                 )
             setup = Setup(file.path.resolve(), window, self._slots, self._threads)
-            held = self._ready = file, engine_for(setup)
-            self._say_honestly()
-        return held
+            running = self._ready = file, engine_for(setup)
+            self._log_disclaimer()
+        return running
 
-    def _say_honestly(self) -> None:
-        """Log once in a process what the default weights are good for; commands print it."""
-        if self._weights == DEFAULT and self._weights not in _spoken:
-            _spoken.add(self._weights)
-            _log.info(_HONEST, self._weights)
+    def _log_disclaimer(self) -> None:
+        """Log what the default weights are good for, once in a process; commands print it."""
+        if self._weights == DEFAULT and self._weights not in _disclaimed:
+            _disclaimed.add(self._weights)
+            _log.info(_DISCLAIMER, self._weights)
 
     def _fetched(self) -> Path:
-        """Where the named weights lie, fetched now if that is wanted."""
-        found = find(self._weights)
-        if found is not None:
-            return found
+        """The path of the named weights; fetches them if that is wanted."""
+        path = find(self._weights)
+        if path is not None:
+            return path
         watched = sys.stderr is not None and sys.stderr.isatty()
         if not (watched if self._fetch is None else self._fetch):
             raise ModelError(
@@ -176,13 +184,11 @@ class LocalModel:
                 where=self.name,
                 hint=f"weft model get {self._weights}",
             )
-        from weft.models.weights import progress_bar
-
         with progress_bar() as progress:
             return get(self._weights, progress)
 
-    def _told(self, error: ModelError, engine: Engine) -> ModelError:
-        """The error under this model's own name, with a fix that fits it."""
+    def _under_own_name(self, error: ModelError, engine: Engine) -> ModelError:
+        """The error under this model's name, with a fix that fits it."""
         hint = error.hint
         if error.code == "context_overflow":
             hint = (
@@ -196,7 +202,7 @@ class LocalModel:
 
 
 def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
-    """The answer with how much of it will be known again, where that can be told."""
+    """The answer with the number of tokens that the engine will know again, if there is one."""
     if known is None:
         return response
     metadata = Provenance(known=known).onto(response.custom_metadata)
@@ -204,23 +210,23 @@ def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
 
 
 async def _pieces(
-    engine: Engine, reading: Reading, asked: Conversation
+    engine: Engine, trace: TokenTrace, conversation: Conversation
 ) -> AsyncGenerator[JsonObject]:
-    """The pieces of an answer as the engine makes them, in another thread."""
+    """The pieces of an answer, as the engine writes them in another thread."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[JsonObject | None] = asyncio.Queue()
     gone = False
 
     def tell(piece: JsonObject) -> bool:
         if not gone and "prompt_progress" not in piece:
-            loop.call_soon_threadsafe(queue.put_nowait, reading.note(piece))
+            loop.call_soon_threadsafe(queue.put_nowait, trace.note(piece))
         return gone
 
     def work() -> None:
         if gone:
             return
         try:
-            engine.answer(reading.body, tell, asked)
+            engine.answer(trace.body, tell, conversation)
         finally:
             if not gone:
                 loop.call_soon_threadsafe(queue.put_nowait, None)
@@ -234,8 +240,8 @@ async def _pieces(
         gone = True
 
 
-def _place(name: str) -> tuple[str, Path | None]:
-    """The name of known weights, or the path of a file."""
+def _weights_or_path(name: str) -> tuple[str, Path | None]:
+    """The name of known weights, or the path of a file. The other one is empty."""
     kind, colon, which = name.partition(":")
     if kind != "local" or (colon and not which):
         raise UsageError(
@@ -247,7 +253,7 @@ def _place(name: str) -> tuple[str, Path | None]:
         return which or DEFAULT, None
     path = Path(which).expanduser()
     if path.suffix != ".gguf" and not path.exists():
-        known(which)
+        known(which)  # neither a file nor a name: this raises the error that lists the names
     return "", path
 
 
@@ -266,10 +272,10 @@ class LocalServer(NamedTuple):
 
 @contextmanager
 def serve(model: LocalModel | str = "local") -> Generator[LocalServer]:
-    """The engine of a local model as a server on a loopback port, for the rest of the process.
+    """Serve the engine of a local model on a loopback port, for the rest of the process.
 
-    It is the engine itself: no tools are narrowed, and no text is bounded.
+    Clients talk to the engine itself: no tool is chosen for the model, and no text is bounded.
     """
-    held = model if isinstance(model, LocalModel) else LocalModel(model)
-    _, engine = held.start()
-    yield LocalServer(engine.url, engine.key, held.name)
+    served = model if isinstance(model, LocalModel) else LocalModel(model)
+    _, engine = served.start()
+    yield LocalServer(engine.url, engine.key, served.name)
