@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from weft.dialects.lift.failure import failure
+from weft.dialects import CHAT, dialect_named
 from weft.errors import ModelError
 from weft.ir import Prompt
 from weft.values import Json, JsonObject
@@ -222,7 +222,7 @@ class Engine:
             told: Json = msgspec.json.decode(answer.read())
         if answer.status != 200 or not isinstance(told, dict):
             held = told if isinstance(told, dict) else None
-            raise failure("openai-chat", answer.status, held, str(told))
+            raise dialect_named(CHAT).errors.failure(answer.status, held, str(told))
         return told
 
 

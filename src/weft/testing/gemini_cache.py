@@ -6,8 +6,8 @@ import re
 import secrets
 from typing import NamedTuple, cast
 
+from weft.dialects import count_request
 from weft.dialects.gemini import CACHED
-from weft.dialects.measure import count_request
 from weft.testing.gemini_errors import Refused, refused_field
 from weft.testing.gemini_models import GeminiModel
 from weft.testing.gemini_shapes import CacheChange, CacheRequest

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from weft.dialects.measure import count_request
+from weft.dialects import count_request
 from weft.errors import DeclarationError, ModelError
 from weft.ir import Prompt
 from weft.models.scripted import Answer, Entry, Failure, Later, prepare, resolve
