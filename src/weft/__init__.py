@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft.declare.tool import tool
     from weft.declare.transform import S
     from weft.diagnostics import Diagnostic, Origin, Severity
-    from weft.dialects.measure import count_tokens
+    from weft.dialects import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.callbacks import Plugin

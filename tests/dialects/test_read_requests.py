@@ -7,8 +7,7 @@ import pytest
 from bench.meaning import meaning
 
 from tests.dialects.requests import CASES, REQUESTS
-from weft.dialects import DIALECTS, dialect_named
-from weft.dialects.refuse import refusals
+from weft.dialects import DIALECTS, dialect_named, refusals
 from weft.errors import WeftError
 from weft.ir import verify
 from weft.replay.recordings import read_request

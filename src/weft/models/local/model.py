@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.dialects.lift import lift, stream_of
+from weft.dialects import lift, stream_of
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models.local.chat import objects, request_for

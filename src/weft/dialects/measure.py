@@ -1,18 +1,12 @@
-"""Quantities to tokens, for one model: parts, turns, the head, and the sum of a conversation.
-
-Every part is rounded by itself, so a conversation's count is the sum of its turns' and grows
-with them: one more turn is one more step from the mark before it.
-"""
+"""Counting the tokens of a request as it is sent, whoever made it."""
 
 import base64
 import functools
 import json
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
 
-from weft.dialects.measure import anthropic, gemini, openai
-from weft.dialects.measure.quantities import HELD, Declared, Head, Part, Reader, list_of, said
-from weft.errors import UsageError
+from weft.dialects.wire import as_json, as_list
 from weft.tokens import (
     Media,
     Overheads,
@@ -24,18 +18,11 @@ from weft.tokens import (
 )
 from weft.values import Json, JsonObject
 
-READERS: dict[str, Reader] = {
-    "gemini": gemini.READER,
-    "anthropic": anthropic.READER,
-    "openai-chat": openai.CHAT,
-    "openai-responses": openai.RESPONSES,
-}
-
 _HEADER = 512 * 1024
 """How much of an image's base64 is decoded to find its size in."""
 
 
-class Load(NamedTuple):
+class TurnCost(NamedTuple):
     """What one turn takes: thoughts apart, since they may stop counting."""
 
     role: str
@@ -76,30 +63,105 @@ class HeadCost(NamedTuple):
         return once + sum(self.tools) + self.system
 
 
+Kind = Literal["text", "document", "thought", "call", "result", "media", "tool", "other"]
+
+
+class Quantity(NamedTuple):
+    """One thing with a size of its own, and where in its turn it stands.
+
+    `text` is what to count; of media it is the base64 data, empty where only an address is
+    sent; of a tool that is declared in mid-conversation it is the declaration as JSON. `name` is
+    a call's name or a media type, `sealed` the length of a signature or of encrypted content.
+    `uncounted` names what the provider adds here that nobody else can count. Several parts may
+    stand at one place: a call and its signature, a result and its media.
+    """
+
+    pointer: str
+    kind: Kind
+    text: str
+    name: str = ""
+    sealed: int = 0
+    uncounted: str = ""
+
+
+class WeighedTool(NamedTuple):
+    """A tool as the request declares it."""
+
+    name: str
+    description: str
+    schema: JsonObject | None
+
+
+class WeighedHead(NamedTuple):
+    """Everything but the turns.
+
+    `others` are the provider's own tools, as JSON, `own` the tokens of those whose size is known.
+    `stateful` says that the request continues something only the provider holds, so that its
+    bytes do not tell its size; `uncounted` names what else the provider adds that they do not
+    tell.
+    """
+
+    system: tuple[str, ...] = ()
+    tools: tuple[WeighedTool, ...] = ()
+    others: tuple[str, ...] = ()
+    schema: Json = None
+    forced: bool = False
+    thinking: bool = False
+    stateful: bool = False
+    own: int = 0
+    uncounted: tuple[str, ...] = ()
+
+
+class WeighedTurn(NamedTuple):
+    """One element of the request's turns.
+
+    `asks` says whether the user speaks in it, rather than a tool, `counts` whether the provider
+    makes a turn of it.
+    """
+
+    role: str
+    parts: list[Quantity]
+    asks: bool = False
+    counts: bool = True
+
+
+class Scale(NamedTuple):
+    """How a dialect's requests are taken apart to be counted, and what is a turn in them."""
+
+    dialect: str
+    turns: str
+    head: Callable[[JsonObject], WeighedHead]
+    turn: Callable[[Json], WeighedTurn]
+    merges: bool = False
+    """Whether neighbours of one role are one turn."""
+    counts_system: bool = False
+    """Whether the system text is a turn."""
+
+
 class Meter:
     """Counts requests of one dialect as one model does; `overheads` are for trying others."""
 
-    def __init__(self, dialect: str, model: str, overheads: Overheads | None = None) -> None:
-        self.dialect = dialect
+    def __init__(self, scale: Scale, model: str, overheads: Overheads | None = None) -> None:
+        self.scale = scale
+        self.dialect = scale.dialect
         self.model = model
-        self.reader = reader_for(dialect)
         self.counter = counter_for(model)
-        self.overheads = overheads if overheads is not None else overheads_for(dialect, model)
+        self.overheads = overheads or overheads_for(scale.dialect, model)
 
     def request(self, wire: JsonObject) -> int:
         """The whole request."""
-        turns = map(self.turn, list_of(wire.get(self.reader.turns)))
-        return self.head(self.reader.head(wire)).total + self.follow(Mark(), turns).total
+        turns = map(self.turn, as_list(wire.get(self.scale.turns)))
+        return self.head(self.scale.head(wire)).total + self.follow(Mark(), turns).total
 
-    def head(self, head: Head) -> HeadCost:
+    def head(self, head: WeighedHead) -> HeadCost:
         """Everything but the turns."""
         over, count = self.overheads, self.counter.count
         once = over.tools_forced if head.forced else over.tools
         schema = 0
         if head.schema:
-            schema = over.schema + round(over.schema_json * count(said(head.schema)))
-        system = sum(over.text + _kept_count(self.model, text) for text in head.system)
-        if head.system and self.reader.system_counts:
+            schema = over.schema + round(over.schema_json * count(as_json(head.schema)))
+        system = sum(over.text + _system_tokens(self.model, text) for text in head.system)
+        if head.system and self.scale.counts_system:
             system += over.turn
         return HeadCost(
             over.request,
@@ -111,14 +173,14 @@ class Meter:
             system,
         )
 
-    def tool(self, tool: Declared) -> int:
+    def tool(self, tool: WeighedTool) -> int:
         """One tool declaration."""
-        size = _tool_size(self.dialect, self.model, said(tool))
+        size = _tool_tokens(self.dialect, self.model, as_json(tool))
         return self.overheads.tool + round(self.overheads.tool_json * size)
 
-    def turn(self, turn: Json) -> Load:
+    def turn(self, turn: Json) -> TurnCost:
         """One turn of a request."""
-        read = self.reader.turn(turn)
+        read = self.scale.turn(turn)
         tokens = thoughts = calls = 0
         for part in read.parts:
             if part.kind == "thought":
@@ -128,21 +190,21 @@ class Meter:
                 calls += part.kind == "call"
         if calls > 1:
             tokens += self.overheads.parallel
-        return Load(read.role, tokens, thoughts, read.asks, read.counts)
+        return TurnCost(read.role, tokens, thoughts, read.asks, read.counts)
 
-    def step(self, mark: Mark, load: Load) -> Mark:
+    def step(self, mark: Mark, load: TurnCost) -> Mark:
         """The mark after one more turn."""
         tokens = mark.tokens + load.tokens
-        if load.counts and not (self.reader.merges and load.role == mark.role):
+        if load.counts and not (self.scale.merges and load.role == mark.role):
             tokens += self.overheads.turn
         kept = mark.thoughts if self.overheads.earlier_thoughts or not load.asks else 0
         return Mark(tokens, kept + load.thoughts, load.role)
 
-    def follow(self, mark: Mark, loads: Iterable[Load]) -> Mark:
+    def follow(self, mark: Mark, loads: Iterable[TurnCost]) -> Mark:
         """The mark after more turns."""
         return functools.reduce(self.step, loads, mark)
 
-    def part(self, part: Part) -> int:
+    def part(self, part: Quantity) -> int:
         """One part, with what the provider adds to it."""
         over, count = self.overheads, self.counter.count
         match part.kind:
@@ -157,7 +219,7 @@ class Meter:
             case "result":
                 return over.result + round(over.result_json * count(part.text))
             case "tool":
-                return self.tool(Declared(*json.loads(part.text)))
+                return self.tool(WeighedTool(*json.loads(part.text)))
             case "media":
                 return self._media(part).tokens
 
@@ -166,43 +228,28 @@ class Meter:
 
         With any of these, `request` is the least that the provider counts.
         """
-        head = self.reader.head(wire)
+        head = self.scale.head(wire)
         found = dict.fromkeys(head.uncounted)
         if head.stateful:
-            found[HELD] = None
-        for turn in list_of(wire.get(self.reader.turns)):
-            for part in self.reader.turn(turn).parts:
+            found[STORED] = None
+        for turn in as_list(wire.get(self.scale.turns)):
+            for part in self.scale.turn(turn).parts:
                 told = self._media(part).uncounted if part.kind == "media" else part.uncounted
                 if told:
                     found[told] = None
         return tuple(found)
 
-    def _media(self, part: Part) -> Media:
+    def _media(self, part: Quantity) -> Media:
         kind, data = part.name.partition(";")[0].strip().lower(), part.text
         if kind.startswith("text/") and data:
-            return Media(self.counter.count(_decoded(data).decode("utf-8", "replace")))
+            return Media(self.counter.count(_base64_bytes(data).decode("utf-8", "replace")))
         if kind.startswith("image/"):
             data = data[:_HEADER]
-        return measure_media(self.dialect, self.model, kind, _decoded(data))
-
-
-@functools.lru_cache(maxsize=256)
-def meter_for(dialect: str, model: str) -> Meter:
-    """The meter of a model."""
-    return Meter(dialect, model)
-
-
-def reader_for(dialect: str) -> Reader:
-    """How requests of that dialect are read."""
-    found = READERS.get(dialect)
-    if found is None:
-        known = ", ".join(READERS)
-        raise UsageError(f"`{dialect}` is not a dialect", where="dialect", hint=f"known: {known}")
-    return found
+        return measure_media(self.dialect, self.model, kind, _base64_bytes(data))
 
 
 @functools.lru_cache(maxsize=4096)
-def _tool_size(dialect: str, model: str, tool: str) -> int:
+def _tool_tokens(dialect: str, model: str, tool: str) -> int:
     """A declaration given as JSON, so that one that comes back is not written out again."""
     try:
         text = tool_text(dialect, model, *json.loads(tool))
@@ -212,13 +259,30 @@ def _tool_size(dialect: str, model: str, tool: str) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _kept_count(model: str, text: str) -> int:
+def _system_tokens(model: str, text: str) -> int:
     """System texts are long and come back with every request."""
     return counter_for(model).count(text)
 
 
-def _decoded(data: str) -> bytes:
+def _base64_bytes(data: str) -> bytes:
     try:
         return base64.b64decode(data.translate({45: 43, 95: 47}) + "==")
     except ValueError:
         return b""
+
+
+OWN_TOOLS = "what the provider's own tools add"
+
+LATER = "tools that are loaded later"
+
+SERVED = "what the provider's tools gave"
+
+STORED = "what the provider holds of the conversation"
+
+
+def url_quantity(pointer: str, url: str, fallback: str) -> Quantity:
+    """Media in a data URL, or at an address that is not read."""
+    if not url.startswith("data:"):
+        return Quantity(pointer, "media", "", fallback)
+    head, _, data = url.removeprefix("data:").partition(",")
+    return Quantity(pointer, "media", data, head.partition(";")[0] or fallback)
