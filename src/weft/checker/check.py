@@ -14,7 +14,7 @@ from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
 from weft.declare.inputs import ANYTHING, shape_of
 from weft.declare.nodes import agents_of, walk_nodes
-from weft.declare.visit import rebuilt
+from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import UsageError
 from weft.misuse import explained
@@ -108,7 +108,7 @@ def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
     """The node whose agents write these keys."""
     if not keys:
         return node
-    return rebuilt(
+    return rebuild(
         node, lambda agent: agent.writes(keys[agent.name]) if agent.name in keys else agent
     )
 

@@ -538,8 +538,7 @@ def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
     while waiting:
         current, parent = waiting.pop()
         yield current, parent
-        if not isinstance(current, Agent):
-            waiting.extend((child, current) for child in reversed(current.children))
+        waiting.extend((child, current) for child in reversed(current.children))
 
 
 def agents_of(node: "Node") -> tuple[Agent, ...]:
@@ -580,6 +579,4 @@ def _agents(node: "Node") -> Iterator[Agent]:
         seen.add(id(current))
         if isinstance(current, Agent):
             yield current
-            waiting.extend(reversed(current.sub_agents))
-        else:
-            waiting.extend(reversed(current.children))
+        waiting.extend(reversed((*current.children, *current.sub_agents)))
