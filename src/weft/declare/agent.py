@@ -30,10 +30,11 @@ from weft.declare.checks import (
 from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
 from weft.declare.functions import check_choice
+from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 from weft.declare.inputs import Inputs, check_inputs
-from weft.declare.policy import C, Policy, TokenBudget
-from weft.declare.policy_parts import AGENT_VERBS, AGENT_WORDS
+from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
+from weft.declare.words import C
 from weft.jsonschema import shorten
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject

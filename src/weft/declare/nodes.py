@@ -17,8 +17,8 @@ from weft.declare.checks import (
 from weft.declare.compare import quoted, same
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, check_choice, is_generator, misfit, name_of
+from weft.declare.hints import FLOW_WORDS
 from weft.declare.inputs import Inputs, check_inputs
-from weft.declare.policy_parts import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
