@@ -348,7 +348,7 @@ class _Work:
                 if around is not None:
                     await around.after(_cancelled_by(last))
                 await lease.release()
-                for void in streams.left() if streams is not None else ():
+                for void in streams.unfinished() if streams is not None else ():
                     yield void
                 if last is not None:
                     yield last

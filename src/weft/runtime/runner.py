@@ -12,7 +12,7 @@ import msgspec
 
 from weft.content import Content, ContentLike, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
-from weft.declare.policy_parts import RUN_WORDS
+from weft.declare.hints import RUN_WORDS
 from weft.errors import UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.callbacks import check_plugins, plugin_methods
