@@ -107,7 +107,8 @@ async def recent(path: str, policy: str) -> dict[str, float]:
     started, spent = time.perf_counter(), time.process_time()
     session = await store.get(SessionKey("bench", "user", "long"), recent=20)
     wall, cpu = time.perf_counter() - started, time.process_time() - spent
-    assert session is not None and len(session.events) == 20
+    assert session is not None
+    assert len(session.events) == 20
     stalls.cancel()
     await asyncio.sleep(0)
     return {"wall": wall, "cpu": cpu, "memory": memory.peak(), "stall": max(GAPS, default=0.0)}

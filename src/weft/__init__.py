@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.callbacks import Plugin
+    from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
-    from weft.runtime.run import RunOutcome
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
 
