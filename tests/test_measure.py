@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import weft
 from tests.dialects import prompts
 from tests.strategies import json_values, logs
+from tests.support.laws import all_laws
 from weft import Agent, Content, Event, Part, Session, TokenBudget, compile, count_tokens
 from weft.content import (
     call_part,
@@ -55,19 +56,24 @@ def counted(compiled: weft.Compiled) -> int:
 # --- what Weft makes
 
 
-@pytest.mark.parametrize("scene", prompts.SCENES, ids=lambda scene: scene.name)
-@pytest.mark.parametrize("dialect", prompts.DIALECTS)
-def test_a_compiled_request_counts_as_its_wire_does(dialect: str, scene: prompts.Scene) -> None:
-    compiled = scene.compile(dialect)
+def a_compiled_request_counts_as_its_wire_does(compiled: weft.Compiled, dialect: str) -> None:
     assert compiled.tokens == counted(compiled)
 
 
-@pytest.mark.parametrize("scene", prompts.SCENES, ids=lambda scene: scene.name)
-@pytest.mark.parametrize("dialect", prompts.DIALECTS)
-def test_every_part_of_a_turn_belongs_to_a_block(dialect: str, scene: prompts.Scene) -> None:
-    for entry in scene.compile(dialect).lowered(dialect).entries:
+def every_part_of_a_turn_belongs_to_a_block(compiled: weft.Compiled, dialect: str) -> None:
+    for entry in compiled.lowered(dialect).entries:
         parts = READERS[dialect].turn(entry.wire).parts
         assert {part.pointer for part in parts} <= {pointer for pointer, _ in entry.blocks}
+
+
+LAWS = [a_compiled_request_counts_as_its_wire_does, every_part_of_a_turn_belongs_to_a_block]
+
+
+@pytest.mark.parametrize("name", prompts.BY_NAME)
+def test_every_scene_is_counted_as_it_is_sent_in_every_dialect(name: str) -> None:
+    with all_laws() as laws:
+        for dialect in prompts.DIALECTS:
+            laws.check(f"{dialect}: {name}", LAWS, prompts.compiled(name, dialect), dialect)
 
 
 @pytest.mark.parametrize(("dialect", "model"), MODELS)
