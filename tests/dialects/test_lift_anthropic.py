@@ -10,7 +10,7 @@ from tests.dialects.answers import (
     weft_of,
 )
 from weft import Agent
-from weft.dialects.lift import lift
+from weft.dialects import lift
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.testing import ScriptedModel

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
-from weft.dialects.caching import ALSO_COMPARED, MARK
+from weft.dialects import dialect_named
+from weft.dialects.caching import MARK
 from weft.dialects.facts import Cache
 from weft.session import Event, Usage
 from weft.values import JsonObject, Strand
@@ -251,7 +252,7 @@ def _whole(before: "Compiled") -> Shared:
 
 def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
     """The first field beside tools, system and turns whose change makes the provider start anew."""
-    fields = ALSO_COMPARED.get(dialect, ())
+    fields = dialect_named(dialect).traits.compared
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 
 

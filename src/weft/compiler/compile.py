@@ -23,8 +23,8 @@ from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_f
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
+from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
-from weft.declare.policy_parts import RUN_WORDS
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable

@@ -13,9 +13,8 @@ from time import monotonic as now
 from typing import ClassVar, NamedTuple, cast
 from urllib.parse import quote
 
-from weft.dialects import facts_for, wire_name
+from weft.dialects import count_request, facts_for, wire_name
 from weft.dialects.gemini import CACHED
-from weft.dialects.measure import count_request
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt, Stability
 from weft.models.breaker import Breaker

@@ -16,7 +16,7 @@ from weft.diagnostics import Origin
 from weft.ir.item import RECALL
 from weft.passes.reduce import is_short
 from weft.runtime.answer import CUT
-from weft.runtime.bindings import BoundTool, Kit
+from weft.runtime.bindings import AgentBindings, BoundTool
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place, paths_around, stopped
 from weft.runtime.progress import Progress
@@ -106,7 +106,7 @@ async def run_calls(
     invocation: Invocation,
     place: Place,
     path: tuple[Agent, ...],
-    kit: Kit,
+    bindings: AgentBindings,
     progress: Progress,
     event: Event | None,
 ) -> Batch:
@@ -121,7 +121,7 @@ async def run_calls(
     for call in progress.open.values():
         if call.id in progress.pending and call.id not in invocation.retry:
             continue
-        one = ToolCall(invocation, place, kit, progress, call, raw.get(call.id or "", ""))
+        one = ToolCall(invocation, place, bindings, progress, call, raw.get(call.id or "", ""))
         if call.id == cut:
             one.answer(
                 Outcome(
@@ -133,30 +133,32 @@ async def run_calls(
                 )
             )
         elif call.name in withheld:
-            offered = [name for name in kit.tools if name not in withheld]
+            offered = [name for name in bindings.tools if name not in withheld]
             one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
         elif call.name == TRANSFER:
             one.answer(_transfer(path, call, again=transferred))
             transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
         elif (
-            call.name == RECALL and call.name not in kit.tools and _recalls(invocation, place, path)
+            call.name == RECALL
+            and call.name not in bindings.tools
+            and _recalls(invocation, place, path)
         ):
             from weft.runtime.recall import recalled
 
             one.answer(await recalled(invocation, place, path, call))
-        elif call.name == SET_RESPONSE and call.name not in kit.tools:
+        elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})
             )
         running.append(one)
-    groups = _groups(running, kit)
+    groups = _groups(running, bindings)
     written: JsonObject = {}
     for group in groups:
         due = [one for one in group if one.outcome is None]
         for one in due:
             one.written = written
         left = any(one.outcome is None for one in running if one not in due)
-        await _side_by_side(invocation, place, kit, due, more=left)
+        await _side_by_side(invocation, place, bindings, due, more=left)
         culprit = _culprit(due)
         if culprit is not None:
             _give_up(running, progress, culprit)
@@ -166,7 +168,7 @@ async def run_calls(
             written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
     return Batch(
         _in_order(tuple(one.outcome for one in running if one.outcome is not None)),
-        frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], kit)),
+        frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], bindings)),
     )
 
 
@@ -198,7 +200,12 @@ def _staying(outcome: Outcome) -> Outcome:
 
 
 async def _side_by_side(
-    invocation: Invocation, place: Place, kit: Kit, calls: list[ToolCall], *, more: bool
+    invocation: Invocation,
+    place: Place,
+    bindings: AgentBindings,
+    calls: list[ToolCall],
+    *,
+    more: bool,
 ) -> None:
     """Run the calls together; if one of them ends the run, the others are stopped at once.
 
@@ -222,7 +229,7 @@ async def _side_by_side(
                 outcomes = {id: record for id, record in records.items() if record}
                 if outcomes:
                     event = invocation.event(
-                        kit.agent.name, place, notes=Provenance(outcomes=outcomes)
+                        bindings.agent.name, place, notes=Provenance(outcomes=outcomes)
                     )
                     await invocation.commit(event)
     finally:
@@ -244,19 +251,19 @@ def _give_up(calls: list[ToolCall], progress: Progress, culprit: FunctionCall) -
         one.answer(Outcome(one.call, {"error": f"{words}{unknown}"}, stopped=True))
 
 
-def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:
+def _groups(running: list[ToolCall], bindings: AgentBindings) -> list[list[ToolCall]]:
     """Calls that may run side by side; a sequential tool's call stands alone."""
     groups: list[list[ToolCall]] = [[]]
     for one in running:
-        if _is_alone(one, kit):
+        if _is_alone(one, bindings):
             groups += [[one], []]
         else:
             groups[-1].append(one)
     return [group for group in groups if group]
 
 
-def _is_alone(one: ToolCall, kit: Kit) -> bool:
-    bound: BoundTool | None = kit.tools.get(one.call.name or "")
+def _is_alone(one: ToolCall, bindings: AgentBindings) -> bool:
+    bound: BoundTool | None = bindings.tools.get(one.call.name or "")
     return bound is not None and bound.tool.sequential
 
 

@@ -81,7 +81,7 @@ class Streams:
             self._begun.pop(event.id, None)
         return event
 
-    def left(self) -> list[Event]:
+    def unfinished(self) -> list[Event]:
         """Where nothing more will come: an event for each that says that it is void."""
         return [
             msgspec.structs.replace(partial, content=None, interrupted=True)
@@ -148,7 +148,7 @@ class Lanes:
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
         await settle_below(self._invocation, self._why, *cut)
-        for void in self._streams.left():
+        for void in self._streams.unfinished():
             yield void
 
     def failures(self) -> list[NodeFailed]:
