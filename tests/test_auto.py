@@ -9,7 +9,7 @@ import pytest
 import weft
 from tests.recorded import coding_run
 from weft import Agent, C, RunConfig, Session
-from weft.compiler import Compiled
+from weft.compiler import Compilation, compile_request
 from weft.compiler.breaks import break_of, read_again
 from weft.content import call_part, result_part
 from weft.declare import Policy
@@ -29,7 +29,7 @@ POLICIES = (
 )
 
 
-def turns_of(compiled: Compiled) -> list[object]:
+def turns_of(compiled: Compilation) -> list[object]:
     return cast("list[object]", compiled.wire["messages"])
 
 
@@ -108,7 +108,7 @@ def test_what_was_decided_at_one_step_is_found_again_from_the_log_alone(seed: in
         if index % 5 == 0:
             alone = Session(session.id, events=list(session.events)[:index])
             model = RunConfig(model=compiled.prompt.model)
-            again = weft.compile(compiled.plan.path[0], session=alone, config=model)
+            again = compile_request(compiled.plan.path[0], session=alone, config=model)
             assert again.wire == compiled.wire
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from weft.cli import options as given
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.models.counting import count
 from weft.models.registry import model_for
 
@@ -68,7 +68,7 @@ def compile_command(
     return exit_code(compiled, strict=strict)
 
 
-def print_count(compiled: Compiled) -> None:
+def print_count(compiled: Compilation) -> None:
     """Ask the provider, and print both counts where they do not mix with the request."""
     name = compiled.prompt.model
     model = model_for(name, where="--count")

@@ -10,7 +10,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.cli.inputs import Inputs
-    from weft.compiler import Compiled
+    from weft.compiler import Compilation
 
 
 def diff_command(
@@ -69,7 +69,7 @@ class _Side(NamedTuple):
     """One of the two requests, and how it is called."""
 
     name: str
-    request: "Compiled"
+    request: "Compilation"
 
 
 def _sides(inputs: "Inputs", steps: Sequence[int], policies: Sequence[str]) -> tuple[_Side, _Side]:
@@ -104,5 +104,5 @@ def _sides(inputs: "Inputs", steps: Sequence[int], policies: Sequence[str]) -> t
     )
 
 
-def _step(step: int, request: "Compiled") -> str:
+def _step(step: int, request: "Compilation") -> str:
     return f"step {step} ({request.prompt.agent})"

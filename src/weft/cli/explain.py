@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from weft.cli import options as given
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.errors import ModelError, UsageError
 
 
@@ -71,7 +71,7 @@ def explain_command(
     return exit_code(compiled, strict=strict)
 
 
-def read_as_its_model_does(compiled: Compiled) -> None:
+def read_as_its_model_does(compiled: Compilation) -> None:
     """Let the model's own tokens say what is reused; without them it is estimated.
 
     Only where there is something to compare: loading the weights takes a second. Nothing is

@@ -13,7 +13,7 @@ import msgspec
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE
-from weft.compiler import Compiled, compile
+from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
 from weft.declare.inputs import shape_of
@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
     trusted: bool = False
 
 
-def request(inputs: Inputs) -> Compiled:
+def request(inputs: Inputs) -> Compilation:
     """Compile what the arguments ask for; with `step`, the request behind that model event."""
     if inputs.dialect is not None:
         dialect_named(inputs.dialect)
@@ -83,7 +83,7 @@ def request(inputs: Inputs) -> Compiled:
     branch = _branch(session, name or home.name)
     labels = labels_of(root, config)
     part_of = Whole(labels, session or Session()) if labels else None
-    made = compile(
+    made = compile_request(
         home,
         state=state or None,
         message=inputs.message,
@@ -96,7 +96,7 @@ def request(inputs: Inputs) -> Compiled:
     )
     if inputs.dialect is None or inputs.dialect == made.dialect:
         return made
-    return compile(
+    return compile_request(
         home,
         state=state or None,
         message=inputs.message,
@@ -128,7 +128,7 @@ def seeing(root: Node, policy: Policy) -> Node:
     return rebuild(root, lambda agent: agent.sees(policy))
 
 
-def exit_code(compiled: Compiled, *, strict: bool) -> int:
+def exit_code(compiled: Compilation, *, strict: bool) -> int:
     """1 where strict found an error, else 0."""
     errors = any(found.severity is Severity.ERROR for found in compiled.diagnostics)
     return 1 if strict and errors else 0
@@ -225,7 +225,7 @@ def at_step(
     dialect: str | None,
     config: RunConfig,
     artifacts: Mapping[str, str] | None = None,
-) -> Compiled:
+) -> Compilation:
     """The request that led to the session's n-th model event, from the log before it."""
     index = index_of(session, step, agent)
     return before_event(root, session, index, dialect=dialect, config=config, artifacts=artifacts)
@@ -252,7 +252,7 @@ def before_event(
     dialect: str | None,
     config: RunConfig,
     artifacts: Mapping[str, str] | None = None,
-) -> Compiled:
+) -> Compilation:
     """The request that led to the event at `index`; `artifacts` are their texts at that time."""
     event = session.events[index]
     homes = homes_of(root)
@@ -269,7 +269,7 @@ def before_event(
     state = None
     if event.isolation_scope:
         state, through = session.before(index).state, _scope(through, event.isolation_scope)
-    after = compile(
+    after = compile_request(
         home,
         session=through,
         state=state,
@@ -280,7 +280,7 @@ def before_event(
         part_of=part_of,
     )
     if dialect is not None and dialect != after.dialect:
-        after = compile(
+        after = compile_request(
             home,
             session=through,
             state=state,
@@ -305,7 +305,7 @@ def model_events(session: Session, agent: str | None = None) -> list[int]:
     ]
 
 
-def speaking(dialect: str, made: Compiled, config: RunConfig) -> RunConfig:
+def speaking(dialect: str, made: Compilation, config: RunConfig) -> RunConfig:
     """The run's config with the same model in another dialect."""
     return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(made.prompt.model)}")
 

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.compiler.report import (
     HISTORY,
     Report,
@@ -58,7 +58,7 @@ def print_json(value: JsonObject) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
-def print_request(compiled: Compiled) -> None:
+def print_request(compiled: Compilation) -> None:
     """The request as a person reads it: system, tools, turns, options."""
     lines = request_lines(compiled)
     if not is_terminal():
@@ -83,7 +83,7 @@ def print_report(report: Report, *, everything: bool = False) -> None:
         console.print(table)
 
 
-def request_lines(compiled: Compiled) -> Iterator[Line]:
+def request_lines(compiled: Compilation) -> Iterator[Line]:
     """The readable form of a request, line by line."""
     prompt, counter = compiled.prompt, compiled.scale.counter
     counted = "at least " if compiled.uncounted else "" if counter.exact else "about "

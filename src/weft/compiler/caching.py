@@ -17,7 +17,7 @@ from weft.session import Event, Usage
 from weft.values import JsonObject, Strand
 
 if TYPE_CHECKING:
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 EVICTED = "evicted or not yet written: the provider did not keep it"
 
@@ -76,7 +76,7 @@ class Miss(NamedTuple):
         return {**found, "origin": self.origin} if self.origin else found
 
 
-def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
+def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction:
     """What the provider will reuse of this request, given the one before it in the session.
 
     `tokens` reads a request as the model does, for one that runs here: what it reuses is then
@@ -118,7 +118,7 @@ def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
 
 
 def _exactly(
-    before: "Compiled", compiled: "Compiled", read: Sequence[int], now: Sequence[int]
+    before: "Compilation", compiled: "Compilation", read: Sequence[int], now: Sequence[int]
 ) -> Prediction:
     """What two readings have in common, and of the answer after the first what is repeated."""
     broken, exact = compiled.prefix_break, True
@@ -138,7 +138,7 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _left(before: "Compiled", read: int) -> int:
+def _left(before: "Compilation", read: int) -> int:
     """The tokens that a request and its answer leave behind, as far as that can be told."""
     if before.known is not None:
         return before.known
@@ -166,7 +166,7 @@ def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
     return Miss(expected - read, prediction.cached, read, prediction.blame or EVICTED, origin)
 
 
-def _kept(before: "Compiled", shared: Shared, after: JsonObject, cache: Cache) -> int:
+def _kept(before: "Compilation", shared: Shared, after: JsonObject, cache: Cache) -> int:
     """The tokens of the request `before` that are repeated, and that the provider has kept.
 
     They are counted as the provider counted that request, where its answer said so.
@@ -193,7 +193,7 @@ def _kept(before: "Compiled", shared: Shared, after: JsonObject, cache: Cache) -
     return kept // cache.stride * cache.stride
 
 
-def _marked(before: "Compiled", after: JsonObject, tools: int) -> int:
+def _marked(before: "Compilation", after: JsonObject, tools: int) -> int:
     """The tokens up to the last mark in the head that both requests have, in the same words."""
     wire = before.lowered().wire
     if not tools:
@@ -222,7 +222,7 @@ def _ends_marked(wire: JsonObject, key: str) -> bool:
     return False
 
 
-def _is_exact(before: "Compiled", after: "Compiled", cache: Cache) -> bool:
+def _is_exact(before: "Compilation", after: "Compilation", cache: Cache) -> bool:
     """Whether the count is certain: the model said it, nothing was said once, all is repeated."""
     lowered = before.lowered()
     if not cache.exact or before.known is None or lowered.lasting is not lowered.rest:
@@ -230,21 +230,21 @@ def _is_exact(before: "Compiled", after: "Compiled", cache: Cache) -> bool:
     return _answer_follows(before, after)
 
 
-def _answer_follows(before: "Compiled", after: "Compiled") -> bool:
+def _answer_follows(before: "Compilation", after: "Compilation") -> bool:
     """Whether the answer to the request before stands in this one, behind what it answers."""
     lowered = before.lowered()
     turns = after.lowered().entries.since(lowered.final + len(lowered.lasting))
     return bool(turns) and any(block.role == "model" for _, block in turns[0].blocks)
 
 
-def _calibration(before: "Compiled") -> float:
+def _calibration(before: "Compilation") -> float:
     """What the provider counted for a token that was counted here."""
     usage = before.usage
     counted = usage.prompt_token_count if usage is not None else None
     return counted / before.tokens if counted and before.tokens else 1.0
 
 
-def _whole(before: "Compiled") -> Shared:
+def _whole(before: "Compilation") -> Shared:
     """What a request shares with itself."""
     lowered = before.lowered()
     return Shared(True, True, lowered.final + len(lowered.lasting), 0, None)
@@ -256,7 +256,7 @@ def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 
 
-def _expired(before: "Compiled", after: "Compiled", cache: Cache) -> str:
+def _expired(before: "Compilation", after: "Compilation", cache: Cache) -> str:
     """Why what was kept is gone by now, as far as the log says when it was asked."""
     ttl = after.prompt.cache if after.prompt.cache in cache.ttls else "".join(cache.ttls[:1])
     if not ttl or not before.answered or not after.asked:
@@ -272,7 +272,7 @@ def _too_short(total: int, cache: Cache) -> str:
 
 
 def watch(
-    compiled: "Compiled",
+    compiled: "Compilation",
     usage: Usage,
     log: Strand[Event],
     *,
@@ -309,7 +309,7 @@ class _Spent(NamedTuple):
     known: int | None = None
 
 
-def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: str) -> _Spent:
+def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope: str) -> _Spent:
     """What the agent's last answer in the log cost."""
     for event in reversed(log.since(0)):
         if (
@@ -323,7 +323,7 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
     return _Spent()
 
 
-def _may_miss(compiled: "Compiled", spent: _Spent, usage: Usage) -> bool:
+def _may_miss(compiled: "Compilation", spent: _Spent, usage: Usage) -> bool:
     """Whether fewer tokens were reused than the request before and its answer may have left."""
     read, before = usage.cached_content_token_count, spent.usage
     cache = compiled.plan.target.facts.cache

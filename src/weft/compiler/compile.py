@@ -5,15 +5,15 @@ plan, what the log decides from its threads, so one more step costs what it adde
 that may not be needed (lowering, counting, hashing, the report) is done when it is asked for.
 """
 
-from collections.abc import Mapping
-from functools import partial
-from typing import cast
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import ParamSpec, cast
 
 import msgspec
 
 from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
-from weft.compiler.compiled import Compiled
+from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.costs import shares_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import WHOLE, Basis, Slot, facts_of, weave
@@ -35,13 +35,12 @@ from weft.session import Event, Session
 from weft.session.state import seen_from
 from weft.values import Json, JsonObject, Strand, require_object
 
-__all__ = ["SET_RESPONSE", "ModelLike", "compile", "output_for"]
+__all__ = ["SET_RESPONSE", "ModelLike", "compile", "compile_request", "output_for"]
 
 _DEFAULT = RunConfig()
 
 
-@explained('weft.compile(agent, message="...")', words=RUN_WORDS)
-def compile(
+def compile_request(
     root: Agent,
     /,
     *,
@@ -55,7 +54,7 @@ def compile(
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
     part_of: Whole | None = None,
-) -> Compiled:
+) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
     `state` is laid over the session's, `message` is what the user says now, `branch` where in a
@@ -209,7 +208,7 @@ def compile(
         if config.strict:
             require_valid(prompt)
     previous = partial(_previous, root, asked, session, state, config, branch, artifacts, part_of)
-    made = Compiled(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
+    made = Compilation(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
     made.policy, made.passes = policy, passes
     if changes:
         made.instructions = instructions.system
@@ -330,7 +329,7 @@ def _previous(
     branch: str | None,
     artifacts: Mapping[str, str] | None,
     part_of: Whole | None,
-) -> Compiled | None:
+) -> Compilation | None:
     """The request that led to this agent's last answer, rebuilt from the log.
 
     It was sent, so a variable that has no value in it is no reason to refuse it; what `state`
@@ -346,7 +345,7 @@ def _previous(
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
         if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
-            found = compile(
+            found = compile_request(
                 root,
                 state={
                     key: held for key, held in (state or {}).items() if key not in session.state
@@ -410,3 +409,21 @@ def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[
         timestamp=0.0,
     )
     return events.with_tail([said])
+
+
+P = ParamSpec("P")
+
+
+def _as_public(build: Callable[P, Compilation]) -> Callable[P, Compiled]:
+    """The same function, with a result that has only public names."""
+
+    @wraps(build, assigned=("__doc__", "__module__"))
+    def compile(*args: P.args, **kwargs: P.kwargs) -> Compiled:
+        return Compiled(build(*args, **kwargs))
+
+    return compile
+
+
+compile = explained('weft.compile(agent, message="...")', words=RUN_WORDS)(
+    _as_public(compile_request)
+)

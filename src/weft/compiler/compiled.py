@@ -25,7 +25,107 @@ if TYPE_CHECKING:
 
 
 class Compiled:
-    """One request: its prompt, its wire, its cost, and where everything came from."""
+    """One request: what is sent, what it costs, and where everything came from.
+
+    Each answer is worked out when it is first asked for.
+    """
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: "Compilation") -> None:
+        self._request = request
+
+    @property
+    def system(self) -> str:
+        """The system instruction as it holds now, one string, however it is delivered."""
+        return self._request.system
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt in Weft's own form; printed, it is a stable, readable text."""
+        return self._request.prompt
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools, in the order they are sent."""
+        return self._request.tools
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the agent's model."""
+        return self._request.dialect
+
+    @property
+    def wire(self) -> JsonObject:
+        """The provider's JSON for the agent's model.
+
+        It shares its turns and its head with the session's next requests: copy it, deeply, before
+        you change it.
+        """
+        return self._request.wire
+
+    def lower(self, dialect: str) -> JsonObject:
+        """The request in any dialect."""
+        return self._request.lower(dialect)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole request, as `count_tokens` finds them in `wire`."""
+        return self._request.tokens
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """What the provider adds that nobody else can count; then `tokens` is the least."""
+        return self._request.uncounted
+
+    @property
+    def cached(self) -> Prediction:
+        """How many of its tokens the provider has read before, as far as that can be told."""
+        return self._request.cached
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What the compiler has to say, without what the agent allows."""
+        return self._request.diagnostics
+
+    @property
+    def hash(self) -> str:
+        """A content hash: equal inputs give an equal hash, in every process."""
+        return self._request.hash
+
+    @property
+    def provided(self) -> Mapping[str, str]:
+        """What instruction providers said; give it to `compile(recorded=)` to rebuild this."""
+        return self._request.provided
+
+    def explain(self) -> "Report":
+        """The report: a row a pass, a row a block, and why anything was left out."""
+        return self._request.explain()
+
+    def origin(self, pointer: str, offset: int = 0, *, dialect: str | None = None) -> Origin:
+        """Where a place of the request came from: a JSON pointer, and an offset in a string."""
+        return self._request.origin(pointer, offset, dialect=dialect)
+
+    @property
+    def stable_prefix(self) -> Prefix:
+        """What this request shares with the previous one of the session."""
+        return self._request.stable_prefix
+
+    @property
+    def prefix_break(self) -> PrefixBreak | None:
+        """What broke the prefix, or None."""
+        return self._request.prefix_break
+
+    def diff(self, other: "Compiled") -> "Diff":
+        """What changed from this compilation to another, in words and tokens."""
+        return self._request.diff(other._request)
+
+    def __repr__(self) -> str:
+        return repr(self._request)
+
+
+class Compilation:
+    """A compiled request with all that the runtime, the report and the next request read of it."""
 
     previous_problem = ""
     asked = 0.0
@@ -53,7 +153,7 @@ class Compiled:
         steps: list[Step],
         provided: Mapping[str, str],
         thread: Thread,
-        previous: "Callable[[], Compiled | None]",
+        previous: "Callable[[], Compilation | None]",
     ) -> None:
         self.prompt = prompt
         self.plan = plan
@@ -198,7 +298,7 @@ class Compiled:
         return SourceMap(self.lowered(dialect))
 
     @cached_property
-    def previous(self) -> "Compiled | None":
+    def previous(self) -> "Compilation | None":
         """The request that led to this agent's last answer, if there was one.
 
         One that cannot be rebuilt, because the budget does not allow it, is none;
@@ -230,7 +330,7 @@ class Compiled:
         lost = max(0, before.tokens - self._shared_tokens(shared))
         return PrefixBreak(pointer, origin, reason, line, lost)
 
-    def diff(self, other: "Compiled") -> "Diff":
+    def diff(self, other: "Compilation") -> "Diff":
         """What changed from this compilation to another, in words and tokens."""
         from weft.compiler.diff import diff
 
@@ -243,7 +343,7 @@ class Compiled:
         reads = model.tokens if isinstance(model, Reader) else None
         return predict(self, self.reads or reads)
 
-    def follows(self, before: "Compiled") -> None:
+    def follows(self, before: "Compilation") -> None:
         """Take this as the request before, which need not be rebuilt then."""
         self.__dict__["previous"] = before
 
@@ -281,5 +381,5 @@ class Compiled:
         return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"
 
 
-def _no_previous() -> Compiled | None:
+def _no_previous() -> Compilation | None:
     return None

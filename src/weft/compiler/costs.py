@@ -14,7 +14,7 @@ from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
 
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 READ, WRITE = 0.10, 1.25
 """What a token costs that is read again, or kept, where nobody knows: shares of a fresh one."""
@@ -113,7 +113,7 @@ def load_of(total: int, cached: int, cache: Cache, *, asked: bool = True) -> Loa
     return Load(cached, rest, 0) if writes else Load(cached, 0, rest)
 
 
-def cost_of(compiled: "Compiled") -> Cost:
+def cost_of(compiled: "Compilation") -> Cost:
     """What a request is predicted to cost, from what its provider is predicted to reuse."""
     # imported above
 

@@ -349,7 +349,7 @@ def _value_at(wire: Json, pointer: str) -> Json:
             raise UsageError(
                 f"the request has nothing at `{pointer}`",
                 where="origin",
-                hint="look at Compiled.wire for what is there",
+                hint="look at Compilation.wire for what is there",
             )
     return value
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 import msgspec
 
 from weft.compiler.breaks import read_again
-from weft.compiler.compile import compile
-from weft.compiler.compiled import Compiled
+from weft.compiler.compile import compile_request
+from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
 from weft.content import Part
 from weft.declare import Agent, C, Policy, RunConfig, Tool
@@ -80,7 +80,7 @@ class Rebuilt(NamedTuple):
     lost: tuple[str, ...]
 
 
-def rebuilt(compiled: "Compiled", kept: Kept) -> Rebuilt:
+def rebuilt(compiled: "Compilation", kept: Kept) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
     What a policy was told to drop is not there to be rebuilt.
@@ -245,7 +245,7 @@ def total(trials: Iterable[Trial]) -> Trial:
 class View:
     """What can be read in a request: the texts in it, and the values behind its handles."""
 
-    def __init__(self, compiled: "Compiled", texts: "Texts", kept: Kept) -> None:
+    def __init__(self, compiled: "Compilation", texts: "Texts", kept: Kept) -> None:
         prompt = compiled.prompt
         items = prompt.items.since(0)
         self._born = [text for item in items for text in texts.born(item, prompt.agent, kept)]
@@ -279,7 +279,7 @@ class _Tally:
         self.carried = 0
         self.money = False
 
-    def step(self, compiled: Compiled, spent: _Spent) -> None:
+    def step(self, compiled: Compilation, spent: _Spent) -> None:
         """One more request; what was recalled before is read again with it."""
         self.sizes.append(spent.tokens)
         self.cached += spent.cached
@@ -291,7 +291,7 @@ class _Tally:
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
 
     def evidence(
-        self, view: View, used: tuple[str, ...], spent: _Spent, compiled: Compiled
+        self, view: View, used: tuple[str, ...], spent: _Spent, compiled: Compilation
     ) -> None:
         """What the answer to a request used; what is only behind a handle is recalled, once."""
         self.used += len(used)
@@ -350,7 +350,7 @@ def requests_of(
     model: str | None = None,
     agents: Mapping[str, Agent] | None = None,
     refused: list[BudgetExceeded] | None = None,
-) -> Iterator[tuple[int, Event, Compiled]]:
+) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
 
     A request that does not fit its budget is added to `refused`; without, it is an error.
@@ -359,7 +359,7 @@ def requests_of(
     roots = {name: _seeing(root, policy) for name, root in known.items()}
     config = RunConfig(model=model or YARDSTICK)
     session = recording.session
-    before: dict[tuple[str, str | None], Compiled] = {}
+    before: dict[tuple[str, str | None], Compilation] = {}
     grown = Session(session.id, state=session.initial)
     waiting: list[Event] = []
     for index, event in enumerate(session.events):
@@ -368,7 +368,7 @@ def requests_of(
             waiting = []
             asked = (event.author, event.branch)
             try:
-                compiled = compile(
+                compiled = compile_request(
                     roots[event.author],
                     session=grown,
                     agent=event.author,
@@ -464,7 +464,7 @@ def _literal(text: str) -> str:
     return "".join(written)
 
 
-def _spent(compiled: Compiled, *, by_price: bool) -> _Spent:
+def _spent(compiled: Compilation, *, by_price: bool) -> _Spent:
     """What a request takes: by its provider's rules and prices, or by the yardstick.
 
     The yardstick reads again all that two requests begin with in common, and keeps the rest.
