@@ -150,7 +150,7 @@ def test_no_policy_costs_more_than_append_only_without_an_announced_break(seed: 
 def test_nothing_that_is_used_later_is_further_than_a_handle_away(seed: int) -> None:
     session = working_session(seed, 20)
     got = replay(recording_of(session), C.auto(), uses=uses_of(session.events))
-    assert got.kept == 1.0
+    assert got.kept_share == 1.0
 
 
 def test_windows_that_are_shown_again_cost_what_changed() -> None:

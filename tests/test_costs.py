@@ -11,10 +11,10 @@ from weft.compiler.costs import (
     Load,
     cliffs_of,
     cost_of,
+    cost_words,
     load_of,
     price_of,
     rates_for,
-    said,
 )
 from weft.dialects import facts_for
 from weft.testing import make_session
@@ -38,7 +38,7 @@ def test_a_model_with_a_price_costs_money() -> None:
 
 
 def test_what_is_kept_longer_costs_more_to_keep() -> None:
-    assert rates_for("claude-opus-5", kept="1h").write == pytest.approx(
+    assert rates_for("claude-opus-5", lifetime="1h").write == pytest.approx(
         rates_for("claude-opus-5").fresh * 2
     )
 
@@ -89,7 +89,7 @@ def test_a_changed_prefix_has_its_price() -> None:
     cost = cost_of(compile_request(agent, session=before, state={"mood": "kind"}))
     assert cost.cached == 0
     assert cost.broken > cost.total / 2
-    assert re.search(r"; the changed prefix costs \$0\.\d{4}$", said(cost))
+    assert re.search(r"; the changed prefix costs \$0\.\d{4}$", cost_words(cost))
 
 
 def test_explain_shows_money_in_every_form() -> None:

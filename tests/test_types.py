@@ -62,5 +62,6 @@ def test_a_compiled_request_shows_what_the_pages_name() -> None:
     compiled = weft.compile(Agent("bot", model="gpt-5"), message="hi")
     assert {name for name in dir(compiled) if not name.startswith("_")} == {
         "cached", "diagnostics", "dialect", "diff", "explain", "hash", "lower", "origin",
-        "prefix_break", "prompt", "provided", "stable_prefix", "system", "tokens", "tools", "uncounted", "wire",
+        "prefix_break", "prompt", "provided", "stable_prefix", "system", "tokens", "tools",
+        "uncounted", "wire",
     }  # fmt: skip

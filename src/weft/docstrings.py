@@ -34,7 +34,7 @@ class Docstring(msgspec.Struct, frozen=True):
 def read(text: str | None) -> Docstring:
     """Take a docstring apart; a text of no known style is all description."""
     lines = inspect.cleandoc(text or "").splitlines()
-    kept: list[str] = []
+    lines_kept: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
     while at < len(lines):
@@ -54,9 +54,9 @@ def read(text: str | None) -> Docstring:
             if field[1] in _PARAMETER_FIELDS and names:
                 parameters[names[-1].lstrip("*")] = _join([field[3] or "", *lines[start:at]])
         else:
-            kept.append(lines[at].rstrip())
+            lines_kept.append(lines[at].rstrip())
             at += 1
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(lines_kept)).strip()
     return Docstring(description, parameters)
 
 

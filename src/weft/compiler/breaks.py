@@ -62,11 +62,13 @@ def break_of(compiled: "Compilation") -> Break | None:
     if before is None or not again:
         return None
     by = tuple(
-        dict.fromkeys((*_names(compiled.steps), *_names(before.steps), *_found(compiled, before)))
+        dict.fromkeys(
+            (*_names(compiled.steps), *_names(before.steps), *_label_steps(compiled, before))
+        )
     )
     if not by:
         return None
-    rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, kept=compiled.prompt.cache)
+    rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, lifetime=compiled.prompt.cache)
     removed = max(0, _removed(compiled, compiled.steps) - _removed(compiled, before.steps))
     cost, saves = again * (rates.write - rates.read), removed * rates.read
     return Break(again, removed, cost, saves, by, rates)
@@ -74,15 +76,15 @@ def break_of(compiled: "Compilation") -> Break | None:
 
 def announced(compiled: "Compilation") -> list[Diagnostic]:
     """The change as a diagnostic: what is read again, what that costs, what it saves."""
-    found = break_of(compiled)
-    if found is None:
+    broken = break_of(compiled)
+    if broken is None:
         return []
-    worth = found.rates.worth
+    worth = broken.rates.worth
     planned = any(isinstance(stage.selector, Auto) for stage in compiled.policy.stages)
-    who = " and ".join(found.passes)
+    who = " and ".join(broken.passes)
     message = (
-        f"{who} changed what was sent before: {found.tokens:,} tokens are read again, which"
-        f" costs {worth(found.cost)} now and saves {worth(found.saves)} at each later request"
+        f"{who} changed what was sent before: {broken.tokens:,} tokens are read again, which"
+        f" costs {worth(broken.cost)} now and saves {worth(broken.saves)} at each later request"
     )
     hint = "nothing to do: it was planned to pay" if planned else _HINT
     severity = Severity.INFO if planned else None
@@ -93,7 +95,7 @@ def announced(compiled: "Compilation") -> list[Diagnostic]:
 _HINT = "write C.auto(), which changes what was sent only where that pays, or C.default()"
 
 
-def _found(compiled: "Compilation", before: "Compilation") -> list[str]:
+def _label_steps(compiled: "Compilation", before: "Compilation") -> list[str]:
     """The pass that withholds, where more is known to carry a label than before."""
     now, then = compiled.labelled, before.labelled
     same = now is None or (then is not None and now.all == then.all)

@@ -71,9 +71,9 @@ class Miss(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """The miss as it is recorded with the answer."""
-        found: JsonObject = {"tokens": self.tokens, "predicted": self.predicted, "read": self.read}
-        found["blame"] = self.blame
-        return {**found, "origin": self.origin} if self.origin else found
+        fields: JsonObject = {"tokens": self.tokens, "predicted": self.predicted, "read": self.read}
+        fields["blame"] = self.blame
+        return {**fields, "origin": self.origin} if self.origin else fields
 
 
 def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction:
@@ -94,7 +94,7 @@ def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction
     total = round(total * _calibration(before))
     sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
     whole = _whole(before)
-    possible = _kept(before, whole, sent, cache)
+    possible = _tokens_reused(before, whole, sent, cache)
     changed = "" if cache.exact else _other_change(sent, now, compiled.dialect)
     if before.prompt.model != compiled.prompt.model:
         changed = "model"
@@ -108,9 +108,9 @@ def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction
     if shared is not None and shared.system and shared.turns >= whole.turns:
         cached = possible
     elif shared is not None:
-        cached = _kept(before, shared, now, cache)
+        cached = _tokens_reused(before, shared, now, cache)
     if broken is not None and cached < possible:
-        blame = _told(broken)
+        blame = _break_words(broken)
         return Prediction(cached, total, possible, blame=blame, origin=broken.origin)
     if not cached:
         return Prediction(0, total, possible, blame=_too_short(before.tokens, cache))
@@ -122,13 +122,13 @@ def _exactly(
 ) -> Prediction:
     """What two readings have in common, and of the answer after the first what is repeated."""
     broken, exact = compiled.prefix_break, True
-    cached, possible = common(read, now), _left(before, len(read))
+    cached, possible = common(read, now), _tokens_available(before, len(read))
     if cached == len(read) and _answer_follows(before, compiled):
         cached, exact = possible, before.known is not None
     cached = min(cached, len(now) - 1)
     blame, origin = "", None
     if broken is not None and cached < possible:
-        blame, origin = _told(broken), broken.origin
+        blame, origin = _break_words(broken), broken.origin
     return Prediction(cached, len(now), possible, exact, blame, origin)
 
 
@@ -138,7 +138,7 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _left(before: "Compilation", read: int) -> int:
+def _tokens_available(before: "Compilation", read: int) -> int:
     """The tokens that a request and its answer leave behind, as far as that can be told."""
     if before.known is not None:
         return before.known
@@ -146,7 +146,7 @@ def _left(before: "Compilation", read: int) -> int:
     return read + max(0, (answered or 0) - 1)
 
 
-def _told(broken: PrefixBreak) -> str:
+def _break_words(broken: PrefixBreak) -> str:
     line = f", line {broken.line}" if broken.line else ""
     return f"{broken.reason} at {broken.pointer}{line}"
 
@@ -166,7 +166,7 @@ def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
     return Miss(expected - read, prediction.cached, read, prediction.blame or EVICTED, origin)
 
 
-def _kept(before: "Compilation", shared: Shared, after: JsonObject, cache: Cache) -> int:
+def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cache: Cache) -> int:
     """The tokens of the request `before` that are repeated, and that the provider has kept.
 
     They are counted as the provider counted that request, where its answer said so.
@@ -185,12 +185,12 @@ def _kept(before: "Compilation", shared: Shared, after: JsonObject, cache: Cache
         reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
-    kept = round(reached * _calibration(before))
+    tokens_kept = round(reached * _calibration(before))
     if whole and cache.exact and len(entries) == len(lowered.entries):
-        kept = _left(before, kept)
-    if kept < cache.minimum:
+        tokens_kept = _tokens_available(before, tokens_kept)
+    if tokens_kept < cache.minimum:
         return 0
-    return kept // cache.stride * cache.stride
+    return tokens_kept // cache.stride * cache.stride
 
 
 def _marked(before: "Compilation", after: JsonObject, tools: int) -> int:
@@ -329,9 +329,9 @@ def _may_miss(compiled: "Compilation", spent: _Spent, usage: Usage) -> bool:
     cache = compiled.plan.target.facts.cache
     if read is None or before is None or cache == Cache():
         return False
-    left = before.prompt_token_count or 0
+    reusable = before.prompt_token_count or 0
     if cache.exact and spent.known is not None:
         return read < spent.known
     if cache.exact:
-        return read < left + max(0, (before.candidates_token_count or 0) - 1)
-    return left >= cache.minimum and read < left * (1 - SLACK)
+        return read < reusable + max(0, (before.candidates_token_count or 0) - 1)
+    return reusable >= cache.minimum and read < reusable * (1 - SLACK)

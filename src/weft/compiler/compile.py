@@ -148,7 +148,7 @@ def compile_request(
     budgeted = env.budget is not None or policy.limit is not None
     scale = Scale(plan.target.dialect, plan.target.model) if budgeted or not passes.plain else None
     if scale is not None:
-        shares = shares_of(plan.target.facts.cache, kept=plan.cache)
+        shares = shares_of(plan.target.facts.cache, lifetime=plan.cache)
         env = msgspec.structs.replace(
             env,
             told=inserted,
@@ -214,7 +214,7 @@ def compile_request(
         made.instructions = instructions.system
     made.labelled = labelled
     if policy.protections:
-        made.shown = partial(shown_item, policy=policy, env=env)
+        made.presentable = partial(shown_item, policy=policy, env=env)
     if labelled is not None and changes:
         made.instructions = without_labelled(instructions.system, prompt, policy, env)
     if newest is not None:

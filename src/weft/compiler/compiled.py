@@ -139,7 +139,7 @@ class Compilation:
     """How its model reads a request, where the model runs here."""
     labelled: "Labelled | None" = None
     """What the model may not see of all that carries a label; None where it may see all."""
-    shown: "Callable[[Item], Item] | None" = None
+    presentable: "Callable[[Item], Item] | None" = None
     """What a report may show of an item, where the policy keeps something from the model."""
     instructions: tuple[TextBlock, ...] | None = None
     """The instruction as it holds now, where a part of it is said behind the conversation."""
@@ -200,18 +200,18 @@ class Compilation:
     def lowered(self, dialect: str | None = None) -> Lowered:
         """The request in a dialect with its source map's material and diagnostics."""
         name = dialect if dialect is not None else self.dialect
-        held = self._lowered.get(name)
-        if held is None:
+        lowered = self._lowered.get(name)
+        if lowered is None:
             target = DIALECTS.get(name) or dialect_named(name)
-            held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
-            self.require_protected(self.prompt, held.wire)
-            self.require_cleared(held.wire)
+            lowered = target.lower(self.prompt, strict=self._strict, track=self._track(name))
+            self.require_protected(self.prompt, lowered.wire)
+            self.require_cleared(lowered.wire)
             if self._strict and name == self.dialect:
                 from weft.compiler.prefix import require_accepted
 
-                require_accepted(held, self.prompt.model, self.plan.agent.allow)
-            self._lowered[name] = held
-        return held
+                require_accepted(lowered, self.prompt.model, self.plan.agent.allow)
+            self._lowered[name] = lowered
+        return lowered
 
     @cached_property
     def refused(self) -> tuple[Diagnostic, ...]:
@@ -239,14 +239,14 @@ class Compilation:
         """What the compiler has to say, without what the agent allows."""
         from weft.compiler.breaks import announced
 
-        found = (
+        reported = (
             *self.prompt.diagnostics,
             *self.lowered().diagnostics,
             *self.refused,
             *announced(self),
         )
-        unique = dict.fromkeys(str(d) for d in found)
-        by_text = {str(d): d for d in reversed(found)}
+        unique = dict.fromkeys(str(d) for d in reported)
+        by_text = {str(d): d for d in reversed(reported)}
         allowed = self.plan.agent.allow
         return tuple(by_text[text] for text in unique if by_text[text].code not in allowed)
 

@@ -104,20 +104,20 @@ def _tools(before: "Compilation", after: "Compilation") -> Iterator[Change]:
             yield Change("tool", "removed", name, tool.origin, old_sizes[name], 0)
     for name, tool in new.items():
         size = new_sizes[name]
-        held = old.get(name)
-        if held is None:
+        before_tool = old.get(name)
+        if before_tool is None:
             yield Change("tool", "added", name, tool.origin, 0, size, tool.description)
             continue
-        said = [
+        changes = [
             what
             for what, one, other in (
-                ("description", held.description, tool.description),
-                ("parameters", held.parameters, tool.parameters),
+                ("description", before_tool.description, tool.description),
+                ("parameters", before_tool.parameters, tool.parameters),
             )
             if one != other
         ]
-        if said:
-            detail = " and ".join(said)
+        if changes:
+            detail = " and ".join(changes)
             yield Change("tool", "changed", name, tool.origin, old_sizes[name], size, detail)
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]
@@ -156,12 +156,12 @@ def _system(before: "Compilation", after: "Compilation") -> Iterator[Change]:
             size = before.scale.counter.count(block.text)
             yield Change("system", "removed", "", block.origin, size, 0, block.text)
     for name, block in new.items():
-        held, size = old.get(name), after.scale.counter.count(block.text)
-        if held is None:
+        before_block, size = old.get(name), after.scale.counter.count(block.text)
+        if before_block is None:
             yield Change("system", "added", "", block.origin, 0, size, block.text)
-        elif held.text != block.text:
-            detail, origin = _line_of_difference(held, block)
-            was = before.scale.counter.count(held.text)
+        elif before_block.text != block.text:
+            detail, origin = _line_of_difference(before_block, block)
+            was = before.scale.counter.count(before_block.text)
             yield Change("system", "changed", "", origin, was, size, detail)
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]

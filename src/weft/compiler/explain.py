@@ -233,8 +233,8 @@ def _turn_count(compiled: "Compilation") -> int:
 def _notes(compiled: "Compilation") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
     woven = compiled.woven
-    said = (*woven.notes, *woven.beside())
-    yield from sorted(said, key=lambda note: (note.before.position, note.step))
+    notes = (*woven.notes, *woven.beside())
+    yield from sorted(notes, key=lambda note: (note.before.position, note.step))
     for step in compiled.steps:
         yield from step.notes
 
@@ -242,15 +242,15 @@ def _notes(compiled: "Compilation") -> Iterator[Note]:
 def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
     before, after = _weight(compiled, note.before), _weight(compiled, note.after)
     action: Action = "dropped"
-    shown = note.before
+    item = note.before
     if note.after is not None and (_made_up(note.after) or note.after.kind == "system"):
-        action, shown, before = "added", note.after, 0
+        action, item, before = "added", note.after, 0
     elif note.after is not None:
         action = "changed"
     elif note.step == _MOVER and note.reason != REPLACED:
         action, after = "moved", before
-    text = _item_text(compiled.shown(shown) if compiled.shown is not None else shown)
-    return LeftOutRow(note.step, action, note.reason, _origin(shown), before, after, text)
+    text = _item_text(compiled.presentable(item) if compiled.presentable is not None else item)
+    return LeftOutRow(note.step, action, note.reason, _origin(item), before, after, text)
 
 
 def _unsaid(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
@@ -333,24 +333,29 @@ def _prefix(compiled: "Compilation") -> PrefixRow:
 
 
 def _cached(compiled: "Compilation") -> CachedRow:
-    found = compiled.cached
+    prediction = compiled.cached
     return CachedRow(
-        found.cached, found.total, found.possible, found.exact, found.blame, found.origin
+        prediction.cached,
+        prediction.total,
+        prediction.possible,
+        prediction.exact,
+        prediction.blame,
+        prediction.origin,
     )
 
 
 def _cost(compiled: "Compilation") -> CostRow:
-    from weft.compiler.costs import cost_of, said
+    from weft.compiler.costs import cost_of, cost_words
 
-    found = cost_of(compiled)
+    cost = cost_of(compiled)
     return CostRow(
-        found.total,
-        found.cached,
-        found.saved,
-        found.broken,
-        found.rates.money,
-        found.cliff,
-        said(found),
+        cost.total,
+        cost.cached,
+        cost.saved,
+        cost.broken,
+        cost.rates.money,
+        cost.cliff,
+        cost_words(cost),
     )
 
 

@@ -10,7 +10,7 @@ from weft.diagnostics import Origin
 from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
-from weft.relevance.index import Index, all_of, match, said, words
+from weft.relevance.index import Index, all_of, match, words, words_of
 from weft.values import Json, JsonObject
 
 
@@ -155,7 +155,7 @@ def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
 
 def _spoken(tool: ToolDecl) -> str:
     """A tool's name in words, and its description."""
-    return f"{said(tool.name)}: {tool.description}"
+    return f"{words_of(tool.name)}: {tool.description}"
 
 
 def _described(tool: ToolDecl) -> str:
@@ -166,7 +166,7 @@ def _described(tool: ToolDecl) -> str:
 def _parameters(schema: JsonObject) -> Iterator[str]:
     properties = schema.get("properties")
     for name, held in properties.items() if isinstance(properties, dict) else ():
-        yield said(name)
+        yield words_of(name)
         if isinstance(held, dict):
             choices = held.get("enum")
             for text in (held.get("description"), *(choices if isinstance(choices, list) else ())):

@@ -251,7 +251,7 @@ def _priced(model: str, usage: Usage, written: int, kept: str) -> float:
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    rates = rates_for(model, tokens=asked, kept=kept)
+    rates = rates_for(model, tokens=asked, lifetime=kept)
     if not rates.money or is_free(model):
         return 0.0
     return rates.cost(Load(cached, written, max(0, asked - cached - written), answer))
