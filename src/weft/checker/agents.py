@@ -26,7 +26,7 @@ from weft.declare.checks import CALLBACKS
 from weft.declare.compare import same
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
     Capture,
     Distill,
@@ -349,7 +349,7 @@ class _WritePairs(Question[_Pairs]):
         self._fills = fills
 
     def visit_other(self, node: Node) -> _Pairs:
-        return self._of_all(node.children)
+        return self._of_all(children(node))
 
     def visit_agent(self, node: Agent) -> _Pairs:
         for key, writer, _ in writes_of(node):
@@ -397,7 +397,7 @@ class _MayWriteAnything(Question[bool]):
     __slots__ = ()
 
     def visit_other(self, node: Node) -> bool:
-        return any(map(self.visit, node.children))
+        return any(map(self.visit, children(node)))
 
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)

@@ -12,8 +12,8 @@ from weft.codes import report
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
 from weft.declare.inputs import ANYTHING, shape_of
-from weft.declare.nodes import agents_of, walk_nodes
-from weft.declare.visit import below, rebuild
+from weft.declare.nodes import agents_of, below, walk_nodes
+from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import UsageError
 from weft.misuse import close, explained

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from weft.checker.agents import WritersByKey, step_writer
 from weft.checker.world import Read, Site, Writer
 from weft.declare import Map, Node, Step
+from weft.declare.nodes import children
 from weft.declare.visit import Question
 from weft.session.state import scope_of
 
@@ -60,7 +61,7 @@ class _RemovingStepsIn(Question[Iterator[Step]]):
     __slots__ = ()
 
     def visit_other(self, node: Node) -> Iterator[Step]:
-        for child in node.children:
+        for child in children(node):
             yield from self.visit(child)
 
     def visit_step(self, node: Step) -> Iterator[Step]:

@@ -58,6 +58,13 @@ ALIASES = {
 }
 
 
+def check_options(agent: str, field: str, config: object) -> JsonObject:
+    """The generation options of an agent."""
+    return check_generate_config(
+        cast("Mapping[str, Json] | None", config), where=f"{agent}.{field}"
+    )
+
+
 def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> JsonObject:
     """The options under their canonical names, or an error that names the nearest valid one."""
     checked: JsonObject = {}

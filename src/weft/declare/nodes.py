@@ -529,16 +529,23 @@ def spell(value: object) -> str:
     return name_of(value) if callable(value) else shorten(repr(value), 60)
 
 
-def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
-    """Every node with its parent, depth first, a node before its children.
+def children(node: "Node") -> "tuple[Node, ...]":
+    """The nodes that a node runs. An agent runs none: its sub-agents are reached by transfer."""
+    return () if isinstance(node, Agent) else node.children
 
-    An agent is a leaf: its sub-agents are reached by transfer, not by the flow.
-    """
+
+def below(node: "Node") -> "tuple[Node, ...]":
+    """All nodes directly below a node: those it runs, or those it may hand over to."""
+    return node.sub_agents if isinstance(node, Agent) else node.children
+
+
+def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
+    """Every node of a flow with its parent, depth first, a node before its children."""
     waiting: list[tuple[Node, Node | None]] = [(node, None)]
     while waiting:
         current, parent = waiting.pop()
         yield current, parent
-        waiting.extend((child, current) for child in reversed(current.children))
+        waiting.extend((child, current) for child in reversed(children(current)))
 
 
 def agents_of(node: "Node") -> tuple[Agent, ...]:
@@ -579,4 +586,4 @@ def _agents(node: "Node") -> Iterator[Agent]:
         seen.add(id(current))
         if isinstance(current, Agent):
             yield current
-        waiting.extend(reversed((*current.children, *current.sub_agents)))
+        waiting.extend(reversed(below(current)))
