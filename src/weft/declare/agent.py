@@ -211,8 +211,8 @@ class Agent(Composable):
 
     def reads(self, *keys: str) -> Self:
         """Return a copy that is shown these state keys too, beside what it sees so far."""
-        shown, limit = C.state(*keys), self.policy.limit
-        return self.sees(replace(replace(self.policy, limit=None) + shown, limit=limit))
+        state_items, limit = C.state(*keys), self.policy.limit
+        return self.sees(replace(replace(self.policy, limit=None) + state_items, limit=limit))
 
     @explained("agent.sees(C.window(5))")
     def sees(self, policy: Policy) -> Self:
@@ -234,7 +234,7 @@ class Agent(Composable):
         return {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: held for name, held in vars(self).items() if name != "memo"}
+        return {name: value for name, value in vars(self).items() if name != "memo"}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agent):

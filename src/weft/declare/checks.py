@@ -234,17 +234,17 @@ def check_schema(agent: str, field: str, declared: object) -> object:
     if declared is None:
         return None
     if isinstance(declared, str | int | float | bytes | list | set | tuple):
-        shown = shorten(repr(cast("object", declared)), 60)
+        spelling = shorten(repr(cast("object", declared)), 60)
         raise wrong(
             agent,
             field,
-            f"{shown} is not a type",
+            f"{spelling} is not a type",
             "pass a type: a dataclass, a pydantic model, list[str]; or a JSON Schema as a dict",
         )
     if inspect.isroutine(declared):
         raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
-    made = schema.of_type(declared, where=f"{agent}.{field}")
-    if has_lone_surrogate(compact(made)):
+    json_schema = schema.of_type(declared, where=f"{agent}.{field}")
+    if has_lone_surrogate(compact(json_schema)):
         raise wrong(agent, field, "the schema holds a lone surrogate", "mend its texts")
     if isinstance(declared, Mapping):
         return deepcopy(cast("Mapping[str, object]", declared))
@@ -261,8 +261,8 @@ def check_output_key(agent: str, field: str, key: object) -> object:
 def check_key(flow: str, option: str, key: object) -> None:
     """A state key that a flow reads or writes."""
     if not isinstance(key, str) or not key.strip():
-        shown = shorten(repr(key), 60)
-        raise wrong(flow, option, f"{shown} is no state key", f'write {option}="results"')
+        spelling = shorten(repr(key), 60)
+        raise wrong(flow, option, f"{spelling} is no state key", f'write {option}="results"')
 
 
 def check_count(flow: str, option: str, value: object) -> None:
@@ -297,7 +297,7 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     listed = (codes,) if isinstance(codes, str) else codes
     if not isinstance(listed, Iterable):
         raise wrong(agent, field, f"{codes!r} is no list of codes", 'write allow=["WEFT101"]')
-    kept: list[str] = []
+    checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
             near = difflib.get_close_matches(str(code), CODES, n=1)
@@ -307,17 +307,17 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
                 f"{code!r} is not a diagnostic code",
                 f'did you mean "{near[0]}"?' if near else f"known: {', '.join(CODES)}",
             )
-        kept.append(code)
-    return tuple(kept)
+        checked.append(code)
+    return tuple(checked)
 
 
 def check_cleared(agent: str, field: str, labels: object) -> tuple[str, ...]:
     """Labels, one or several."""
     listed = (labels,) if isinstance(labels, str) else labels
-    found = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
-    if not all(isinstance(label, str) and label for label in found):
+    names = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
+    if not all(isinstance(label, str) and label for label in names):
         raise wrong(agent, field, f"{labels!r} is no list of labels", 'write ["secret"]')
-    return cast("tuple[str, ...]", found)
+    return cast("tuple[str, ...]", names)
 
 
 CALLBACKS: dict[str, str] = {
@@ -342,14 +342,14 @@ def check_callback(agent: str, field: str, value: object) -> object:
     for one in chain:
         if not callable(one):
             raise wrong(agent, field, f"{one!r} cannot be called", "pass a function or a list")
-        given = CALLBACKS[field]
-        taken = misfit(one, given.count(",") + 1)
+        parameters = CALLBACKS[field]
+        taken = misfit(one, parameters.count(",") + 1)
         if taken is not None:
             raise wrong(
                 agent,
                 field,
-                f"{field} takes ({given}); `{name_of(one)}` takes {taken}",
-                f"write def {field}({given})",
+                f"{field} takes ({parameters}); `{name_of(one)}` takes {taken}",
+                f"write def {field}({parameters})",
             )
     return chain if several else value
 

@@ -233,7 +233,7 @@ class _Builder(Visitor[Member]):
         if isinstance(node, Agent):
             for site in sites:
                 heard = heard_by(node, site.world)
-                hears.update(dict.fromkeys(name for name in site.world.said if name in heard))
+                hears.update(dict.fromkeys(name for name in site.world.spoken if name in heard))
         return Vertex(
             id,
             box.kind,

@@ -65,13 +65,13 @@ def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
 
 def _touched(body: Node) -> set[str]:
     """The keys whose values a step may change in place, or take away."""
-    found: set[str] = set()
+    touched: set[str] = set()
     for node, _ in walk_nodes(body):
         if isinstance(node, Step):
             keys = keys_of(node.function)
-            found |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
-            found |= {old for old, _ in node.renames}
-    return found
+            touched |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
+            touched |= {old for old, _ in node.renames}
+    return touched
 
 
 def too_many_calls(record: Record) -> Iterator[Diagnostic]:
