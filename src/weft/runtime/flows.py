@@ -43,6 +43,7 @@ from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.provenance import NOTHING, LaterTags, Provenance
 from weft.session.state import State
 from weft.session.waiting import INPUT
 from weft.values import Json, JsonObject
@@ -171,7 +172,7 @@ class NodeRun(Visitor[Events]):
                     event.content and is_below(path_of(event), inner.path)
                     for event in self.invocation.events()
                 )
-                undone: JsonObject | None = {"undone": [inner.path]} if spoke else None
+                undone = Provenance(undone=[inner.path]) if spoke else NOTHING
                 await self._decide(node, {"failed": index}, undone)
         await self._end(node)
 
@@ -343,9 +344,9 @@ class NodeRun(Visitor[Events]):
             for path, scope in self.invocation.escalated
         )
 
-    async def _decide(self, node: Node, state: JsonObject, weft: JsonObject | None = None) -> None:
+    async def _decide(self, node: Node, state: JsonObject, notes: Provenance = NOTHING) -> None:
         """Store a decision before acting on it."""
-        await decide(self.invocation, self.place, node.name, state, weft)
+        await decide(self.invocation, self.place, node.name, state, notes)
 
     async def _fail(
         self, node: Node, code: str, words: str, cause: Exception | None = None
@@ -353,8 +354,8 @@ class NodeRun(Visitor[Events]):
         """Store the failure of this node, and return it to be raised."""
         return await failed(self.invocation, self.place, node.name, code, words, cause)
 
-    async def _commit(self, node: Node, actions: Actions, weft: JsonObject | None = None) -> Event:
-        event = self.invocation.event(node.name, self.place, actions=actions, weft=weft)
+    async def _commit(self, node: Node, actions: Actions, notes: Provenance = NOTHING) -> Event:
+        event = self.invocation.event(node.name, self.place, actions=actions, notes=notes)
         return await self.invocation.commit(event)
 
     async def _end(self, node: Node) -> None:
@@ -362,14 +363,14 @@ class NodeRun(Visitor[Events]):
         await self._commit(node, Actions(end_of_agent=True))
 
 
-def _tags(invocation: Invocation, node: Step) -> JsonObject | None:
+def _tags(invocation: Invocation, node: Step) -> Provenance:
     """The tags of a step, for the newest thing an agent said."""
     if not node.tags:
-        return None
+        return NOTHING
     for event in reversed(invocation.session.events):
         if event.author != "user" and event.content is not None and not event.partial:
-            return {"tagged": {"event": event.id, "tags": [*node.tags]}}
-    return None
+            return Provenance(tagged=LaterTags(event.id, [*node.tags]))
+    return NOTHING
 
 
 def decision_of(answer: FunctionResponse) -> Json:
@@ -418,7 +419,7 @@ def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
     args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
     call = Part(function_call=FunctionCall(name=INPUT, args=args, id=id))
     asking = invocation.event(
-        node.name, place, Content(parts=(call,), role="model"), weft={"pending": [id]}
+        node.name, place, Content(parts=(call,), role="model"), notes=Provenance(pending=[id])
     )
     return msgspec.structs.replace(asking, long_running_tool_ids=(id,))
 
