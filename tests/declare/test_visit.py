@@ -15,7 +15,7 @@ from weft import Agent, Gate, Loop, Map, Route, Step, expect, race, tap, timeout
 from weft.checker.walk import NodeWalk
 from weft.declare import Flow, Node
 from weft.declare.nodes import below, children, walk_nodes
-from weft.declare.visit import Question, Visitor, rebuild
+from weft.declare.visit import DefaultVisitor, Visitor, rebuild
 from weft.graph.build import graph_of
 from weft.graph.model import vertices_of
 from weft.runtime.flows import NodeRun
@@ -75,8 +75,8 @@ def _visitors(base: str) -> Iterable[str]:
 def test_each_room_has_exactly_one_class_that_knows_all_kinds() -> None:
     assert [*_visitors("Visitor")] == [
         "checker/walk.py:NodeWalk",
-        "declare/show.py:_Code",
-        "declare/visit.py:Question",
+        "declare/show.py:_FlowText",
+        "declare/visit.py:DefaultVisitor",
         "declare/visit.py:_InnerAgents",
         "graph/build.py:_Builder",
         "runtime/flows.py:NodeRun",
@@ -126,8 +126,8 @@ def test_a_type_checker_names_the_kind_that_a_visitor_lacks(tmp_path: Path) -> N
     assert '"visit_map"' in errors[0]
 
 
-def test_a_question_has_one_answer_for_the_kinds_without_a_method() -> None:
-    class Bodies(Question[int]):
+def test_a_default_visitor_has_one_answer_for_the_kinds_without_a_method() -> None:
+    class Bodies(DefaultVisitor[int]):
         def visit_other(self, node: Node) -> int:
             return 0
 
