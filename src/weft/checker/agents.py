@@ -26,7 +26,7 @@ from weft.declare.checks import CALLBACKS
 from weft.declare.compare import same
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
     Capture,
     Distill,
@@ -78,30 +78,30 @@ def _text_reads(agent: Agent, text: object, place: Origin) -> Iterator[Read]:
         yield Read(variable.key, origin, variable.path, optional, typed=typed)
 
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
-def kept(derive: Callable[[Agent], Found]) -> Callable[[Agent], Found]:
+def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answer]:
     """The same function, asked once for each agent."""
 
-    def found(agent: Agent) -> Found:
+    def answer_for(agent: Agent) -> Answer:
         memo = agent.memo
         if derive not in memo:
             memo[derive] = derive(agent)
-        return cast("Found", memo[derive])
+        return cast("Answer", memo[derive])
 
-    found.__doc__ = derive.__doc__
-    return found
+    answer_for.__doc__ = derive.__doc__
+    return answer_for
 
 
-def listed(derive: Callable[[Agent], Iterator[Found]]) -> Callable[[Agent], tuple[Found, ...]]:
+def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tuple[Answer, ...]]:
     """The same function, asked once for each agent, with all it finds as a tuple."""
 
-    def all_of(agent: Agent) -> tuple[Found, ...]:
+    def all_of(agent: Agent) -> tuple[Answer, ...]:
         return tuple(derive(agent))
 
     all_of.__doc__ = derive.__doc__
-    return kept(all_of)
+    return once_per_agent(all_of)
 
 
 @listed
@@ -173,7 +173,7 @@ def writes_of(agent: Agent) -> Iterator[Written]:
         yield Written(agent.output_key, writer, shape)
 
 
-@kept
+@once_per_agent
 def blurs(agent: Agent) -> str:
     """Why it may write any key: code that is handed the state and does not say what it writes."""
     for tool in agent.tools:
@@ -185,7 +185,7 @@ def blurs(agent: Agent) -> str:
     return ""
 
 
-@kept
+@once_per_agent
 def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
     if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
@@ -193,19 +193,19 @@ def may_read_anything(agent: Agent) -> bool:
     return not all(uses.reads_all for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def may_escalate(agent: Agent) -> bool:
     """Whether its own code may end the loop it runs in."""
     return any(uses.known and uses.escalates for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def is_tied(agent: Agent) -> bool:
     """Whether its code surely never ends the loop it runs in: it is known, and does not."""
     return not any(uses.escalates for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def _code_of(agent: Agent) -> list[Uses]:
     """What its tools and callbacks do with the state."""
     return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
@@ -246,9 +246,9 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
-    held = world.facts.get(key)
-    if held is not None:
-        return done.holding({key: held})
+    fact = world.facts.get(key)
+    if fact is not None:
+        return done.holding({key: fact})
     return replace(done, facts=done.facts.without((key,)))
 
 
@@ -271,21 +271,23 @@ def used_by(tool: Tool) -> Uses:
         return Uses(
             tool.reads, writes=tool.writes, reads_all=known, known=known, escalates=not known
         )
-    found = uses_of(tool.function, tool.context_parameter)
-    named = tool.reads or found.reads
-    reads = tuple(key for key in named if key not in found.asks)
+    uses = uses_of(tool.function, tool.context_parameter)
+    named = tool.reads or uses.reads
+    reads = tuple(key for key in named if key not in uses.asks)
     if tool.writes:
-        ends = found.known and found.escalates
-        found = found._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
-    return found._replace(reads=reads)
+        ends = uses.known and uses.escalates
+        uses = uses._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
+    return uses._replace(reads=reads)
 
 
 @listed
 def callbacks_of(agent: Agent) -> Iterator[tuple[str, Uses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
-        given = cast("object", getattr(agent, name))
-        for one in cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,)):
+        callbacks = cast("object", getattr(agent, name))
+        for one in cast(
+            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+        ):
             if callable(one):
                 yield name, uses_of(one)
 
@@ -305,13 +307,13 @@ def handled(world: World, agent: Agent, *callbacks: str) -> World:
 
 def touched(world: World, uses: Iterable[Uses]) -> World:
     """The world after code may have changed values in place: their shapes are known no longer."""
-    held = {
+    facts = {
         key: fact._replace(schema=None)
         for one in uses
         for key in one.touches
         if (fact := world.facts.get(key)) is not None and fact.schema is not None
     }
-    return world.holding(held)
+    return world.holding(facts)
 
 
 WritersByKey = dict[str, tuple[Writer, ...]]
@@ -349,7 +351,7 @@ class _WritePairs(Question[_Pairs]):
         self._fills = fills
 
     def visit_other(self, node: Node) -> _Pairs:
-        return self._of_all(node.children)
+        return self._of_all(children(node))
 
     def visit_agent(self, node: Agent) -> _Pairs:
         for key, writer, _ in writes_of(node):
@@ -397,7 +399,7 @@ class _MayWriteAnything(Question[bool]):
     __slots__ = ()
 
     def visit_other(self, node: Node) -> bool:
-        return any(map(self.visit, node.children))
+        return any(map(self.visit, children(node)))
 
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)
@@ -413,7 +415,7 @@ may_write_anything = _MayWriteAnything().visit
 
 def labels_in(node: Node) -> dict[str, frozenset[str]]:
     """By key: the labels that any policy or tool of the flow puts on it."""
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for agent in agents_of(node):
         policies = [agent.policy] if agent.context is not None else []
         while policies:
@@ -421,13 +423,13 @@ def labels_in(node: Node) -> dict[str, frozenset[str]]:
             for one in policy.protections:
                 if isinstance(one, Label):
                     for key in one.keys:
-                        found.setdefault(key, set()).add(one.name)
+                        labels.setdefault(key, set()).add(one.name)
             policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
         for tool in agent.tools:
             for key in used_by(tool).writes:
                 if tool.labels:
-                    found.setdefault(key, set()).update(tool.labels)
-    return {key: frozenset(names) for key, names in found.items()}
+                    labels.setdefault(key, set()).update(tool.labels)
+    return {key: frozenset(names) for key, names in labels.items()}
 
 
 def route_reads(node: Route) -> Iterable[Read]:

@@ -15,9 +15,9 @@ from weft.declare import (
     Step,
     Timeout,
 )
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, below
 from weft.declare.route import OTHERWISE
-from weft.declare.visit import Question, below
+from weft.declare.visit import Question
 
 MOST = 3
 """How many paths are named."""

@@ -217,7 +217,7 @@ class NodeWalk(Visitor[World]):
             walk.add_site(node, world, reads, self.siblings, last=self.last)
             if may_read_anything(node) or not complete:
                 walk.record.read_all(world)
-            walk.record.heard |= walk.visibility.newly_visible_to(node, world.said)
+            walk.record.heard |= walk.visibility.newly_visible_to(node, world.spoken)
             done = self._call_tools(node, world, after(node, world))
             walk.add_writes(node, done, self.world)
             if may_escalate(node):
@@ -430,7 +430,7 @@ class NodeWalk(Visitor[World]):
         for choice in node.choices:
             behind = self._behind(choice, entry)
             ends.append(behind)
-            entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.said))
+            entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.spoken))
         joined = join(ends)
         assert joined is not None
         return joined
@@ -602,12 +602,12 @@ def _behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -
     into = Writer(node.name, Origin("field", "into", node.name), "map")
     speakers = {
         name: node.into if name in inner and key is None else key
-        for name, key in behind.said.since(world.said)
+        for name, key in behind.spoken.since(world.spoken)
     }
     done = replace(
         world.holding(shared),
         opaque=behind.opaque,
-        said=world.said.updated(speakers),
+        spoken=world.spoken.updated(speakers),
         cases=Chart(),
     )
     return done.wrote(node.into, into, collected(node.body))

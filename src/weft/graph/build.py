@@ -60,25 +60,25 @@ def graph_of(
     inputs: Mapping[str, object] | Iterable[str] | None = None,
     allow: Iterable[str] = (),
     infer: bool = True,
-    found: Iterable[Diagnostic] | None = None,
+    problems: Iterable[Diagnostic] | None = None,
 ) -> Graph:
     """The picture of an agent or a flow; nothing is run. The options are those of `check`.
 
-    `found` is what is marked in place of what `check` finds.
+    `problems` are marked in place of what `check` finds.
     """
     if isinstance(inputs, Iterator):
         inputs = list(inputs)  # they are read twice
-    if found is None:
-        found = check(node, inputs=inputs, allow=allow, infer=infer)
-    problems = tuple(one for one in found if one.severity is not Severity.INFO)
+    if problems is None:
+        problems = check(node, inputs=inputs, allow=allow, infer=infer)
+    marked = tuple(one for one in problems if one.severity is not Severity.INFO)
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     node = with_keys(node, keys)
     record = walked(node, world)
-    builder = _Builder(node, record, problems, keys)
+    builder = _Builder(node, record, marked, keys)
     root = builder.visit(node)
-    given = tuple(Port(key, key, "state") for key in world.facts)
-    start = Vertex("input", "input", "", "input", writes=given)
+    ports = tuple(Port(key, key, "state") for key in world.facts)
+    start = Vertex("input", "input", "", "input", writes=ports)
     answer = Vertex("answer", "answer", "", "answer")
     return Graph(
         start,
@@ -86,7 +86,7 @@ def graph_of(
         answer,
         links_of(start, root, answer),
         edges_of(start, root, builder.sites),
-        problems,
+        marked,
     )
 
 
@@ -233,7 +233,7 @@ class _Builder(Visitor[Member]):
         if isinstance(node, Agent):
             for site in sites:
                 heard = heard_by(node, site.world)
-                hears.update(dict.fromkeys(name for name in site.world.said if name in heard))
+                hears.update(dict.fromkeys(name for name in site.world.spoken if name in heard))
         return Vertex(
             id,
             box.kind,
@@ -374,8 +374,8 @@ def edges_of(
     edges: dict[tuple[str, str, str, str], Edge] = {}
     for reader in places:
         for edge in (*_read(reader, start, named, sites), *_heard(reader, named)):
-            held = edges.setdefault(edge[:4], edge)
-            if held.certain and not edge.certain:
+            known = edges.setdefault(edge[:4], edge)
+            if known.certain and not edge.certain:
                 edges[edge[:4]] = edge
     return tuple(edges.values())
 
@@ -387,7 +387,7 @@ def _read(
     sites: Mapping[str, tuple[Site, ...]],
 ) -> list[Edge]:
     vertex = reader.vertex
-    found: list[Edge] = []
+    edges: list[Edge] = []
     for site in sites[vertex.id]:
         for port in vertex.reads:
             fact = site.world.facts.get(port.key)
@@ -396,18 +396,18 @@ def _read(
                 if writer.kind != "input":
                     source = _writer(writer, port.key, reader, named)
                 if source is not None and fact is not None:
-                    found.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
-    return found
+                    edges.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
+    return edges
 
 
 def _heard(reader: _Place, named: _Named) -> list[Edge]:
-    found: list[Edge] = []
+    edges: list[Edge] = []
     for name in reader.vertex.hears:
         spoke = [place for place in named.get(name, ()) if place.vertex.kind == "agent"]
         source = _nearest(reader, spoke)
         if source is not None:
-            found.append(Edge(source.id, reader.vertex.id, "", "conversation"))
-    return found
+            edges.append(Edge(source.id, reader.vertex.id, "", "conversation"))
+    return edges
 
 
 def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex | None:
@@ -419,9 +419,9 @@ def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex |
     return _nearest(reader, wrote)
 
 
-def _nearest(reader: _Place, found: list[_Place]) -> Vertex | None:
+def _nearest(reader: _Place, places: list[_Place]) -> Vertex | None:
     """The one that comes last before the reader and not beside it; else the last of all."""
-    ordered = [place for place in found if not _apart(place, reader)] or found
+    ordered = [place for place in places if not _apart(place, reader)] or places
     before = [place for place in ordered if place.turn < reader.turn]
     chosen = before or ordered
     return chosen[-1].vertex if chosen else None

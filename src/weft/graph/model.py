@@ -167,18 +167,18 @@ def rows_of(vertex: Vertex) -> list[Row]:
         rows += [Row("writes", clip(port.text, LONGEST), port) for port in vertex.writes]
     else:
         rows += [_port_row("writes", port) for port in vertex.writes]
-    told = {code for row in rows for code in row.codes}
-    left = dict.fromkeys(one.code for one in vertex.problems if one.code not in told)
-    if left:
-        rows.append(Row("problem", " ".join(left), codes=tuple(left)))
+    marked = {code for row in rows for code in row.codes}
+    unmarked = dict.fromkeys(one.code for one in vertex.problems if one.code not in marked)
+    if unmarked:
+        rows.append(Row("problem", " ".join(unmarked), codes=tuple(unmarked)))
     return rows
 
 
 def listed(names: tuple[str, ...]) -> str:
     """Names in a row: the nearest ones, and how many more there are."""
-    shown = ", ".join(names[-MOST_NAMES:])
+    nearest = ", ".join(names[-MOST_NAMES:])
     more = len(names) - MOST_NAMES
-    return f"{shown} +{more}" if more > 0 else shown
+    return f"{nearest} +{more}" if more > 0 else nearest
 
 
 def _port_row(kind: Literal["reads", "writes"], port: Port) -> Row:

@@ -21,7 +21,7 @@ from weft.declare import (
     Timeout,
     tree,
 )
-from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.nodes import agents_of, children, walk_nodes
 from weft.declare.show import show
 from weft.declare.visit import Question
 from weft.diagnostics import Diagnostic, Origin
@@ -65,13 +65,13 @@ def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
 
 def _touched(body: Node) -> set[str]:
     """The keys whose values a step may change in place, or take away."""
-    found: set[str] = set()
+    touched: set[str] = set()
     for node, _ in walk_nodes(body):
         if isinstance(node, Step):
             keys = keys_of(node.function)
-            found |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
-            found |= {old for old, _ in node.renames}
-    return found
+            touched |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
+            touched |= {old for old, _ in node.renames}
+    return touched
 
 
 def too_many_calls(record: Record) -> Iterator[Diagnostic]:
@@ -82,7 +82,7 @@ def too_many_calls(record: Record) -> Iterator[Diagnostic]:
         return
     node: Node = record.root
     while True:  # down to the part that alone is too much
-        inner = [child for child in node.children if calls.of(child) > most]
+        inner = [child for child in children(node) if calls.of(child) > most]
         if not inner:
             break
         node = inner[0]
@@ -144,7 +144,7 @@ class _Calls(Question[int]):
         """Whether somebody in it may end the loop around it."""
         known = self._leaves.get(id(node))
         if known is None:
-            known = any(map(self._may_leave, node.children))
+            known = any(map(self._may_leave, children(node)))
             if isinstance(node, Agent):
                 known = any(not is_tied(agent) for agent in agents_of(node))
             self._leaves[id(node)] = known

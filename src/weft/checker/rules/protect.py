@@ -47,14 +47,14 @@ def secret_may_reach_tool(record: Record) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent):
             continue
-        held = {
+        labels = {
             label
             for read in site.reads
             if read.how in ("template", "policy")
             for label in _labels(record, site, read.key)
         }
         for tool in agent.tools:
-            barred = (held & set(agent.cleared)) - set(tool.cleared)
+            barred = (labels & set(agent.cleared)) - set(tool.cleared)
             if barred and tool.agent is None:
                 label = sorted(barred)[0]
                 yield report(

@@ -16,6 +16,7 @@ from weft.checker.walk import Walk
 from weft.checker.world import Read, Record, Site, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
+from weft.declare.nodes import children
 from weft.declare.visit import Question
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
@@ -272,7 +273,7 @@ class _Seats(Question[dict[str, Seat]]):
 
     def visit_other(self, node: Node) -> dict[str, Seat]:
         seats: dict[str, Seat] = {}
-        for child in node.children:
+        for child in children(node):
             before = {**self._before, **_spoken(seats)}
             seats.update(_Seats(self._unknown, self._branch, before).visit(child))
         return seats
