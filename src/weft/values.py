@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -168,6 +168,14 @@ def scrubbed(value: Json) -> Json:
     return [scrubbed(held) for held in value] if isinstance(value, list) else value
 
 
+class Fork(NamedTuple):
+    """Where a strand was forked: memo and lock of the other strand, and how many items they share."""
+
+    memo: dict[object, object]
+    lock: RLock
+    length: int
+
+
 class Strand(Sequence[Item], Generic[Item]):
     """An immutable sequence that grows at its tip in constant time.
 
@@ -205,6 +213,17 @@ class Strand(Sequence[Item], Generic[Item]):
         """A snapshot followed by items that the next one will not have."""
         return self._view(self.settled, (*self.tail, *items)) if items else self
 
+    def fork(self, length: int) -> "Strand[Item]":
+        """A strand of its own that begins with the first settled items of this one.
+
+        It copies pointers. Whoever derived something from these items may take it over: `memo`
+        says under `Fork` where they came from.
+        """
+        branch = Strand(self._backing[:length])
+        branch.memo[Fork] = Fork(self.memo, self.lock, length)
+        self.memo.pop(Fork, None)  # a chain of forks would keep every older strand alive
+        return branch
+
     def first(self, length: int) -> "Strand[Item]":
         """The strand's first items, sharing everything derived so far."""
         length = max(length, 0)
@@ -220,6 +239,12 @@ class Strand(Sequence[Item], Generic[Item]):
         if self.tail:
             items += self.tail
         return items
+
+    def between(self, start: int, end: int) -> list[Item]:
+        """The items from `start` up to `end`, as a new list."""
+        if end <= self.settled:
+            return self._backing[start:end]
+        return self.since(start)[: end - start]
 
     @property
     def tip(self) -> Item | None:

@@ -6,13 +6,13 @@ the running sums stay with the turns, so one more step costs what it added.
 
 from functools import partial
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from weft.compiler.incremental import Thread
-from weft.dialects import Entry, Lowered, Track, dialect_named
+from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.measure import HeadCost, Mark, meter_for
-from weft.dialects.track import Head
+from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
+from weft.ir.rewrite import derived
 from weft.passes import Sizes
 from weft.values import Strand
 
@@ -35,20 +35,27 @@ class _Opening(NamedTuple):
 class _Marks:
     """The sums after each final turn, beginning with none."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: list[Mark] | None = None) -> None:
         self.lock = Lock()
-        self.marks = [Mark()]
+        self.marks = [Mark()] if marks is None else marks
+
+    def fork(self, length: int) -> "_Marks":
+        """The sums of the first turns alone."""
+        with self.lock:
+            return _Marks(self.marks[: length + 1])
 
 
 class _Bounds:
     """What each settled item takes at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: list[Bound] | None = None) -> None:
         self.lock = Lock()
-        self.bounds: list[Bound] = []
+        self.bounds: list[Bound] = [] if bounds is None else bounds
 
-
-_Kept = TypeVar("_Kept", _Marks, _Bounds)
+    def fork(self, length: int) -> "_Bounds":
+        """What the first items take alone."""
+        with self.lock:
+            return _Bounds(self.bounds[:length])
 
 
 class Scale:
@@ -90,7 +97,7 @@ class Scale:
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""
-        kept = self._kept(entries, _Marks)
+        kept = derived(entries, _Marks, (self.dialect, self.model))
         marks = kept.marks
         with kept.lock:
             done = len(marks) - 1
@@ -152,13 +159,10 @@ class Scale:
     def measure(
         self,
         prompt: Prompt,
-        thread: Thread | None = None,
         changes: tuple[TextBlock, ...] = (),
     ) -> Sizes:
         """The whole request, with `changes` still to come, and what its items take at most."""
-        track: Track | None = None
-        if thread is not None and thread.settled.memo is prompt.items.memo:
-            track = thread.track(self.dialect, self.model)
+        track = track_of(prompt.items, self.dialect, self.model)
         lowered = dialect_named(self.dialect).lower(prompt, track=track)
         more = 0
         if changes:
@@ -169,7 +173,7 @@ class Scale:
     def _split(self, prompt: Prompt, lowered: Lowered, more: int) -> tuple[int, list[int]]:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items = prompt.items
-        kept = self._kept(items, _Bounds)
+        kept = derived(items, _Bounds, (self.dialect, self.model))
         with kept.lock:
             done = len(kept.bounds)
             kept.bounds += map(self._bound, items.since(done)[: max(0, items.settled - done)])
@@ -194,9 +198,3 @@ class Scale:
         tokens = sum(load.tokens for load in loads) + turns
         thoughts = sum(load.thoughts for load in loads)
         return Bound(tokens, thoughts, any(load.asks for load in loads))
-
-    def _kept(self, strand: Strand[Entry] | Strand[Item], kind: type[_Kept]) -> _Kept:
-        """What was counted of a strand's settled part, kept with it for this model."""
-        held = strand.memo.setdefault((kind, self.dialect, self.model), kind())
-        assert isinstance(held, kind)
-        return held

@@ -144,6 +144,8 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     prompt, scale = compiled.prompt, compiled.scale
     shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
     places = _system_places(compiled.lowered())
+    for own, other in zip(prompt.system, compiled.lowered().head.of.system, strict=False):
+        places.setdefault(id(own), places.get(id(other), ""))  # an earlier request's head, if equal
     text, counted = "", 0
     for block in prompt.system:
         text = f"{text}\n\n{block.text}" if text else block.text
