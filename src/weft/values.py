@@ -169,7 +169,7 @@ def scrubbed(value: Json) -> Json:
 
 
 class Fork(NamedTuple):
-    """Where a strand was forked: memo and lock of the other strand, and how many items they share."""
+    """Where a strand was forked: the memo and lock of the other, and how many items they share."""
 
     memo: dict[object, object]
     lock: RLock

@@ -83,7 +83,9 @@ def _require_no_fields(prompt: Prompt, what: Wanted) -> None:
     """Refuse a field that the policy takes out; settled items are looked at once."""
     items = prompt.items
     known = derived(items, _Protected, what)
-    fresh = (block for item in items.since(min(known.items, items.settled)) for block in item.blocks)
+    fresh = (
+        block for item in items.since(min(known.items, items.settled)) for block in item.blocks
+    )
     for block in (*prompt.system, *fresh):
         name = _field_left(block, what)
         if name:

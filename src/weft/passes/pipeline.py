@@ -104,7 +104,9 @@ class _Checked:
         self.notes = max(self.notes, notes.settled)
 
 
-def _alone(prompt: Prompt, env: Env, branch: tuple[Pass, ...]) -> "tuple[Prompt, list[Step]] | None":
+def _alone(
+    prompt: Prompt, env: Env, branch: tuple[Pass, ...]
+) -> "tuple[Prompt, list[Step]] | None":
     """What the only view lets through, as `_unite` has it; None where it must be united.
 
     That is the usual case, and costs what is new. The view must leave the current turn alone: what
@@ -118,7 +120,9 @@ def _alone(prompt: Prompt, env: Env, branch: tuple[Pass, ...]) -> "tuple[Prompt,
     after, steps = run(prompt, env, branch)
     diagnostics = after.diagnostics[len(prompt.diagnostics) :]
     wants = after.wants[len(prompt.wants) :]
-    if any(one in prompt.diagnostics for one in diagnostics) or any(w in prompt.wants for w in wants):
+    if any(one in prompt.diagnostics for one in diagnostics) or any(
+        w in prompt.wants for w in wants
+    ):
         return None
     steps = [step for step in steps if step.notes]
     if not all(_spares_current(step.notes, env) for step in steps):

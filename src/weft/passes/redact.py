@@ -37,6 +37,7 @@ _PROSE = frozenset(
     {"description", "title", "default", "example", "examples", "enum", "const", "$comment"}
 )
 
+
 def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     """Replace what the policy looks for in all that is sent, each value by its own placeholder.
 

@@ -230,7 +230,7 @@ class _View:
         self._before: Sequence[tuple[ResultBlock, Item, int]] = ()
         self._items: list[Item] = []
         self.in_order = True
-        """Whether items could be taken in one by one: no result came twice, nothing points ahead."""
+        """Whether items can be taken in one by one: no result came twice, nothing points ahead."""
         self._unique = True
         """Whether no place came twice, so that it can be taken out again."""
 

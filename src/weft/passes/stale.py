@@ -11,8 +11,8 @@ from weft.declare.policy_parts import Fresh
 from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
-from weft.ir.show import show_block
 from weft.ir.rewrite import derived
+from weft.ir.show import show_block
 from weft.passes.env import Env, turn_numbers
 from weft.passes.handles import (
     LEAST_TOKENS,
