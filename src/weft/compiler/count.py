@@ -4,6 +4,8 @@ What is counted is what is sent: the turns as they were lowered. A final turn is
 the running sums stay with the turns, so one more step costs what it added.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
 from threading import Lock
 from typing import NamedTuple
@@ -13,7 +15,7 @@ from weft.dialects.measure import HeadCost, Mark, meter_for
 from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.rewrite import derived
-from weft.passes import Sizes
+from weft.passes import Part, Sizes
 from weft.values import Strand
 
 
@@ -48,14 +50,29 @@ class _Marks:
 class _Bounds:
     """What each settled item takes at most."""
 
-    def __init__(self, bounds: list[Bound] | None = None) -> None:
+    def __init__(self) -> None:
         self.lock = Lock()
-        self.bounds: list[Bound] = [] if bounds is None else bounds
+        self.bounds: list[Bound] = []
+        self.said: list[int] = []
+        """Where the user speaks."""
+
+    def add(self, index: int, item: Item, bound: Bound) -> None:
+        """Take in one item more."""
+        self.bounds.append(bound)
+        if _is_said(item):
+            self.said.append(index)
 
     def fork(self, length: int) -> "_Bounds":
         """What the first items take alone."""
+        bounds = _Bounds()
         with self.lock:
-            return _Bounds(self.bounds[:length])
+            bounds.bounds = self.bounds[:length]
+            bounds.said = self.said[: bisect_left(self.said, length)]
+        return bounds
+
+
+def _is_said(item: Item) -> bool:
+    return item.kind == "user" and item.author == "user"
 
 
 class Scale:
@@ -168,27 +185,40 @@ class Scale:
         if changes:
             more = self.item(Item("system", changes, "", "", 0, 0, ""))
         split = partial(self._split, prompt, lowered, more)
-        return Sizes(self.request(lowered) + more, split, self.item)
+        part = partial(self._part, prompt, lowered, more)
+        return Sizes(self.request(lowered) + more, split, self.item, part)
 
     def _split(self, prompt: Prompt, lowered: Lowered, more: int) -> tuple[int, list[int]]:
+        """What everything but the items takes, and each of the items."""
+        part = self._part(prompt, lowered, more, (), 0)
+        return part.fixed, part.sizes
+
+    def _part(
+        self, prompt: Prompt, lowered: Lowered, more: int, some: Sequence[int], start: int
+    ) -> Part:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
-        items = prompt.items
+        items, settled = prompt.items, prompt.items.settled
         kept = derived(items, _Bounds, (self.dialect, self.model))
         with kept.lock:
-            done = len(kept.bounds)
-            kept.bounds += map(self._bound, items.since(done)[: max(0, items.settled - done)])
-        each = kept.bounds[: items.settled]
-        each += map(self._bound, items.since(items.settled))
-        indexes = range(len(each))
-        said = [i for i in indexes if items[i].kind == "user" and items[i].author == "user"]
-        asked = max((i for i in (*said[-1:], *indexes[-1:]) if each[i].asks), default=0)
-        if self.overheads.earlier_thoughts:
-            asked = 0
+            for index in range(len(kept.bounds), settled):
+                kept.add(index, items[index], self._bound(items[index]))
+            said = kept.said[: bisect_left(kept.said, settled)][-1:]
+        tail = [self._bound(item) for item in items.tail]
+        said += [i for i, item in enumerate(items.tail, settled) if _is_said(item)]
+        asked = 0
+        if not self.overheads.earlier_thoughts:
+            last = (*said[-1:], *range(len(items) - 1, len(items)))
+            bounds = ((i, kept.bounds[i] if i < settled else tail[i - settled]) for i in last)
+            asked = max((index for index, bound in bounds if bound.asks), default=0)
         sizes = [
             bound.tokens + (bound.thoughts if index >= asked else 0)
-            for index, bound in enumerate(each)
+            for index, bound in (
+                *((index, kept.bounds[index]) for index in some),
+                *enumerate(kept.bounds[start:settled], start),
+                *enumerate(tail, settled),
+            )
         ]
-        return self.fixed(lowered) + more, sizes
+        return Part(self.fixed(lowered) + more, sizes, asked)
 
     def _bound(self, item: Item) -> Bound:
         alone = Prompt(self.model, "", items=Strand([item] if item.blocks else []))

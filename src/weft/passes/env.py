@@ -25,6 +25,19 @@ class Sizes(NamedTuple):
     total: int
     split: Callable[[], tuple[int, list[int]]]
     item: Callable[[Item], int]
+    part: "Callable[[Sequence[int], int], Part] | None" = None
+    """As `split`, for some items, and for all from one on."""
+
+
+class Part(NamedTuple):
+    """What everything but the items takes, and what some of the items take at most.
+
+    Thoughts before the item `asked` do not count.
+    """
+
+    fixed: int
+    sizes: list[int]
+    asked: int
 
 
 def _letters(text: str) -> int:
