@@ -31,6 +31,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.ir.prompt import NO_NOTES
 from weft.ir.show import show_block
 from weft.passes import (
     ON_FRESH,
@@ -98,7 +99,7 @@ def parse_prompt(text: str, agent: str = "bot", *, paired: bool = False) -> Prom
     )  # fmt: skip
     if not paired:
         return prompt
-    return msgspec.structs.replace(pair_results(prompt, Env(agent=agent)), notes=())
+    return msgspec.structs.replace(pair_results(prompt, Env(agent=agent)), notes=NO_NOTES)
 
 
 def _tool(match: re.Match[str]) -> ToolDecl:

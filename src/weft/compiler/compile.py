@@ -29,6 +29,7 @@ from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Prompt, TextBlock
+from weft.ir.prompt import NO_NOTES
 from weft.misuse import explained
 from weft.passes import Env, Step, is_ready, passes_of, run
 from weft.session import Event, Session
@@ -196,12 +197,12 @@ def compile(
         plan.origins,
         plan.output,
         woven.features | features,
-        (),
+        NO_NOTES,
         plan.diagnostics + lacks + instructions.diagnostics + woven.diagnostics,
         plan.cache,
     )
     if scale is not None:
-        measure = partial(scale.measure, thread=thread, changes=changes)
+        measure = partial(scale.measure, changes=changes)
         env = msgspec.structs.replace(env, measure=measure)
     steps: list[Step] = []
     if not passes.plain or policy.limit is not None or not is_ready(prompt, env):

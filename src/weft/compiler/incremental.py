@@ -28,8 +28,8 @@ from weft.compiler.view import (
     wrote_keys,
 )
 from weft.diagnostics import Diagnostic
-from weft.dialects import Track
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
+from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
@@ -207,15 +207,8 @@ class Thread:
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
-        self.tracks: dict[tuple[str, str, bool], Track] = {}
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
-
-    def track(self, dialect: str, model: str, *, strict: bool = False) -> Track:
-        """The turns lowered so far for a model; strict ones apart, where nothing was lost."""
-        key = (dialect, model, strict)
-        held = self.tracks.get(key)
-        return held if held is not None else self.tracks.setdefault(key, Track())
 
     def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
@@ -238,7 +231,7 @@ class Thread:
         prompt = Prompt(
             model="",
             agent=env.agent,
-            items=Strand(built.items),
+            items=Strand[Item]().with_tail(built.items),
             features=features,
             diagnostics=tuple(built.diagnostics),
         )
@@ -428,14 +421,23 @@ def weave(
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        thread = events.memo.get(slot)
-        if (
-            not isinstance(thread, Thread)
-            or thread.consumed > events.settled
-            or thread.basis != basis
-        ):
-            thread = events.memo[slot] = Thread(slot, basis, _made(events, slot))
+        threads = derived(events, _Threads, slot)
+        thread = threads.newest
+        if thread is not None and thread.consumed > events.settled:
+            thread = threads.older  # as for the request before: the newest goes on from where it is
+            if thread is None or thread.basis != basis or thread.consumed > events.settled:
+                thread = threads.older = Thread(slot, basis, _made(events, slot))
+        elif thread is None or thread.basis != basis:
+            thread = threads.newest = Thread(slot, basis, _made(events, slot))
         return thread, thread.weave(events, env, passes)
+
+
+class _Threads:
+    """The threads of one view of a log: of the newest request, and of one before it."""
+
+    def __init__(self) -> None:
+        self.newest: Thread | None = None
+        self.older: Thread | None = None
 
 
 _UNRANKED = 1 << 30

@@ -133,7 +133,7 @@ class Dialect:
             fresh = items.since(track.items)
             if items.tail:
                 fresh = fresh[: settled - track.items]
-            ready, last = self._extend(track.open, fresh, sink)
+            ready, last = self._extend(track.open, fresh, sink, track)
             track.settle(settled, ready, last, sink.taken())
         tail = items.tail
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
@@ -201,11 +201,16 @@ class Dialect:
         return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
     def _extend(
-        self, last: Entry | None, items: Sequence[Item], sink: LoweringReport
+        self,
+        last: Entry | None,
+        items: Sequence[Item],
+        sink: LoweringReport,
+        track: Track | None = None,
     ) -> tuple[list[Entry], Entry | None]:
         """The turns that are final once these items follow `last`, and the new last one."""
         ready: list[Entry] = []
         merging = self.traits.merges_turns
+        done = len(track.final) if track is not None else 0
         for item in items:
             blocks = item.blocks
             block = blocks[0]
@@ -222,14 +227,20 @@ class Dialect:
                     entries = (self._encodable(entries[0], sink),)
             else:
                 entries = [self._encodable(entry, sink) for entry in self._item(blocks, sink)]
-            for entry in entries:
+            begins = -1
+            for number, entry in enumerate(entries):
                 if last is None:
                     last = entry
                 elif merging and entry.role == last.role:
                     last = self.merge(last, entry)
+                    continue
                 else:
                     ready.append(last)
                     last = entry
+                if not number:
+                    begins = done + len(ready)
+            if track is not None:
+                track.begins.append(begins)
         return ready, last
 
     def _encodable(self, entry: Entry, sink: LoweringReport) -> Entry:

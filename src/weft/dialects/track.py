@@ -14,6 +14,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
+from weft.ir.rewrite import derived
 from weft.values import Json, JsonObject, Memo, Strand, canonical
 
 Wire: TypeAlias = JsonObject
@@ -130,6 +131,10 @@ LONG = 500
 """How many turns are a long session: fewer are copied for each request."""
 
 
+_NEAR = 16
+"""How many items a fork goes back at most."""
+
+
 class Track:
     """Turns already lowered for the items that will not change any more.
 
@@ -152,12 +157,37 @@ class Track:
         self.hasher = hashlib.blake2b(digest_size=16)
         self._entries: Strand[Entry] = Strand()
         self._handed: list[_Handed] = []
+        self.begins: list[int] = []
+        """The turn that each item begins; -1 where it continues the turn before."""
+        self.checked: dict[object, int] = {}
+        """How many final turns were looked through, by what was looked for."""
 
     def fits(self, items: Strand[Item]) -> bool:
         """Whether its turns begin those of the items; a new one takes any."""
         if self.of is None:
             self.of = items.memo
         return self.of is items.memo and self.items <= items.settled
+
+    def fork(self, length: int) -> "Track | None":
+        """The turns of the first items alone; None where it cannot be told which these are.
+
+        It goes back to an item before which a turn ends, a few items at most: the next item may
+        have been merged into the turn of the last.
+        """
+        with self.lock:
+            last = min(length, len(self.begins) - 1)
+            places = range(last, max(0, last - _NEAR), -1)
+            upto = next((place for place in places if self.begins[place] > 0), 0)
+            if self.said or not upto:
+                return None
+            final = self.begins[upto] - 1
+            track = Track()
+            track.items, track.head, track.open = upto, self.head, self.final[final]
+            track.final, track.wires = self.final[:final], self.wires[:final]
+            track.begins = self.begins[:upto]
+            track._entries = self._entries.fork(min(final, self._entries.settled))
+            track.checked = {what: min(done, final) for what, done in self.checked.items()}
+            return track
 
     def settle(
         self, items: int, ready: list[Entry], last: Entry | None, said: tuple[Diagnostic, ...]
@@ -221,6 +251,11 @@ class Track:
             self.hasher.update(canonical(wire))
         self.hashed = len(self.wires)
         return self.hashed, self.hasher.copy()
+
+
+def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = False) -> Track:
+    """The turns lowered of a strand of items, kept with it; strict ones apart."""
+    return derived(items, Track, (dialect, model, strict))
 
 
 class Lowered(msgspec.Struct):

@@ -4,7 +4,9 @@ import msgspec
 
 from weft.diagnostics import Origin
 from weft.ir import Feature, Item, Note, OpaqueBlock, Prompt, TextBlock
+from weft.ir.rewrite import derived
 from weft.passes.env import Env, opening_of
+from weft.values import Strand
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -22,7 +24,26 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
         return prompt
     opening = opening_of(first)
     note = Note("open_turn", "the first turn must be the user's", first, opening)
-    return prompt.with_items([opening, *prompt.items], [note])
+    items = prompt.items
+    if not items.settled:
+        return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))
+    with items.lock:
+        opened = derived(items, _Opened)
+        if opened.read > items.settled:  # an older snapshot is worked out by itself
+            opened = _Opened()
+        if not opened.read:
+            opened.items = opened.items.grown([opening])
+        opened.items = opened.items.grown(items.between(opened.read, items.settled))
+        opened.read = items.settled
+        return prompt.with_strand(opened.items.with_tail(items.tail), (note,))
+
+
+class _Opened:
+    """The settled items of a strand behind an opening turn."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.items: Strand[Item] = Strand()
 
 
 CONTINUE = "Continue."
@@ -55,9 +76,7 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
         event="",
     )
     note = Note("close_turn", "a request ends with the user's turn", last or closing, closing)
-    return msgspec.structs.replace(
-        prompt, items=prompt.items.with_tail([closing]), notes=(*prompt.notes, note)
-    )
+    return prompt.with_strand(prompt.items.with_tail([closing]), (note,))
 
 
 def append_changes(prompt: Prompt, env: Env) -> Prompt:
@@ -84,9 +103,7 @@ def append_changes(prompt: Prompt, env: Env) -> Prompt:
     )
     reason = "the instruction changed; what was sent of it before stays as it was"
     note = Note("append_changes", reason, change, change)
-    return msgspec.structs.replace(
-        prompt, items=prompt.items.with_tail([change]), notes=(*prompt.notes, note)
-    )
+    return prompt.with_strand(prompt.items.with_tail([change]), (note,))
 
 
 def order_system(prompt: Prompt, env: Env) -> Prompt:

@@ -1,14 +1,15 @@
 """The read-only inputs of a pass."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import msgspec
 
 from weft.declare import Policy, TokenBudget, Tool
 from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
+from weft.ir.rewrite import derived
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand
 
@@ -24,6 +25,19 @@ class Sizes(NamedTuple):
     total: int
     split: Callable[[], tuple[int, list[int]]]
     item: Callable[[Item], int]
+    part: "Callable[[Sequence[int], int], Part] | None" = None
+    """As `split`, for some items, and for all from one on."""
+
+
+class Part(NamedTuple):
+    """What everything but the items takes, and what some of the items take at most.
+
+    Thoughts before the item `asked` do not count.
+    """
+
+    fixed: int
+    sizes: list[int]
+    asked: int
 
 
 def _letters(text: str) -> int:
@@ -119,6 +133,72 @@ def turn_numbers(items: Iterable[Item]) -> list[int]:
             number, current = number + 1, item.invocation
         numbers.append(number)
     return numbers
+
+
+class Turns:
+    """Where the turns of some items begin, in the order of the items."""
+
+    def __init__(self, read: int = 0, last: str = "", starts: list[int] | None = None) -> None:
+        self._read = read
+        self._last = last
+        self.starts = starts if starts is not None else []
+
+    def take(self, items: Iterable[Item], *, spoken: bool) -> None:
+        """Read more items; `spoken` says that a turn has begun before these."""
+        for index, item in enumerate(items, self._read):
+            self._read = index + 1
+            if item.kind != "user" or item.author != "user":
+                continue
+            if not (spoken or self.starts) or not item.invocation or item.invocation != self._last:
+                self.starts.append(index)
+                self._last = item.invocation
+
+    def read(self, items: Strand[Item]) -> None:
+        """Read the settled items that were not read yet."""
+        self.take(items.between(self._read, items.settled), spoken=False)
+
+    def has_read(self, items: Strand[Item]) -> bool:
+        """Whether it knows no more than these items."""
+        return self._read <= items.settled
+
+    def behind(self, items: Sequence[Item]) -> list[int]:
+        """Where the turns begin that begin in a tail."""
+        tail = Turns(self._read, self._last)
+        tail.take(items, spoken=bool(self.starts))
+        return tail.starts
+
+
+class TurnStarts(Sequence[int]):
+    """At which item each turn begins: of the settled items, and of those behind them."""
+
+    __slots__ = ("_behind", "_settled")
+
+    def __init__(self, settled: list[int], behind: list[int]) -> None:
+        self._settled = settled
+        self._behind = behind
+
+    def __len__(self) -> int:
+        return len(self._settled) + len(self._behind)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [*self._settled, *self._behind][index]
+        settled = len(self._settled)
+        return self._settled[index] if index < settled else self._behind[index - settled]
+
+
+def turns_of(items: Strand[Item]) -> TurnStarts:
+    """At which item each turn begins, as `turn_numbers` counts them, the first being 0."""
+    with items.lock:
+        turns = derived(items, Turns)
+        if not turns.has_read(items):  # an older snapshot
+            turns = Turns()
+        turns.read(items)
+        return TurnStarts(turns.starts, turns.behind(items.tail))
 
 
 OPENING = "(The conversation begins.)"

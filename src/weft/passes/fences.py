@@ -59,7 +59,7 @@ def fence_untrusted(prompt: Prompt, env: Env, options: Fence) -> Prompt:
         prompt,
         system=system,
         items=Strand(items) if notes else prompt.items,
-        notes=(*prompt.notes, *notes),
+        notes=prompt.notes.plus(notes),
         diagnostics=(*prompt.diagnostics, *said),
     )
 

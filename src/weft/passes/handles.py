@@ -16,9 +16,10 @@ from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
+from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, Strand, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 
@@ -314,8 +315,35 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     tool = env.recall
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
-    for item in prompt.items:
-        for block in item.blocks:
-            if isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers):
-                return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
+    if _has_handles(prompt.items):
+        return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
     return prompt
+
+
+class _Handles:
+    """Which settled item is the first with a handle, and how many were looked at."""
+
+    def __init__(self, read: int = 0, first: int = -1) -> None:
+        self.read = read
+        self.first = first
+
+    def fork(self, length: int) -> "_Handles":
+        return _Handles(min(self.read, length), self.first if self.first < length else -1)
+
+
+def _has_handles(items: Strand[Item]) -> bool:
+    with items.lock:
+        handles = derived(items, _Handles)
+        for index in range(handles.read, items.settled if handles.first < 0 else 0):
+            if _has_handle(items[index]):
+                handles.first = index
+                break
+        handles.read = max(handles.read, items.settled)
+        return 0 <= handles.first < items.settled or any(map(_has_handle, items.tail))
+
+
+def _has_handle(item: Item) -> bool:
+    return any(
+        isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers)
+        for block in item.blocks
+    )

@@ -59,7 +59,7 @@ def withhold_labelled(prompt: Prompt, env: Env, options: tuple[Label, ...]) -> P
     new = [one for one in dict.fromkeys(said) if one not in prompt.diagnostics]
     return msgspec.structs.replace(
         prompt,
-        notes=(*prompt.notes, *notes),
+        notes=prompt.notes.plus(notes),
         diagnostics=(*prompt.diagnostics, *new),
         **changed,
     )

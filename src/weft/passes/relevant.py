@@ -24,9 +24,11 @@ from weft.ir import (
     Want,
 )
 from weft.ir.item import fingerprint
+from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, Scorer, search, words
+from weft.relevance.rank import BESIDE
 from weft.values import Json, JsonObject, Strand, compact
 
 _LEAST = 0.1
@@ -44,40 +46,124 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     Before:  user "I moved to Oslo" | user "I like tea" | user "Where do I live? Oslo?"
     After:   user "I moved to Oslo" | user "Where do I live? Oslo?"           (C.relevant())
     """
+    with prompt.items.lock:
+        kept = derived(prompt.items, _Selections).by_options
+        selection = kept.get(options)
+        if selection is None or not selection.goes_on(prompt.items, env):
+            chosen = _select(prompt, env, options)
+            if chosen is None:
+                return prompt
+            selection = _Selection(prompt.items, env, options, chosen)
+            if selection.lasts:
+                kept[options] = selection
+        after = prompt.with_strand(selection.items.with_tail(selection.tail), selection.notes)
+    return msgspec.structs.replace(
+        after,
+        diagnostics=(*prompt.diagnostics, *selection.diagnostics),
+        wants=(*prompt.wants, *selection.wants),
+    )
+
+
+class _Chosen(NamedTuple):
+    """What is selected for a request: the items that stay, and what there is to say about it."""
+
+    items: list[Item]
+    notes: list[Note]
+    current: list[int]
+    asked: "Asked"
+
+
+def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen | None:
+    """Search all items, O(n); None where nothing is to be selected."""
     items = prompt.items.since(0)
-    current = {
+    current = [
         number
         for number, item in enumerate(items)
         if item.position >= env.turn and env.is_current(item)
-    }
-    past = [number for number in range(len(items)) if number not in current]
+    ]
+    now = set(current)
+    past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
-        return prompt  # nothing to select from, or selected before
+        return None  # nothing to select from, or selected before
     query = _query(items, env, options)
     scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
-    asked = Asked(_scores(prompt.items, query, current, scorer))
+    asked = Asked(_scores(prompt.items, query, now, scorer))
     if options.scorer == "model":
         asked = ask_relevance(items, past, query, asked.scores, env, options)
     scores = asked.scores
-    chosen = _chosen(scores, past, options)
+    best = _best(scores, past, options)
     notes: list[Note] = []
-    kept: list[Item] = []
+    stay: list[Item] = []
     for number, item in enumerate(items):
-        if number in current:
-            kept.append(item)
-        elif number in chosen:
-            kept.append(msgspec.structs.replace(item, score=scores[number]))
+        if number in now:
+            stay.append(item)
+        elif number in best:
+            stay.append(msgspec.structs.replace(item, score=scores[number]))
         else:
             notes.append(Note("select_relevant", _reason(scores[number]), item))
-    made = prompt.with_items(kept, notes, [*asked.diagnostics, *_unasked(env, options)])
-    return msgspec.structs.replace(made, wants=(*prompt.wants, *asked.wants))
+    return _Chosen(stay, notes, current, asked)
+
+
+class _Selections:
+    """What was selected of a strand in its newest turn, by the options of the policy."""
+
+    def __init__(self) -> None:
+        self.by_options: dict[Relevant, _Selection] = {}
+
+
+class _Selection:
+    """What was selected for a turn, and what the agent did in it since, which always stays.
+
+    Searching is O(n), so it is done when a turn begins. What the agent does then does not change
+    the outcome, but for its first items: a hit beside them lends them some of its score.
+    """
+
+    def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Chosen) -> None:
+        self._options = options
+        self._turn, self._basis = env.turn, _basis(env, options)
+        self._first = len(items) - len(chosen.current)
+        self._near = min(len(chosen.current), len(BESIDE))
+        self._read = items.settled
+        tail = len(items.tail)
+        # all of the current turn must stand last, so that what follows is part of it
+        last = chosen.current == [*range(self._first, len(items))] and len(chosen.current) >= tail
+        self.lasts = last and options.scorer != "model"
+        settled = len(chosen.items) - tail if last else len(chosen.items)
+        self.items: Strand[Item] = Strand(chosen.items[:settled])
+        self.tail = chosen.items[settled:]
+        self.notes: Strand[Note] = Strand(chosen.notes)
+        self.diagnostics = (*chosen.asked.diagnostics, *_unasked(env, options))
+        self.wants = chosen.asked.wants
+
+    def goes_on(self, items: Strand[Item], env: Env) -> bool:
+        """Whether it holds for these items too: only what the agent did in the turn was added."""
+        if self._turn != env.turn or self._basis != _basis(env, self._options):
+            return False
+        if self._read > items.settled or self._first > len(items):
+            return False
+        if min(len(items) - self._first, len(BESIDE)) != self._near:
+            return False
+        fresh = items.since(self._read)
+        if not all(env.is_current(item) and not env.is_asked(item) for item in fresh):
+            return False
+        settled = items.settled - self._read
+        self.items = self.items.grown(fresh[:settled])
+        self.tail = fresh[settled:]
+        self._read = items.settled
+        return True
+
+
+def _basis(env: Env, options: Relevant) -> tuple[str, str, str | None]:
+    """What a selection depends on beside the items before the turn and what is asked in it."""
+    state = env.state.get(options.from_state) if options.from_state is not None else None
+    return env.agent, env.model, None if state is None else to_text(state)
 
 
 def _reason(score: float) -> str:
     return "others have more to do with it" if score else "it has nothing to do with what is asked"
 
 
-def _chosen(scores: Sequence[float], past: Sequence[int], options: Relevant) -> set[int]:
+def _best(scores: Sequence[float], past: Sequence[int], options: Relevant) -> set[int]:
     """The numbers of the items that stay: of two that fit equally well, the newer."""
     found = [number for number in past if scores[number] > 0]
     if options.top_k is None:
@@ -124,9 +210,7 @@ def _scores(
 ) -> list[float]:
     """How well each item fits; what was read of those that are settled is kept with them."""
     with items.lock:
-        held = items.memo.get("relevance")
-        index = held if isinstance(held, Index) else Index()
-        items.memo["relevance"] = index
+        index = derived(items, Index)
         for item in items.since(len(index))[: max(0, items.settled - len(index))]:
             index.add(item_text(item))
         more = [item_text(item) for item in items.since(items.settled)]

@@ -9,6 +9,7 @@ from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
 from weft.values import Json, compact
 
@@ -114,16 +115,12 @@ def set_priority(prompt: Prompt, env: Env, options: Priority) -> Prompt:
     Before:  user "[state] intent: booking"   (C.state("intent").priority(1))
     After:   the same, in tier 1
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         if all(block.priority == options.tier for block in item.blocks):
-            kept.append(item)
-            continue
-        blocks = tuple(
-            msgspec.structs.replace(block, priority=options.tier) for block in item.blocks
-        )
-        tiered = msgspec.structs.replace(item, blocks=blocks)
-        notes.append(Note("set_priority", f"it is in tier {options.tier}", item, tiered))
-        kept.append(tiered)
-    return prompt.with_items(kept, notes) if notes else prompt
+            return item
+        blocks = (msgspec.structs.replace(block, priority=options.tier) for block in item.blocks)
+        tiered = msgspec.structs.replace(item, blocks=tuple(blocks))
+        return Note("set_priority", f"it is in tier {options.tier}", item, tiered)
+
+    return rewrite_items(prompt, "set_priority", change, key=options)
