@@ -420,12 +420,15 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
     """What is wrong with the conversation; turns that stay are read once."""
     entries, first, rules = lowered.entries, len(lowered.lead), RULES[lowered.dialect]
     slot = ("refused", lowered.dialect, name, first)
-    kept = entries.memo.setdefault(slot, _Settled(rules.turns(name)))
-    assert isinstance(kept, _Settled)
+    kept = entries.memo.get(slot)
+    if not isinstance(kept, _Settled):
+        kept = entries.memo.setdefault(slot, _Settled(rules.turns(name)))
+        assert isinstance(kept, _Settled)
     with kept.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
         if kept.length > entries.settled:  # an older request, asked about after a newer one
             kept = _Settled(rules.turns(name))
-        for entry in entries.since(kept.length)[: entries.settled - kept.length]:
+        fresh = entries.settled - kept.length
+        for entry in entries.since(kept.length)[:fresh] if fresh else ():
             found = list(kept.turns.read(entry.wire, f"/{rules.key}/{first + kept.length}"))
             kept.length += 1
             if found:
@@ -434,6 +437,8 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
         for index, entry in enumerate(entries.since(kept.length), start=first + kept.length):
             later += turns.read(entry.wire, f"/{rules.key}/{index}")
         later += turns.end(lowered.wire)
+        if not later and not kept.diagnostics:  # the common case: nothing is wrong
+            return ()
         return (*kept.diagnostics, *_placed(later, places, lowered.head.of.agent))
 
 
