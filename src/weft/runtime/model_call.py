@@ -144,7 +144,8 @@ class ModelCall:
         """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
         compiled, findings = self._compiled, self._invocation.findings
         if self._changed is None:
-            later = (*compiled.lowered().diagnostics, *compiled.refused)
+            lowered = compiled.lowered()
+            later = (*lowered.diagnostics, *refused(lowered, self._prompt.model))
         else:
             later = refused(self._changed, self._prompt.model)
         for found in (*compiled.prompt.diagnostics, *later):

@@ -42,7 +42,7 @@ from weft.runtime.resume import (
 from weft.runtime.rewind import hidden_events
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
-from weft.session.event import NO_ACTIONS, new_id
+from weft.session.event import new_id
 from weft.session.state import scope_of
 from weft.values import Json
 
@@ -296,7 +296,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
         if isinstance(program.root, Agent):
             invocation.start = agent_for(program.root, session)
         invocation.enter(session, id, program, resumed=False)
-        actions = Actions(state_delta=request.state) if request.state else NO_ACTIONS
+        actions = Actions(state_delta=request.state)
         await invocation.store(invocation.event("user", Place(), content, actions=actions))
         return
     check_retries(session, request.retry)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.content import Content, ContentLike, require_posted, to_content
+from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
 from weft.declare.policy_parts import RUN_WORDS
 from weft.errors import UsageError
@@ -259,9 +259,12 @@ def _module_of(names: Mapping[str, object]) -> str:
 
 def _message(message: ContentLike) -> Content:
     """The message as the user says it, or an error if it says nothing or does what users cannot."""
-    said = cast("object", message)
+    if type(message) is str and message:  # nothing about a text can be wrong
+        return Content(parts=(Part(text=message),), role="user")
     content = (
-        require_posted(to_content(message), where="message") if said is not None else Content()
+        require_posted(to_content(message), where="message")
+        if cast("object", message) is not None
+        else Content()
     )
     kinds = {part.kind for part in content.parts or ()}
     if not kinds - {"empty"}:

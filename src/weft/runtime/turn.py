@@ -299,6 +299,8 @@ class Turn:
 
     def _with_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
+        if not self.plan.policy.protections:
+            return Spoken(content, {})
         session = self.invocation.view(self.place.scope)
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)
