@@ -62,10 +62,10 @@ class Spending:
         seconds, last = 0.0, None
         for event in events:
             self.note(event)
-            told = told_by(event)
-            if isinstance(told.get("seconds"), int | float):
-                seconds = float(str(told["seconds"]))
-            elif last is not None and event.author != "user" and not told:
+            costs = told_by(event)
+            if isinstance(costs.get("seconds"), int | float):
+                seconds = float(str(costs["seconds"]))
+            elif last is not None and event.author != "user" and not costs:
                 seconds += max(0.0, event.timestamp - last)
             last = event.timestamp if not event.error_code else None
             self._warned = self._warned or warning_in(event) is not None
@@ -100,22 +100,22 @@ class Spending:
             money = money_for(compiled.prompt.model, response, compiled, tokens)
         spent = self.now(steps)
         spent = spent._replace(tokens=spent.tokens + tokens, money=spent.money + money)
-        told: JsonObject = {
+        costs: JsonObject = {
             "model": compiled.prompt.model,
             "tokens": tokens,
             "seconds": round(spent.seconds, 3),
         }
         if money:
-            told["money"] = money
+            costs["money"] = money
         if self._warned:
-            return {"spent": told}
+            return {"spent": costs}
         near = [name for name, share in self._shares(spent) if share >= WARNS]
         if not near:
-            return {"spent": told}
+            return {"spent": costs}
         self._warned = True
         words = f"the run nears its budget of {' and '.join(map(self._limit, near))}: {spent}"
         _log.warning("WEFT505 %s", words)
-        return {"spent": told, "runBudget": {"code": "WEFT505", "message": words}}
+        return {"spent": costs, "runBudget": {"code": "WEFT505", "message": words}}
 
     def effect(self, asked: str, response: ModelResponse, model: Json) -> JsonObject:
         """What asking a model for a policy cost, where its provider does not say."""
@@ -175,7 +175,7 @@ def _models(root: Node, config: RunConfig) -> list[str]:
     """The names of the models that a run may ask, each once."""
     if config.model is not None:
         return [_name(config.model)]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     waiting: list[Node] = [root]
     seen: set[int] = set()
     while waiting:
@@ -184,9 +184,9 @@ def _models(root: Node, config: RunConfig) -> list[str]:
                 continue
             seen.add(id(agent))
             if agent.model is not None:
-                found[_name(agent.model)] = None
+                names[_name(agent.model)] = None
             waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
-    return list(found)
+    return list(names)
 
 
 def _name(model: object) -> str:
@@ -213,13 +213,13 @@ def told_by(event: Event) -> JsonObject:
 
 def cost_of(event: Event, *, priced: bool) -> tuple[int, float]:
     """The tokens and dollars of an event, as it says, else as its usage says."""
-    told = told_by(event)
-    tokens, money = told.get("tokens"), told.get("money")
+    costs = told_by(event)
+    tokens, money = costs.get("tokens"), costs.get("money")
     counted = tokens if isinstance(tokens, int) else tokens_of(event.usage) or 0
     if not priced or isinstance(money, int | float):
         return counted, float(money) if isinstance(money, int | float) else 0.0
     effect = effect_of(event) or {}
-    model = str(told.get("model") or effect.get("model") or event.model_version or "")
+    model = str(costs.get("model") or effect.get("model") or event.model_version or "")
     if not model or event.usage is None:
         return counted, 0.0
     return counted, _priced(model, event.usage, 0, "")
@@ -240,10 +240,10 @@ def estimated(compiled: Compiled, response: ModelResponse) -> int:
 
 def answer_tokens(response: ModelResponse, counter: Counter) -> int:
     """The tokens of what a model said and called."""
-    said = response.content
-    texts = [] if said is None else [part.text or "" for part in said.parts or ()]
-    if said is not None:
-        calls = (part.function_call for part in said.parts or ())
+    content = response.content
+    texts = [] if content is None else [part.text or "" for part in content.parts or ()]
+    if content is not None:
+        calls = (part.function_call for part in content.parts or ())
         texts += [f"{call.name}{compact(call.args or {})}" for call in calls if call is not None]
     return sum(map(counter.count, texts))
 
@@ -260,13 +260,13 @@ def money_for(model: str, response: ModelResponse, compiled: Compiled, tokens: i
     return _priced(model, usage, wrote, compiled.prompt.cache)
 
 
-def _priced(model: str, usage: Usage, written: int, kept: str) -> float:
+def _priced(model: str, usage: Usage, written: int, cache: str) -> float:
     from weft.compiler.costs import Load, rates_for
 
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    rates = rates_for(model, tokens=asked, kept=kept)
+    rates = rates_for(model, tokens=asked, kept=cache)
     if not rates.money or is_free(model):
         return 0.0
     return rates.cost(Load(cached, written, max(0, asked - cached - written), answer))

@@ -261,7 +261,7 @@ async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGen
     before = invocation.state_at(place)
     state = State(before)
     try:
-        said = invocation.said(place) if node.captures else ""
+        said = invocation.user_text(place) if node.captures else ""
         for key in node.captures if said else ():
             state[key] = said
         returned = await settled(node.function(state))

@@ -148,11 +148,11 @@ class ModelCall:
             later = (*lowered.diagnostics, *refused(lowered, self._prompt.model))
         else:
             later = refused(self._changed, self._prompt.model)
-        for found in (*compiled.prompt.diagnostics, *later):
-            known = str(found) in findings or found.code in self._plan.agent.allow
-            if found.severity is not Severity.INFO and not known:
-                findings[str(found)] = found
-                _log.warning("%s %s: %s", found.code, found.origin, found.message)
+        for diagnostic in (*compiled.prompt.diagnostics, *later):
+            known = str(diagnostic) in findings or diagnostic.code in self._plan.agent.allow
+            if diagnostic.severity is not Severity.INFO and not known:
+                findings[str(diagnostic)] = diagnostic
+                _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
 
     def partial(self, response: ModelResponse) -> Event:
         """A piece of the answer, for display; void are those before it, where it begins anew."""
@@ -308,12 +308,12 @@ class ModelCall:
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         instructions = (agent.instruction, self._root.global_instruction)
         artifacts = recorded = None
-        said = any(
+        reads_more = any(
             not isinstance(text, str) or "artifact." in text for text in instructions if text
         )
-        if said or plan.policy.shows_artifacts:
+        if reads_more or plan.policy.shows_artifacts:
             artifacts = await invocation.artifact_texts()
-        if said:
+        if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
@@ -414,8 +414,8 @@ def tighter(compiled: Compiled, error: ModelError) -> int:
         prompt, answer, limit = (int(part) for part in parts.groups())
         limit = max(1, limit - answer)
     else:
-        found = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
-        sizes = [size for size in found if size >= 100]
+        numbers = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
+        sizes = [size for size in numbers if size >= 100]
         if not sizes:
             return max(1, int(counted * GUESS))
         prompt, limit = max(sizes), min(sizes)
@@ -439,7 +439,7 @@ def identified(
     `taken` are the ids given in this invocation, whether they are in the log yet or not, and
     `tools` the names that may be called, which stay as they are.
     """
-    made: list[Part] = []
+    named: list[Part] = []
     for part in parts:
         call = part.function_call
         if call is not None:
@@ -451,8 +451,8 @@ def identified(
             if call_id != call.id or name != call.name:
                 call = msgspec.structs.replace(call, id=call_id, name=name)
                 part = msgspec.structs.replace(part, function_call=call)
-        made.append(part)
-    return tuple(made)
+        named.append(part)
+    return tuple(named)
 
 
 def _named(name: str, tools: Container[str]) -> str:
@@ -489,7 +489,7 @@ async def provided_texts(
 ) -> dict[str, str] | None:
     """What the async providers of this request say, under the names `compile(recorded=)` knows."""
     agent, root = plan.agent, plan.path[0]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for field, provider in (
         ("global_instruction", root.global_instruction),
         ("instruction", agent.instruction),
@@ -513,9 +513,9 @@ async def provided_texts(
             _log.warning("%s.%s: the provider raised", agent.name, field, exc_info=True)
             value = ""
         if isinstance(value, Raw):
-            found[f"{field}.raw"] = value.text
+            texts[f"{field}.raw"] = value.text
         else:
-            text = found[field] = "" if value is None else str(value)
+            text = texts[field] = "" if value is None else str(value)
             if values := values_in(text, context):
-                found[f"{field}{VALUES}"] = " ".join(map(str, values))
-    return found or None
+                texts[f"{field}{VALUES}"] = " ".join(map(str, values))
+    return texts or None

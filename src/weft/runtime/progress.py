@@ -39,9 +39,12 @@ class Exchange(NamedTuple):
         actions, before = self.event.actions, other.event.actions
         if without_temp(actions.state_delta) != without_temp(before.state_delta):
             return False
-        return actions.artifact_delta == before.artifact_delta and self._told() == other._told()
+        return (
+            actions.artifact_delta == before.artifact_delta
+            and self._responses() == other._responses()
+        )
 
-    def _told(self) -> list[JsonObject]:
+    def _responses(self) -> list[JsonObject]:
         return [_without_note(result.response or {}) for result in self.event.results]
 
 
@@ -166,9 +169,9 @@ class Progress:
         for call in calls:
             if call.name == CONFIRMATION:
                 original = (call.args or {}).get("originalFunctionCall")
-                held = original.get("id") if isinstance(original, dict) else None
-                if isinstance(held, str):
-                    self.asked[call.id or ""] = held
+                call_id = original.get("id") if isinstance(original, dict) else None
+                if isinstance(call_id, str):
+                    self.asked[call.id or ""] = call_id
                 continue
             self.reply = event
             self.open[call.id or ""] = self._round[call.id or ""] = call
@@ -207,8 +210,10 @@ class Progress:
 
 def is_reply(event: Event) -> bool:
     """Whether the event is what a model said: no question of ours, no result."""
-    said = event.author != "user" and event.content is not None and event.content.role == "model"
-    return said and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
+    is_spoken = (
+        event.author != "user" and event.content is not None and event.content.role == "model"
+    )
+    return is_spoken and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:
@@ -235,7 +240,7 @@ def _without_note(response: JsonObject) -> JsonObject:
     for key in ("weft_note", "note"):
         note = response.get(key)
         if isinstance(note, str) and note.startswith(_AGAIN):
-            return {name: held for name, held in response.items() if name != key}
+            return {name: value for name, value in response.items() if name != key}
     return response
 
 

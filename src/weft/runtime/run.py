@@ -408,10 +408,10 @@ def agent_for(root: Agent, session: Session) -> str:
         path = tree.find(root, event.author)
         if not path:
             continue
-        kept = all(
+        may_leave = all(
             isinstance(agent, Agent) and not agent.disallow_transfer_to_parent for agent in path[1:]
         )
-        return event.author if kept else root.name
+        return event.author if may_leave else root.name
     return root.name
 
 

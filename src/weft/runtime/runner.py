@@ -79,13 +79,13 @@ class Runner:
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
         self._config = _config(config, _DEFAULT)
-        kept = check_plugins(plugins)
+        checked = check_plugins(plugins)
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
             memory=memory if memory is not None else SessionMemory(self.store),
-            plugins=kept,
-            on_event=plugin_methods(kept, "on_event"),
+            plugins=checked,
+            on_event=plugin_methods(checked, "on_event"),
             bindings={},
             programs={},
             heirs={},
@@ -230,9 +230,9 @@ def _own_name(root: Node, store: str | Store) -> str:
         frame = frame.f_back
     module, caller = _module_of(frame.f_globals), frame
     while True:
-        held = next((name for name, value in frame.f_globals.items() if value is root), "")
-        if held and (home := _module_of(frame.f_globals)):
-            return named_app(root, home, held)
+        variable = next((name for name, value in frame.f_globals.items() if value is root), "")
+        if variable and (home := _module_of(frame.f_globals)):
+            return named_app(root, home, variable)
         if frame.f_back is None:
             break
         frame = frame.f_back
@@ -355,17 +355,17 @@ def run_sync(
 
 
 def _waited(work: Running) -> Result:
-    kept: list[Result] = []
+    results: list[Result] = []
 
     async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
-        kept.append(await work)
+        results.append(await work)
 
     if not _is_looping():
         asyncio.run(wait())
     else:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, wait()).result()
-    return kept[0]
+    return results[0]
 
 
 def _is_looping() -> bool:
