@@ -35,9 +35,6 @@ from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
 
-ROUNDS = 4
-"""How often a request is compiled again because of what its effects brought."""
-
 AT_ONCE = 4
 """How many models are asked side by side."""
 

@@ -70,7 +70,8 @@ class Services(NamedTuple):
 
     store: Store
     artifacts: ArtifactStore
-    memory: Memory
+    memory: Memory | None
+    """Where what was said before is searched; None for the sessions of the store."""
     plugins: tuple[object, ...]
     on_event: tuple[Callback, ...]
     bindings: dict[int, AgentBindings]
@@ -504,7 +505,12 @@ class Invocation:
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions."""
-        return await self.services.memory.search(self.session.app_name, self.session.user_id, query)
+        memory = self.services.memory
+        if memory is None:
+            from weft.runtime.recall import SessionMemory  # it loads much, and few runs search
+
+            memory = SessionMemory(self.services.store)
+        return await memory.search(self.session.app_name, self.session.user_id, query)
 
     @property
     def _owner(self) -> tuple[str, str, str]:

@@ -46,8 +46,8 @@ async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonO
         if labels:
             listed = " and ".join(f"`{label}`" for label in labels)
             return {
-                "error": f"the argument `{name}` carries the label {listed}, which {tool.name} is not"
-                " cleared for; call it without that value"
+                "error": f"the argument `{name}` carries the label {listed}, which {tool.name} is"
+                " not cleared for; call it without that value"
             }
     return None
 

@@ -24,7 +24,6 @@ from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
 from weft.runtime.batch import WITHHELD
 from weft.runtime.bindings import AgentBindings
-from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place
@@ -34,6 +33,9 @@ from weft.values import Json, JsonObject, Strand
 
 _USUAL_ID = 40
 """How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+
+_ROUNDS = 4
+"""How often a request is compiled again because of what other models were asked for it."""
 
 _log = logging.getLogger("weft")
 
@@ -287,7 +289,7 @@ class ModelCall:
             compiled = await self._compile_now(within, config)
         if not compiled.prompt.wants:
             return compiled
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             if not await self._perform(compiled):
                 break
             compiled = await self._compile_now(within, config)
@@ -297,6 +299,8 @@ class ModelCall:
         """Ask models for what the request wants; whether anything came of it."""
         if not compiled.prompt.wants:
             return False
+        from weft.runtime.effects import perform  # few requests want anything, and it loads much
+
         events = await perform(self._invocation, self._place, self._plan, compiled)
         self.performed += events or ()
         return events is not None

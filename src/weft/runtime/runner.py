@@ -17,7 +17,6 @@ from weft.errors import UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.callbacks import check_plugins, plugin_methods
 from weft.runtime.invocation import Request, Services
-from weft.runtime.recall import SessionMemory
 from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
 from weft.runtime.run import Running, unknown_session
@@ -83,7 +82,7 @@ class Runner:
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory if memory is not None else SessionMemory(self.store),
+            memory=memory,
             plugins=checked,
             on_event=plugin_methods(checked, "on_event"),
             bindings={},
