@@ -103,7 +103,12 @@ class Compiled:
         held = self._lowered.get(name)
         if held is None:
             target = DIALECTS.get(name) or dialect_named(name)
-            held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
+            heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
+            if track is not None and track.head is None:
+                track.head = heads.get(slot)
+            held = target.lower(self.prompt, strict=self._strict, track=track)
+            if track is not None and heads.get(slot) is not held.head:
+                heads[slot] = held.head
             self.require_protected(self.prompt, held.wire)
             self.require_cleared(held.wire)
             if self._strict and name == self.dialect:
