@@ -104,8 +104,10 @@ class Compiled:
         if held is None:
             target = DIALECTS.get(name) or dialect_named(name)
             heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
-            if track is not None and track.head is None:
-                track.head = heads.get(slot)
+            head = heads.get(slot)
+            # agents that share a thread share its turns, and each has a head of its own
+            if track is not None and head is not None and track.head is not head:
+                track.head = head
             held = target.lower(self.prompt, strict=self._strict, track=track)
             if track is not None and heads.get(slot) is not held.head:
                 heads[slot] = held.head
