@@ -334,7 +334,7 @@ def require_content(content: Content, *, where: str) -> Content:
             hint="pass a tuple of weft.Part values: Content(parts=(Part(text=...),))",
         )
     for index, part in enumerate(content.parts or ()):
-        if _is_plain(part):
+        if is_plain(part):
             continue
         if not isinstance(cast("object", part), Part):
             error = _no_message(part, f"{where}.parts[{index}]", part=True)
@@ -366,7 +366,7 @@ def require_content(content: Content, *, where: str) -> Content:
 _SCALARS = frozenset((str, int, bool, type(None)))
 
 
-def _is_plain(part: Part) -> bool:
+def is_plain(part: Part) -> bool:
     """Whether the part is one text, call or result, and holds flat JSON: nearly every part does.
 
     What is not may be sound too: then it is looked at more closely.

@@ -128,7 +128,7 @@ def restored_arguments(
 ) -> Restored:
     """The arguments of a call as the tool is to get them."""
     policy = policy_of(agent, config)
-    if not _allows(policy, "tools"):
+    if not policy.protections or not _allows(policy, "tools"):
         return Restored(args, {})
     known = _known(policy, session, compact(args))
     used: JsonObject = {}

@@ -468,10 +468,13 @@ def _named(name: str, tools: Container[str]) -> str:
 
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
-    known, seen = cast("tuple[set[str], int]", log.memo.get("call_ids", (set[str](), 0)))
-    if seen < len(log):
-        known.update(call.id or "" for event in log.since(seen) for call in event.calls)
-        log.memo["call_ids"] = (known, len(log))
+    known, seen = cast("tuple[set[str], int]", log.memo.get("call_ids") or (set[str](), 0))
+    length = len(log)
+    if seen < length:
+        for event in log.since(seen):
+            for call in event.calls:
+                known.add(call.id or "")
+        log.memo["call_ids"] = (known, length)
     return known
 
 

@@ -80,6 +80,8 @@ class Progress:
         self._exchange: Exchange | None = None
         """The last reply that made calls and has all their results."""
         self._in_a_row = 0
+        self._counted: tuple[Event, int] | None = None
+        """The results that were looked at last, and how often in a row they came."""
 
     @staticmethod
     def of(events: Iterable[Event]) -> "Progress":
@@ -143,6 +145,14 @@ class Progress:
 
         What somebody outside has a hand in is no repetition of the model's: then it is 0.
         """
+        # results are looked at before they are stored, and noted after that
+        if self._counted is not None and self._counted[0] is event:
+            return self._counted[1]
+        times = self._times(event)
+        self._counted = (event, times)
+        return times
+
+    def _times(self, event: Event) -> int:
         results = event.results
         if len(results) != len(self._round) or event.author == "user":
             return 0
