@@ -271,7 +271,7 @@ def _kept(
     """The instructions of the request before, if nothing that they read has changed."""
     held = log.memo.get(plan.key)
     if not isinstance(held, _Said) or held.wording is not plan.wording:
-        return None
+        return plan.shared.instructions
     if held.volatile is not volatile and held.volatile != volatile:
         return None
     if held.texts is None:
@@ -300,6 +300,8 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
         texts = None
         if wording.keys is not None and all(isinstance(held, str) for held in read):
             texts = tuple(zip(wording.keys, read, strict=True))
+            if not texts and not wording.asks:
+                plan.shared.instructions = instructions
         events.memo[plan.key] = _Said(wording, read, texts, scope.volatile, instructions)
     return instructions
 

@@ -104,7 +104,14 @@ class Compiled:
         held = self._lowered.get(name)
         if held is None:
             target = DIALECTS.get(name) or dialect_named(name)
-            held = target.lower(self.prompt, strict=self._strict, track=self._track(name))
+            heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
+            head = heads.get(slot)
+            # agents that share a thread share its turns, and each has a head of its own
+            if head is not None and track.head is not head:
+                track.head = head
+            held = target.lower(self.prompt, strict=self._strict, track=track)
+            if heads.get(slot) is not held.head:
+                heads[slot] = held.head
             self.require_protected(self.prompt, held.wire, held)
             self.require_cleared(held.wire)
             if self._strict and name == self.dialect:

@@ -43,7 +43,8 @@ class Facts(msgspec.Struct, frozen=True):
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
     and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
     branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
-    keys that the user's words were copied to, `asked` what the user said last.
+    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
+    the events.
     """
 
     read: int = 0
@@ -54,14 +55,18 @@ class Facts(msgspec.Struct, frozen=True):
     branched: bool = False
     captured: frozenset[str] = frozenset()
     asked: Event | None = None
+    authors: frozenset[str] = frozenset()
 
     def after(self, events: Strand[Event]) -> "Facts":
         """What is known once the events that were not read yet are read."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
+        authors = self.authors
         for event in events.since(self.read):
             actions = event.actions
+            if event.author not in authors:
+                authors |= {event.author}
             if event.author == "user" and event.content is not None:
                 asked = event
             if actions is not NO_ACTIONS:
@@ -91,6 +96,7 @@ class Facts(msgspec.Struct, frozen=True):
                 branched,
                 captured,
                 asked,
+                authors,
             )
         produced = self.produced.union(*(wrote_keys(event) for event in wrote))
         produced = produced.union(*(gathered_by(event) for event in wrote))
@@ -103,6 +109,7 @@ class Facts(msgspec.Struct, frozen=True):
             branched,
             captured,
             asked,
+            authors,
         )
 
 
@@ -422,6 +429,9 @@ def weave(
     """
     with events.lock:
         threads = derived(events, _Threads, slot)
+        if threads.newest is None and passes.plain and _is_stranger(slot, events):
+            slot = slot._replace(agent="")
+            threads = derived(events, _Threads, slot)
         thread = threads.newest
         if thread is not None and thread.consumed > events.settled:
             thread = threads.older  # as for the request before: the newest goes on from where it is
@@ -438,6 +448,18 @@ class _Threads:
     def __init__(self) -> None:
         self.newest: Thread | None = None
         self.older: Thread | None = None
+
+
+def _is_stranger(slot: Slot, events: Strand[Event]) -> bool:
+    """Whether the agent has said nothing yet in a log where other agents have.
+
+    To all such agents, as to those of a long sequence, the log looks the same, so that they share
+    a thread. An event without an author counts as the agent's own.
+    """
+    facts = facts_of(events)
+    if facts.branched or events.tail or len(facts.authors) < 3:
+        return False
+    return slot.agent not in facts.authors and "" not in facts.authors
 
 
 _UNRANKED = 1 << 30

@@ -5,7 +5,7 @@ the wording of its instruction are the same at every step. They are kept with th
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -13,7 +13,13 @@ import msgspec
 from weft import schema
 from weft.codes import report
 from weft.compiler.incremental import Slot
-from weft.compiler.instruction import Wording, transfer_targets, transfer_tool, wording_of
+from weft.compiler.instruction import (
+    Instructions,
+    Wording,
+    transfer_targets,
+    transfer_tool,
+    wording_of,
+)
 from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import policy_of, recall_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
@@ -24,6 +30,7 @@ from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
+from weft.dialects.track import Head
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
@@ -60,6 +67,18 @@ class Target(msgspec.Struct, frozen=True):
     model: str
     dialect: str
     facts: Facts
+
+
+class SharedParts:
+    """What the requests of all sessions share under one plan, once the first of them was made."""
+
+    __slots__ = ("heads", "instructions")
+
+    def __init__(self) -> None:
+        self.instructions: Instructions | None = None
+        """Instructions that read nothing from the session."""
+        self.heads: dict[tuple[str, bool], Head] = {}
+        """By dialect, and whether it was strict: everything but the turns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -100,6 +119,7 @@ class Plan:
     wording: Wording
     inputs: dict[str, object]
     diagnostics: tuple[Diagnostic, ...]
+    shared: SharedParts = field(default_factory=SharedParts)
 
 
 def plan_for(

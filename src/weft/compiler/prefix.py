@@ -454,6 +454,8 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
         for index, entry in enumerate(entries.since(kept.length), start=first + kept.length):
             later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
+        if not later and not kept.diagnostics:  # the common case: nothing is wrong
+            return ()
         return (*kept.diagnostics, *_placed(later, places, lowered.head.of.agent))
 
 

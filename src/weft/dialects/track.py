@@ -52,7 +52,8 @@ class Head:
         lead: tuple[Entry, ...],
         said: tuple[Diagnostic, ...],
     ) -> None:
-        self.of = of
+        # a head outlives the session it was first made in, so it does not hold the conversation
+        self.of = msgspec.structs.replace(of, items=Strand(), notes=(), diagnostics=())
         self.wire = wire
         self.placed = placed
         self.lead = lead

@@ -23,7 +23,6 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
 from weft.runtime.bindings import AgentBindings
-from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place
@@ -34,6 +33,9 @@ from weft.values import JsonObject, Strand
 
 _USUAL_ID = 40
 """How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+
+_ROUNDS = 4
+"""How often a request is compiled again because of what other models were asked for it."""
 
 _log = logging.getLogger("weft")
 
@@ -144,14 +146,15 @@ class ModelCall:
         """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
         compiled, findings = self._compiled, self._invocation.findings
         if self._changed is None:
-            later = (*compiled.lowered().diagnostics, *compiled.refused)
+            lowered = compiled.lowered()
+            later = (*lowered.diagnostics, *refused(lowered, self._prompt.model))
         else:
             later = refused(self._changed, self._prompt.model)
-        for found in (*compiled.prompt.diagnostics, *later):
-            known = str(found) in findings or found.code in self._plan.agent.allow
-            if found.severity is not Severity.INFO and not known:
-                findings[str(found)] = found
-                _log.warning("%s %s: %s", found.code, found.origin, found.message)
+        for diagnostic in (*compiled.prompt.diagnostics, *later):
+            known = str(diagnostic) in findings or diagnostic.code in self._plan.agent.allow
+            if diagnostic.severity is not Severity.INFO and not known:
+                findings[str(diagnostic)] = diagnostic
+                _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
 
     def partial(self, response: ModelResponse) -> Event:
         """A piece of the answer, for display; void are those before it, where it begins anew."""
@@ -284,7 +287,7 @@ class ModelCall:
             compiled = await self._compile_now(within, config)
         if not compiled.prompt.wants:
             return compiled
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             if not await self._perform(compiled):
                 break
             compiled = await self._compile_now(within, config)
@@ -294,6 +297,8 @@ class ModelCall:
         """Ask models for what the request wants; whether anything came of it."""
         if not compiled.prompt.wants:
             return False
+        from weft.runtime.effects import perform  # few requests want anything, and it loads much
+
         events = await perform(self._invocation, self._place, self._plan, compiled)
         self.performed += events or ()
         return events is not None
@@ -305,12 +310,12 @@ class ModelCall:
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         instructions = (agent.instruction, self._root.global_instruction)
         artifacts = recorded = None
-        said = any(
+        reads_more = any(
             not isinstance(text, str) or "artifact." in text for text in instructions if text
         )
-        if said or plan.policy.shows_artifacts:
+        if reads_more or plan.policy.shows_artifacts:
             artifacts = await invocation.artifact_texts()
-        if said:
+        if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
@@ -407,8 +412,8 @@ def tighter(compiled: Compiled, error: ModelError) -> int:
         prompt, answer, limit = (int(part) for part in parts.groups())
         limit = max(1, limit - answer)
     else:
-        found = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
-        sizes = [size for size in found if size >= 100]
+        numbers = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
+        sizes = [size for size in numbers if size >= 100]
         if not sizes:
             return max(1, int(counted * GUESS))
         prompt, limit = max(sizes), min(sizes)
@@ -432,7 +437,7 @@ def identified(
     `taken` are the ids given in this invocation, whether they are in the log yet or not, and
     `tools` the names that may be called, which stay as they are.
     """
-    made: list[Part] = []
+    named: list[Part] = []
     for part in parts:
         call = part.function_call
         if call is not None:
@@ -444,8 +449,8 @@ def identified(
             if call_id != call.id or name != call.name:
                 call = msgspec.structs.replace(call, id=call_id, name=name)
                 part = msgspec.structs.replace(part, function_call=call)
-        made.append(part)
-    return tuple(made)
+        named.append(part)
+    return tuple(named)
 
 
 def _named(name: str, tools: Container[str]) -> str:
@@ -492,7 +497,7 @@ async def provided_texts(
 ) -> dict[str, str] | None:
     """What the async providers of this request say, under the names `compile(recorded=)` knows."""
     agent, root = plan.agent, plan.path[0]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for field, provider in (
         ("global_instruction", root.global_instruction),
         ("instruction", agent.instruction),
@@ -516,9 +521,9 @@ async def provided_texts(
             _log.warning("%s.%s: the provider raised", agent.name, field, exc_info=True)
             value = ""
         if isinstance(value, Raw):
-            found[f"{field}.raw"] = value.text
+            texts[f"{field}.raw"] = value.text
         else:
-            text = found[field] = "" if value is None else str(value)
+            text = texts[field] = "" if value is None else str(value)
             if values := values_in(text, context):
-                found[f"{field}{VALUES}"] = " ".join(map(str, values))
-    return found or None
+                texts[f"{field}{VALUES}"] = " ".join(map(str, values))
+    return texts or None

@@ -114,9 +114,9 @@ async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
 async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
     """Wait until all of it is done; if the caller was cancelled meanwhile, that comes after it."""
     cancelled: asyncio.CancelledError | None = None
-    while left := [each for each in work if not each.done()]:
+    while unfinished := [each for each in work if not each.done()]:
         try:
-            await asyncio.wait(left)
+            await asyncio.wait(unfinished)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

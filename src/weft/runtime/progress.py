@@ -39,9 +39,12 @@ class Exchange(NamedTuple):
         actions, before = self.event.actions, other.event.actions
         if without_temp(actions.state_delta) != without_temp(before.state_delta):
             return False
-        return actions.artifact_delta == before.artifact_delta and self._told() == other._told()
+        return (
+            actions.artifact_delta == before.artifact_delta
+            and self._responses() == other._responses()
+        )
 
-    def _told(self) -> list[JsonObject]:
+    def _responses(self) -> list[JsonObject]:
         return [_without_note(result.response or {}) for result in self.event.results]
 
 
@@ -77,6 +80,8 @@ class Progress:
         self._exchange: Exchange | None = None
         """The last reply that made calls and has all their results."""
         self._in_a_row = 0
+        self._counted: tuple[Event, int] | None = None
+        """The results that were looked at last, and how often in a row they came."""
 
     @staticmethod
     def of(events: Iterable[Event]) -> "Progress":
@@ -139,6 +144,14 @@ class Progress:
 
         What somebody outside has a hand in is no repetition of the model's: then it is 0.
         """
+        # results are looked at before they are stored, and noted after that
+        if self._counted is not None and self._counted[0] is event:
+            return self._counted[1]
+        times = self._times(event)
+        self._counted = (event, times)
+        return times
+
+    def _times(self, event: Event) -> int:
         results = event.results
         if len(results) != len(self._round) or event.author == "user":
             return 0
@@ -165,9 +178,9 @@ class Progress:
         for call in calls:
             if call.name == CONFIRMATION:
                 original = (call.args or {}).get("originalFunctionCall")
-                held = original.get("id") if isinstance(original, dict) else None
-                if isinstance(held, str):
-                    self.asked[call.id or ""] = held
+                call_id = original.get("id") if isinstance(original, dict) else None
+                if isinstance(call_id, str):
+                    self.asked[call.id or ""] = call_id
                 continue
             self.reply = event
             self.open[call.id or ""] = self._round[call.id or ""] = call
@@ -202,8 +215,10 @@ class Progress:
 
 def is_reply(event: Event) -> bool:
     """Whether the event is what a model said: no question of ours, no result."""
-    said = event.author != "user" and event.content is not None and event.content.role == "model"
-    return said and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
+    is_spoken = (
+        event.author != "user" and event.content is not None and event.content.role == "model"
+    )
+    return is_spoken and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:
@@ -230,7 +245,7 @@ def _without_note(response: JsonObject) -> JsonObject:
     for key in ("weft_note", "note"):
         note = response.get(key)
         if isinstance(note, str) and note.startswith(_AGAIN):
-            return {name: held for name, held in response.items() if name != key}
+            return {name: value for name, value in response.items() if name != key}
     return response
 
 

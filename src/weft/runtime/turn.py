@@ -196,8 +196,8 @@ class Turn:
             answer = check_answer(self.agent, content, self.plan.output)
             actions = context.actions.to_actions({**answer.delta, **noted_by(self, answer)})
             actions = msgspec.structs.replace(actions, end_of_agent=True)
-            said = msgspec.structs.replace(content, role="model")
-            return (await self._commit(self._event(said, actions)),)
+            answered = msgspec.structs.replace(content, role="model")
+            return (await self._commit(self._event(answered, actions)),)
         actions = context.actions.to_actions()
         if actions == NO_ACTIONS:
             return ()
@@ -211,10 +211,10 @@ class Turn:
             return ()
         context = self.new_context()
         content = await chain.added(Content, context)
-        said = msgspec.structs.replace(content, role="model") if content is not None else None
+        addition = msgspec.structs.replace(content, role="model") if content is not None else None
         done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
-        event = await self._commit(self._event(said, done))
-        return (event,) if said is not None or done.state_delta else ()
+        event = await self._commit(self._event(addition, done))
+        return (event,) if addition is not None or done.state_delta else ()
 
     async def refuse_step(self) -> NodeFailed | None:
         """Count one more request to the model, or say why there is none."""
@@ -269,8 +269,8 @@ class Turn:
             if how == "continue" and not calls and self._may_go_on():
                 return await self._go_on(reply, content, actions)
         if pieces:
-            said = [e.content for e in pieces if e.content is not None and is_reply(e)]
-            content = put_together(said, content)
+            spoken_before = [e.content for e in pieces if e.content is not None and is_reply(e)]
+            content = put_together(spoken_before, content)
             reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
@@ -299,6 +299,8 @@ class Turn:
 
     def _with_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
+        if not self.plan.policy.protections:
+            return Spoken(content, {})
         session = self.invocation.view(self.place.scope)
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)
@@ -314,12 +316,12 @@ class Turn:
             actions=actions,
             audience="internal",
         )
-        told = self._event(correction(why), Actions())
-        told = msgspec.structs.replace(told, audience="internal")
-        await self.invocation.commit(draft, told)
+        note = self._event(correction(why), Actions())
+        note = msgspec.structs.replace(note, audience="internal")
+        await self.invocation.commit(draft, note)
         self.progress.note(draft)
-        self.progress.note(told)
-        return StepEnd((draft, told))
+        self.progress.note(note)
+        return StepEnd((draft, note))
 
     async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
         """Refuse an answer that was cut off; what there is of it is kept with the error."""
@@ -345,34 +347,34 @@ class Turn:
             actions=actions,
             audience="internal",
         )
-        told = self.invocation.event(
+        note = self.invocation.event(
             self.agent.name, self.place, GO_ON, notes=Provenance(piece=True)
         )
-        told = msgspec.structs.replace(told, audience="internal")
-        return StepEnd(tuple(await self._commit_all([piece, told])))
+        note = msgspec.structs.replace(note, audience="internal")
+        return StepEnd(tuple(await self._commit_all([piece, note])))
 
     def _marked(self, reply: Event) -> Event:
         """The answer that was cut off, with a diagnostic; the result of the run has it too."""
         key = self.agent.output_key
         where = f" and is under `{key}` as it is" if key is not None else ""
-        found = report(
+        diagnostic = report(
             "WEFT508",
             Origin("event", reply.id, self.agent.name),
             f"the answer of `{self.agent.name}` was cut off at the token limit{where}",
             'raise generate_config={"max_output_tokens": ...}, or write on_truncated="continue"'
             ' or "error"',
         )
-        if found.code not in self.agent.allow:
-            self.invocation.findings[str(found)] = found
-            _log.warning("%s %s: %s", found.code, found.origin, found.message)
-        return _noting(reply, Provenance(diagnostics=[str(found)]))
+        if diagnostic.code not in self.agent.allow:
+            self.invocation.findings[str(diagnostic)] = diagnostic
+            _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
+        return _noting(reply, Provenance(diagnostics=[str(diagnostic)]))
 
     async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
         batch = await run_calls(
             self.invocation, self.place, self.plan.path, self.bindings, self.progress, reply
         )
-        made: list[Event] = []
+        events: list[Event] = []
         if any(one.stopped for one in batch.outcomes):
             await self._settle_stopped(batch)
         error: tuple[str, str] | None = None
@@ -386,21 +388,21 @@ class Turn:
                 event = msgspec.structs.replace(event, actions=actions)
             elif event.actions.transfer_to_agent is not None:
                 self.invocation.hops += 1
-            made.append(event)
+            events.append(event)
         if any(one.question is not None for one in batch.outcomes):
-            made.append(self._questions(batch))
+            events.append(self._questions(batch))
         raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
         error = error or _unknown(batch) or (None if raised is not None else stalled)
         if error is not None:
-            made.append(self.invocation.event(self.agent.name, self.place, error=error))
-        stored = await self._commit_all(made) if made else []
-        shown = tuple(event for event in stored if event.content is not None or event.error_code)
+            events.append(self.invocation.event(self.agent.name, self.place, error=error))
+        stored = await self._commit_all(events) if events else []
+        visible = tuple(event for event in stored if event.content is not None or event.error_code)
         if error is not None:
             unknown = error[0] == UNKNOWN_OUTCOME
-            return StepEnd(shown, Suspended() if unknown else NodeFailed(stored[-1]))
+            return StepEnd(visible, Suspended() if unknown else NodeFailed(stored[-1]))
         if raised is None and any(one.suspended for one in batch.outcomes):
-            return StepEnd(shown, Suspended())
-        return StepEnd(shown, raised)
+            return StepEnd(visible, Suspended())
+        return StepEnd(visible, raised)
 
     async def _settle_stopped(self, batch: Batch) -> None:
         """Answer what is open inside the agents that were called as tools, and stopped."""
@@ -458,7 +460,7 @@ class Turn:
 
     def _waiting(self, reply: Event, content: Content) -> tuple[str, ...] | None:
         """The calls that stay open for a while."""
-        found: list[str] = []
+        ids: list[str] = []
         withheld = withheld_in(reply)
         for part in content.parts or ():
             call = part.function_call
@@ -466,8 +468,8 @@ class Turn:
             if bound is None or bound.tool.name in withheld:
                 continue
             if bound.tool.long_running or bound.tool.confirm:
-                found.append(call.id or "" if call is not None else "")
-        return tuple(found) or None
+                ids.append(call.id or "" if call is not None else "")
+        return tuple(ids) or None
 
     def new_context(self) -> CallbackContext:
         """A context for a callback of this agent."""
@@ -557,23 +559,23 @@ def captured_by(turn: Turn) -> JsonObject:
     keys = [one.key for one in _writings(turn) if isinstance(one, Capture)]
     if not keys:
         return {}
-    said, state = turn.invocation.said(turn.place), turn.invocation.state_at(turn.place)
-    return {key: said for key in keys if said and state.get(key) != said}
+    text, state = turn.invocation.user_text(turn.place), turn.invocation.state_at(turn.place)
+    return {key: text for key in keys if text and state.get(key) != text}
 
 
 def noted_by(turn: Turn, answer: Answer) -> JsonObject:
     """The notes with the answer among them, under each key it is noted down under."""
     notes = [one for one in _writings(turn) if isinstance(one, NoteDown)]
-    if not notes or answer.problem or answer.held is None:
+    if not notes or answer.problem or answer.stored is None:
         return {}
     state = turn.invocation.state_at(turn.place)
-    found: JsonObject = {}
+    changed: JsonObject = {}
     for one in notes:
-        held = found[one.key] if one.key in found else state.get(one.key)
-        value = noted(held, answer.held, one.strategy)
-        if value is not None and value != held:
-            found[one.key] = value
-    return found
+        before = changed[one.key] if one.key in changed else state.get(one.key)
+        value = noted(before, answer.stored, one.strategy)
+        if value is not None and value != before:
+            changed[one.key] = value
+    return changed
 
 
 def _writings(turn: Turn) -> tuple[Writing, ...]:
