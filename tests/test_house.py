@@ -229,3 +229,10 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
             if found:
                 named[name] = found
     assert not named
+
+
+def test_a_command_line_without_its_packages_names_the_extra() -> None:
+    code = "import sys; sys.modules['typer'] = None; from weft.__main__ import main; exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "  hint: pip install 'weft[cli]'"
