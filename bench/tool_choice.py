@@ -163,7 +163,7 @@ async def listed(question: str) -> Call | None:
 
 async def _asked(body: JsonObject) -> JsonObject:
     """The whole answer of the bare engine."""
-    from weft.dialects.lift import stream_of
+    from weft.dialects import stream_of
 
     _, engine = MODEL.start()
     reader = stream_of("openai-chat")

@@ -112,24 +112,22 @@ def test_what_was_decided_at_one_step_is_found_again_from_the_log_alone(seed: in
             assert again.wire == compiled.wire
 
 
-def test_a_long_session_is_edited_when_that_pays_and_says_so() -> None:
+def test_a_long_session_is_edited_when_that_pays_and_says_so_and_keeps_its_order() -> None:
     recording = recording_of(working_session(3, 140))
     base, _, _ = costs(recording, C.default())
     auto, broken, announced = costs(recording, C.auto())
     assert 0 < broken == announced <= 8
     assert auto < 0.6 * base
-    found = [(c, d) for _, _, c in requests_of(recording, C.auto()) if (d := break_of(c))]
+    requests = [compiled for _, _, compiled in requests_of(recording, C.auto())]
+    found = [(c, d) for c in requests if (d := break_of(c))]
     for compiled, edit in found:
         assert edit.passes in (("plan_edit",), ("plan_edit", "restore_references"))
         assert edit.tokens == read_again(compiled)
         assert edit.removed >= 1_500
         (said,) = [d for d in compiled.diagnostics if d.code == "WEFT502"]
         assert f"{edit.tokens:,} tokens are read again" in said.message
-
-
-def test_an_edit_takes_only_what_is_old_and_keeps_pairs_and_order() -> None:
-    recording = recording_of(working_session(3, 140))
-    *_, (_, _, last) = requests_of(recording, C.auto())
+    # An edit takes only what is old, and keeps pairs and order.
+    last = requests[-1]
     *_, (_, _, whole) = requests_of(recording, C.default())
     assert [item.key for item in last.prompt.items] == [item.key for item in whole.prompt.items]
     notes = [note for step in last.steps for note in step.notes if note.step == "plan_edit"]

@@ -13,7 +13,7 @@ from tests.build import user, says, calls, returns
 def look(q: str, deep: dict[str, int] | None = None) -> str:
     "Look something up."
 
-bot = Agent("bot", model="gemini-flash-latest", instruction="In {city}, {prefs}.", tools=[look],
+bot = Agent("bot", model="gpt-5", instruction="In {city}, {prefs}.", tools=[look],
             sub_agents=[Agent("a", description="A"), Agent("b", description="B")],
             generate_config={"temperature": 0.3, "stop_sequences": ["x", "y"]})
 state = {"city": "Oslo", "prefs": {"z": 1, "a": [1, 2]}}

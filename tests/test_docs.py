@@ -17,6 +17,7 @@ import difflib
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -27,6 +28,8 @@ from pathlib import Path
 import pytest
 from pytest_examples import CodeExample, EvalExample
 
+from tests.support.forks import run_forked
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()
@@ -35,6 +38,9 @@ SETTINGS = {"title", "test", "reason", "exit", "needs"}
 OPENING = re.compile(r"^( *)(`{3,}) *([\w-]*)(.*)$")
 CLOSING = re.compile(r"`{3,}")
 SETTING = re.compile(r'(\w+)="([^"]*)"')
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*"|""")
+SHELL_SYNTAX = re.compile(r"[|&;<>$`*?~#\\\n]|^\w+=")
+"""What only a shell understands, outside quotes."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +154,15 @@ def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         if not name.endswith("_API_KEY") and not name.startswith(("WEFT_", "COV_", "COVERAGE_"))
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), reader.get("PATH", "")])
+    env = {**reader, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    if not SHELL_SYNTAX.search(QUOTED.sub("", command)):
+        arguments = shlex.split(command)[1:]
+        return run_forked(arguments, cwd=folder, env=env, script=True, merged=True)
     return subprocess.run(
         command,
         shell=True,
         cwd=folder,
-        env={**reader, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

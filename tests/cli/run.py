@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.forks import run_forked
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 AGENTS = '''
@@ -216,15 +218,8 @@ def weft(
     folder: Path, *arguments: str, typed: str = "", **more: str
 ) -> subprocess.CompletedProcess[str]:
     """The command's exit code, stdout and stderr, after these lines were typed."""
-    return subprocess.run(
-        [sys.executable, "-m", "weft", *arguments],
-        cwd=folder,
-        env=environment(**more),
-        input=typed,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=600,
+    return run_forked(
+        list(arguments), cwd=folder, env=environment(**more), typed=typed, timeout=600
     )
 
 

@@ -7,43 +7,59 @@ import pytest
 from bench.meaning import meaning
 
 from tests.dialects.requests import CASES, REQUESTS
-from weft.dialects import DIALECTS, dialect_named
-from weft.dialects.refuse import refusals
+from tests.support.laws import all_laws
+from weft.dialects import DIALECTS, dialect_named, refusals
 from weft.errors import WeftError
-from weft.ir import verify
+from weft.ir import Prompt, verify
 from weft.replay.recordings import read_request
 from weft.values import Json, JsonObject
 
 MODEL = "gemini-2.5-flash"
 
 
-@pytest.mark.parametrize(("dialect", "name"), CASES)
-def test_a_request_comes_back_with_the_same_meaning(dialect: str, name: str) -> None:
-    request = REQUESTS[dialect][name]
-    made = dialect_named(dialect).lower(read_request(dialect, request, MODEL)).wire
+def a_request_comes_back_with_the_same_meaning(
+    dialect: str, request: JsonObject, prompt: Prompt
+) -> None:
+    made = dialect_named(dialect).lower(prompt).wire
     assert meaning(dialect, made) == meaning(dialect, request)
 
 
-@pytest.mark.parametrize(("dialect", "name"), CASES)
-def test_reading_changes_nothing_of_the_request(dialect: str, name: str) -> None:
-    request = REQUESTS[dialect][name]
+def reading_changes_nothing_of_the_request(
+    dialect: str, request: JsonObject, prompt: Prompt
+) -> None:
     before = deepcopy(request)
     dialect_named(dialect).lower(read_request(dialect, request, MODEL))
     assert request == before
 
 
-@pytest.mark.parametrize(("dialect", "name"), CASES)
-def test_what_is_read_keeps_the_laws_of_the_prompt(dialect: str, name: str) -> None:
-    verify(read_request(dialect, REQUESTS[dialect][name], MODEL), step="read")
-
-
-@pytest.mark.parametrize("other", DIALECTS)
-@pytest.mark.parametrize(("dialect", "name"), CASES)
-def test_what_is_read_can_be_put_to_every_other_provider(
-    dialect: str, name: str, other: str
+def what_is_read_keeps_the_laws_of_the_prompt(
+    dialect: str, request: JsonObject, prompt: Prompt
 ) -> None:
-    lowered = dialect_named(other).lower(read_request(dialect, REQUESTS[dialect][name], MODEL))
-    assert lowered.dialect == other
+    verify(prompt, step="read")
+
+
+def what_is_read_can_be_put_to_every_other_provider(
+    dialect: str, request: JsonObject, prompt: Prompt
+) -> None:
+    for other in DIALECTS:
+        lowered = dialect_named(other).lower(prompt)
+        assert lowered.dialect == other
+
+
+LAWS = [
+    reading_changes_nothing_of_the_request,
+    a_request_comes_back_with_the_same_meaning,
+    what_is_read_keeps_the_laws_of_the_prompt,
+    what_is_read_can_be_put_to_every_other_provider,
+]
+
+
+@pytest.mark.parametrize(("dialect", "name"), CASES)
+def test_every_law_holds_for_every_request(dialect: str, name: str) -> None:
+    request = REQUESTS[dialect][name]
+    prompt = read_request(dialect, request, MODEL)
+    with all_laws() as laws:
+        laws.check(f"{dialect}: {name}", LAWS, dialect, request, prompt)
 
 
 JUNK: tuple[Json, ...] = (None, "", [], {}, 5, "x", True, [1], {"a": 1}, [{}], [None])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
 from weft.checker.functions import Uses, keys_of, uses_of
@@ -30,23 +30,16 @@ from weft.declare.nodes import agents_of
 from weft.declare.policy_parts import (
     Capture,
     Distill,
-    Everything,
     Extract,
-    FromAgents,
     Label,
-    Matching,
     NoteDown,
     Notes,
-    Nothing,
     Relevant,
-    Selector,
     StateKeys,
-    ThisTurn,
-    UserWords,
     When,
-    WithoutAgents,
 )
 from weft.declare.route import Case
+from weft.declare.visit import Question
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 from weft.values import JsonObject
@@ -232,48 +225,6 @@ def must_hand_over(agent: Agent) -> bool:
     return choice == "transfer_to_agent" or (choice in ("any", "required") and not agent.tools)
 
 
-def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
-    """Whether the reader's policy lets the words of an agent before it through.
-
-    One that stores its words under a key, and is followed, speaks data.
-    """
-    return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
-
-
-@kept
-def view_of(reader: Agent) -> tuple[str, ...]:
-    """What decides whose words it sees: the same for readers that see the same."""
-    return tuple(repr(stage.selector) for stage in reader.policy.stages)
-
-
-def heard_by(reader: Agent, world: World) -> set[str]:
-    """Whose words the reader's policy lets through, of all who have spoken."""
-    if reader.context is None:
-        return {name for name, key in world.said.pairs() if key is None and name != reader.name}
-    return {
-        name
-        for name, key in world.said.pairs()
-        if name != reader.name and sees_text_of(reader, name, key)
-    }
-
-
-def _lets_through(selector: Selector, speaker: str, key: str | None) -> bool:
-    match selector:
-        case Everything():
-            return selector.data or key is None
-        case ThisTurn() | Nothing() | UserWords() | StateKeys() | Notes():
-            return False
-        case FromAgents():
-            return speaker in selector.names
-        case WithoutAgents():
-            return speaker not in selector.names
-        case Matching():
-            fits = not selector.author or speaker in selector.author
-            return fits and (not selector.kind or "foreign" in selector.kind)
-        case _:
-            return True
-
-
 def before(agent: Agent, world: World) -> World:
     """The world that the agent itself finds: what is captured and done first is there already."""
     early = {
@@ -367,53 +318,71 @@ WritersByKey = dict[str, tuple[Writer, ...]]
 
 
 class Writes:
-    """The keys of each node of a flow, worked out once; with or without what only fills gaps."""
+    """Which keys each node of a flow writes, worked out once; with or without what fills gaps."""
 
     def __init__(self, *, fills: bool = True) -> None:
-        self._fills = fills
         self._known: dict[int, WritersByKey] = {}
+        self._pairs = _WritePairs(self, fills=fills)
 
     def of(self, node: Node) -> WritersByKey:
         """The keys that the node or anything below it writes, and who does."""
         known = self._known.get(id(node))
         if known is not None:
             return known
-        found: dict[str, dict[Writer, None]] = {}
-        for key, writer in self._pairs(node):
-            found.setdefault(key, {})[writer] = None
-        known = self._known[id(node)] = {key: tuple(writers) for key, writers in found.items()}
+        writers: dict[str, dict[Writer, None]] = {}
+        for key, writer in self._pairs.visit(node):
+            writers.setdefault(key, {})[writer] = None
+        known = self._known[id(node)] = {key: tuple(names) for key, names in writers.items()}
         return known
 
-    def _pairs(self, node: Node) -> Iterator[tuple[str, Writer]]:
-        match node:
-            case Agent():
-                for key, writer, _ in writes_of(node):
-                    yield key, writer
-                called = [t.agent for t in node.tools if isinstance(t.agent, Composable)]
-                for below in (*node.sub_agents, *cast("list[Node]", called)):
-                    yield from self._flat(below)
-            case Step():
-                writer = step_writer(node)
-                found = Keys() if node.written else keys_of(node.function)
-                keys = node.writes or (() if node.written else (*found.writes, *found.maybe))
-                if self._fills or not node.fills:
-                    yield from ((key, writer) for key in keys)
-                yield from ((new, writer) for _, new in node.renames)
-                yield from ((key, writer) for key in node.captures if key not in keys)
-            case Gate():
-                yield node.key, Writer(node.name, Origin("field", "key", node.name), "gate")
-            case Map():
-                yield node.into, Writer(node.name, Origin("field", "into", node.name), "map")
-                for key, writer in self._flat(node.body):
-                    if scope_of(key) in ("app", "user"):
-                        yield key, writer
-            case _:
-                for child in node.children:
-                    yield from self._flat(child)
 
-    def _flat(self, node: Node) -> Iterator[tuple[str, Writer]]:
-        for key, writers in self.of(node).items():
-            yield from ((key, writer) for writer in writers)
+_Pairs: TypeAlias = Iterator[tuple[str, Writer]]
+
+
+class _WritePairs(Question[_Pairs]):
+    """The keys that a node writes, each with who does; most nodes only have children that write."""
+
+    __slots__ = ("_fills", "_writes")
+
+    def __init__(self, writes: Writes, *, fills: bool) -> None:
+        self._writes = writes
+        self._fills = fills
+
+    def visit_other(self, node: Node) -> _Pairs:
+        return self._of_all(node.children)
+
+    def visit_agent(self, node: Agent) -> _Pairs:
+        for key, writer, _ in writes_of(node):
+            yield key, writer
+        yield from self._of_all((*node.sub_agents, *agents_called_by(node)))
+
+    def visit_step(self, node: Step) -> _Pairs:
+        writer = step_writer(node)
+        code = Keys() if node.written else keys_of(node.function)
+        keys = node.writes or (() if node.written else (*code.writes, *code.maybe))
+        if self._fills or not node.fills:
+            yield from ((key, writer) for key in keys)
+        yield from ((new, writer) for _, new in node.renames)
+        yield from ((key, writer) for key in node.captures if key not in keys)
+
+    def visit_gate(self, node: Gate) -> _Pairs:
+        yield node.key, Writer(node.name, Origin("field", "key", node.name), "gate")
+
+    def visit_map(self, node: Map) -> _Pairs:
+        yield node.into, Writer(node.name, Origin("field", "into", node.name), "map")
+        for key, writer in self._of_all((node.body,)):
+            if scope_of(key) in ("app", "user"):
+                yield key, writer
+
+    def _of_all(self, nodes: Iterable[Node]) -> _Pairs:
+        for node in nodes:
+            for key, writers in self._writes.of(node).items():
+                yield from ((key, writer) for writer in writers)
+
+
+def agents_called_by(agent: Agent) -> list[Node]:
+    """The agents and flows that are tools of an agent."""
+    return cast("list[Node]", [t.agent for t in agent.tools if isinstance(t.agent, Composable)])
 
 
 def step_writer(node: Step) -> Writer:
@@ -422,15 +391,24 @@ def step_writer(node: Step) -> Writer:
     return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
 
 
-def may_write_anything(node: Node) -> bool:
-    """Whether code runs in it that does not say what it writes."""
-    if isinstance(node, Agent):
-        called = [tool.agent for agent in agents_of(node) for tool in agent.tools]
-        flows = cast("list[Node]", [flow for flow in called if isinstance(flow, Composable)])
-        return any(map(blurs, agents_of(node))) or any(map(may_write_anything, flows))
-    if isinstance(node, Step):
+class _MayWriteAnything(Question[bool]):
+    """Whether code runs in a node that does not say what it writes."""
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> bool:
+        return any(map(self.visit, node.children))
+
+    def visit_agent(self, node: Agent) -> bool:
+        agents = agents_of(node)
+        called = (flow for agent in agents for flow in agents_called_by(agent))
+        return any(map(blurs, agents)) or any(map(self.visit, called))
+
+    def visit_step(self, node: Step) -> bool:
         return not node.writes and not node.written and not keys_of(node.function).writes_all
-    return any(may_write_anything(child) for child in node.children)
+
+
+may_write_anything = _MayWriteAnything().visit
 
 
 def labels_in(node: Node) -> dict[str, frozenset[str]]:
@@ -482,18 +460,30 @@ def gate_reads(node: Gate) -> Iterable[Read]:
             yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
-def collected(body: Node) -> JsonObject | None:
+class _Collected(Question[JsonObject]):
     """What a map collects: texts, or values of the schema of the agent that speaks last."""
-    while isinstance(body, Sequence | Timeout):
-        body = body.steps[-1] if isinstance(body, Sequence) else body.body
-    if not isinstance(body, Agent) or body.sub_agents:
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> JsonObject:
         return {"type": "array"}
-    if body.output_schema is None:
-        return {"type": "array", "items": TEXT}
-    return {
-        "type": "array",
-        "items": schema.of_type(body.output_schema, where=f"{body.name}.output_schema"),
-    }
+
+    def visit_sequence(self, node: Sequence) -> JsonObject:
+        return self.visit(node.steps[-1])
+
+    def visit_timeout(self, node: Timeout) -> JsonObject:
+        return self.visit(node.body)
+
+    def visit_agent(self, node: Agent) -> JsonObject:
+        if node.sub_agents:  # any of them may be the last to speak
+            return {"type": "array"}
+        if node.output_schema is None:
+            return {"type": "array", "items": TEXT}
+        where = f"{node.name}.output_schema"
+        return {"type": "array", "items": schema.of_type(node.output_schema, where=where)}
+
+
+collected = _Collected().visit
 
 
 def is_covered(node: Route, world: World) -> bool:

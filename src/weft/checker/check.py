@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from weft.checker.agents import writes_of
-from weft.checker.near import close
+from weft.checker.agents import agents_called_by, writes_of
 from weft.checker.rules import RULES
 from weft.checker.walk import APPLICATION, Walk, take
 from weft.checker.world import Record, Site, World, Writer
@@ -14,10 +13,10 @@ from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
 from weft.declare.inputs import ANYTHING, shape_of
 from weft.declare.nodes import agents_of, walk_nodes
-from weft.declare.visit import rebuilt
+from weft.declare.visit import below, rebuild
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import UsageError
-from weft.misuse import explained
+from weft.misuse import close, explained
 from weft.session.state import scope_of
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -108,7 +107,7 @@ def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
     """The node whose agents write these keys."""
     if not keys:
         return node
-    return rebuilt(
+    return rebuild(
         node, lambda agent: agent.writes(keys[agent.name]) if agent.name in keys else agent
     )
 
@@ -248,11 +247,9 @@ def _everything(root: Node) -> Iterator[Node]:
             continue
         seen.add(id(node))
         yield node
+        waiting += below(node)
         if isinstance(node, Agent):
-            called = [tool.agent for tool in node.tools if isinstance(tool.agent, Composable)]
-            waiting += [*node.sub_agents, *cast("list[Node]", called)]
-        else:
-            waiting += node.children
+            waiting += agents_called_by(node)
 
 
 def _given(inputs: Mapping[str, object] | Iterable[str] | None) -> World:

@@ -373,6 +373,33 @@ def _agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
     return found
 
 
+def merge_worlds(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> World:
+    """Merge what is known after parallel branches: each has its keys and the world it ends in."""
+    facts: dict[str, Fact] = {}
+    gone: dict[str, Gone] = {}
+    opaque: dict[str, None] = {}
+    speakers: dict[str, str | None] = {}
+    for keys, one in ends:
+        for key in keys:
+            fact = one.facts.get(key)
+            if fact is not None and world.facts.get(key) is not fact:
+                facts[key] = fact
+                gone.pop(key, None)
+        for key, removal in one.gone.since(world.gone):
+            if key not in world.gone and key in world.facts:
+                facts.pop(key, None)
+                gone[key] = removal
+        opaque.update(dict.fromkeys(key for key, _ in one.opaque.since(world.opaque)))
+        speakers.update(one.said.since(world.said))
+    return World(
+        world.facts.updated(facts).without(gone),
+        world.gone.updated(gone).without(facts),
+        world.opaque.updated(opaque),
+        world.said.updated(speakers),  # branches join where they end
+        world.cases,
+    )
+
+
 PAGE = 16
 """How many keys share a page."""
 
@@ -451,7 +478,7 @@ class Record:
         default_factory=list[tuple[Parallel, int, tuple[Read, ...]]]
     )
     """Branches, and what they read of the branches beside them."""
-    torn: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
+    removed_by_sibling: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
     """What is read in one branch and taken away in another, and by whom."""
     inputs: dict[str, object] = field(default_factory=dict[str, object])
     """The declared inputs that nothing before them writes, with their types."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
-from weft.dialects.caching import ALSO_COMPARED, MARK
+from weft.dialects import dialect_named
+from weft.dialects.caching import MARK
 from weft.dialects.facts import Cache
 from weft.session import Event, Usage
 from weft.values import JsonObject, Strand
@@ -251,7 +252,7 @@ def _whole(before: "Compiled") -> Shared:
 
 def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
     """The first field beside tools, system and turns whose change makes the provider start anew."""
-    fields = ALSO_COMPARED.get(dialect, ())
+    fields = dialect_named(dialect).traits.compared
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 
 
@@ -302,13 +303,6 @@ def watch(
     return miss
 
 
-def known_by(metadata: JsonObject | None) -> int | None:
-    """How many tokens its model will know again of a request and the answer with this metadata."""
-    held = (metadata or {}).get("weft")
-    known = held.get("known") if isinstance(held, dict) else None
-    return known if isinstance(known, int) else None
-
-
 class _Spent(NamedTuple):
     """What an answer cost, and how much of it all its model will know again."""
 
@@ -326,7 +320,7 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope
         ):
-            return _Spent(event.usage, known_by(event.custom_metadata))
+            return _Spent(event.usage, event.provenance.known)
     return _Spent()
 
 

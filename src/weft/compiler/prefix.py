@@ -14,8 +14,9 @@ from weft.compiler.plan import plan_for
 from weft.declare import Agent, RunConfig
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects import Entry, Lowered, dialect_named
+from weft.dialects.base import model_name
 from weft.dialects.caching import bare
-from weft.dialects.refuse import RULES, Finding, Turns, model_name, refused_head
+from weft.dialects.legality import Finding, TurnRules
 from weft.dialects.track import Head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
@@ -350,7 +351,7 @@ class _HeadFindings(NamedTuple):
 class _Settled:
     """What is known after the turns that stay, and what is wrong with them."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: TurnRules) -> None:
         self.lock = Lock()
         self.turns = turns
         self.length = 0
@@ -400,8 +401,9 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
         head.memo[slot] = _HeadFindings(())
         return ()  # nothing in it is the author's but the model and a text
-    found = list(refused_head(lowered.dialect, head.wire, model))
-    turns = RULES[lowered.dialect].turns(name)
+    dialect = dialect_named(lowered.dialect)
+    found = list(dialect.refused_head(head.wire, model))
+    turns = dialect.turn_rules(name)
     for index, entry in enumerate(head.lead):
         found += turns.read(entry.wire, f"/{lowered.turns}/{index}")
     diagnostics = _placed(found, places, lowered.head.of.agent)
@@ -412,27 +414,28 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
 @functools.lru_cache(maxsize=256)
 def _is_sound(dialect: str, model: str) -> bool:
     """Whether a head that asks for nothing but the model is taken."""
-    lowered = dialect_named(dialect).lower(Prompt(model, ""))
-    return not refused_head(dialect, lowered.head.wire, model)
+    target = dialect_named(dialect)
+    return not target.refused_head(target.lower(Prompt(model, "")).head.wire, model)
 
 
 def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
     """What is wrong with the conversation; turns that stay are read once."""
-    entries, first, rules = lowered.entries, len(lowered.lead), RULES[lowered.dialect]
+    entries, first = lowered.entries, len(lowered.lead)
+    dialect = dialect_named(lowered.dialect)
     slot = ("refused", lowered.dialect, name, first)
-    kept = entries.memo.setdefault(slot, _Settled(rules.turns(name)))
+    kept = entries.memo.setdefault(slot, _Settled(dialect.turn_rules(name)))
     assert isinstance(kept, _Settled)
     with kept.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
         if kept.length > entries.settled:  # an older request, asked about after a newer one
-            kept = _Settled(rules.turns(name))
+            kept = _Settled(dialect.turn_rules(name))
         for entry in entries.since(kept.length)[: entries.settled - kept.length]:
-            found = list(kept.turns.read(entry.wire, f"/{rules.key}/{first + kept.length}"))
+            found = list(kept.turns.read(entry.wire, f"/{lowered.turns}/{first + kept.length}"))
             kept.length += 1
             if found:
                 kept.diagnostics += _placed(found, places, lowered.head.of.agent)
         turns, later = kept.turns.fork(), list[Finding]()
         for index, entry in enumerate(entries.since(kept.length), start=first + kept.length):
-            later += turns.read(entry.wire, f"/{rules.key}/{index}")
+            later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
         return (*kept.diagnostics, *_placed(later, places, lowered.head.of.agent))
 

@@ -172,6 +172,4 @@ def _media(part: Part, branch: str, tool: str, labels: tuple[str, ...]) -> Itera
 
 
 def _noted(event: Event) -> tuple[str, ...]:
-    weft = (event.custom_metadata or {}).get("weft")
-    noted = weft.get("labels") if isinstance(weft, dict) else None
-    return tuple(name for name in noted if isinstance(name, str)) if isinstance(noted, list) else ()
+    return tuple(event.provenance.labels or ())

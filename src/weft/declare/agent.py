@@ -6,7 +6,7 @@ Fluent methods are verbs and return a copy, so sharing an agent is always safe.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
 
 from weft.declare import tree
 from weft.declare.checks import (
@@ -30,10 +30,11 @@ from weft.declare.checks import (
 from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
 from weft.declare.functions import check_choice
+from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 from weft.declare.inputs import Inputs, check_inputs
-from weft.declare.policy import C, Policy, TokenBudget
-from weft.declare.policy_parts import AGENT_VERBS, AGENT_WORDS
+from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool, to_tools
+from weft.declare.words import C
 from weft.jsonschema import shorten
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject
@@ -102,6 +103,9 @@ class Agent(Composable):
     """The labels that its model may see."""
     inputs: Mapping[str, object] = field(default_factory=dict[str, object], kw_only=True)
     """The state keys that must be there when it starts, with their types."""
+
+    children: ClassVar[tuple[()]] = ()
+    """An agent is a leaf of a flow: its sub-agents are reached by transfer, not by the flow."""
 
     if TYPE_CHECKING:
 

@@ -17,8 +17,9 @@ import msgspec
 from weft import schema
 from weft.codes import CODES
 from weft.declare.functions import is_async, is_generator, is_model, misfit, name_of
-from weft.declare.policy import C, Policy, TokenBudget, Transforms
+from weft.declare.policy import Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool
+from weft.declare.words import C
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.values import compact, has_lone_surrogate

@@ -9,8 +9,8 @@ from typing import Literal, cast
 import msgspec
 
 from weft.declare.functions import check_choice, is_model
+from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
-from weft.declare.policy_parts import CONFIG_WORDS
 from weft.errors import DeclarationError, SessionError
 from weft.misuse import DeclaredStruct, declared
 from weft.session.store import Busy

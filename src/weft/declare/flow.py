@@ -13,6 +13,7 @@ from weft.declare.agent import Agent
 from weft.declare.checks import check_name, check_predicate, check_text, wrong
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, check_choice, name_of
+from weft.declare.hints import FLOW_WORDS
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.nodes import (
     Expect,
@@ -27,7 +28,6 @@ from weft.declare.nodes import (
     to_node,
     to_nodes,
 )
-from weft.declare.policy_parts import FLOW_WORDS
 from weft.declare.route import Route
 from weft.errors import DeclarationError
 from weft.misuse import explained

@@ -17,8 +17,8 @@ from weft.declare.checks import (
 from weft.declare.compare import quoted, same
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, check_choice, is_generator, misfit, name_of
+from weft.declare.hints import FLOW_WORDS
 from weft.declare.inputs import Inputs, check_inputs
-from weft.declare.policy_parts import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
@@ -538,8 +538,7 @@ def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
     while waiting:
         current, parent = waiting.pop()
         yield current, parent
-        if not isinstance(current, Agent):
-            waiting.extend((child, current) for child in reversed(current.children))
+        waiting.extend((child, current) for child in reversed(current.children))
 
 
 def agents_of(node: "Node") -> tuple[Agent, ...]:
@@ -580,6 +579,4 @@ def _agents(node: "Node") -> Iterator[Agent]:
         seen.add(id(current))
         if isinstance(current, Agent):
             yield current
-            waiting.extend(reversed(current.sub_agents))
-        else:
-            waiting.extend(reversed(current.children))
+        waiting.extend(reversed((*current.children, *current.sub_agents)))

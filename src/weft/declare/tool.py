@@ -16,7 +16,7 @@ from weft import schema
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
 from weft.declare.functions import check_choice, misfit, name_of
-from weft.declare.policy_parts import TOOL_WORDS
+from weft.declare.hints import TOOL_WORDS
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained

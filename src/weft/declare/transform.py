@@ -17,8 +17,9 @@ import msgspec
 
 from weft.declare.checks import check_key, check_predicate
 from weft.declare.functions import StateFunction, ask, is_async, is_generator, misfit, name_of
+from weft.declare.hints import hinted_change, no_such_word
 from weft.declare.nodes import Expect, Step, Tap, spell
-from weft.declare.policy_parts import Strategy, hinted_change, no_such_word
+from weft.declare.policy_parts import Strategy
 from weft.errors import DeclarationError, RunError, SessionError
 from weft.session.state import scope_of
 from weft.values import Json, JsonObject, require_json

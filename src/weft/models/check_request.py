@@ -16,7 +16,6 @@ from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import dialect_named
 from weft.dialects.caching import without_marks
-from weft.dialects.refuse import refusals
 from weft.errors import IllegalRequest
 from weft.ir import Feature, Item, Prompt, verify
 from weft.ir.show import show_block
@@ -757,8 +756,7 @@ def check_request(dialect: str, wire: JsonObject, model: str = "") -> tuple[Diag
 
     `model` is for dialects whose requests do not name it. Nothing is said of what is not known.
     """
-    name = dialect_named(dialect).traits.name
     return tuple(
         report(found.code, Origin("dialect", found.pointer or "/"), found.message, found.hint)
-        for found in refusals(name, wire, model)
+        for found in dialect_named(dialect).refusals(wire, model)
     )

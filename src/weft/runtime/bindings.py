@@ -1,4 +1,4 @@
-"""What running an agent needs of its declaration, made once: its callbacks and its tools."""
+"""What a run needs of an agent's declaration, made once: its callbacks and its tools."""
 
 import inspect
 import time
@@ -99,7 +99,7 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
     return msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
 
 
-class Kit:
+class AgentBindings:
     """An agent's callbacks and tools, ready to be used."""
 
     __slots__ = ("agent", "callbacks", "model", "raises", "tools")

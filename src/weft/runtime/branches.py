@@ -19,6 +19,7 @@ from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, Record, decide, failed
 from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of, stopped
 from weft.session import Actions, Event, scope_of
+from weft.session.provenance import JoinedBranch, Provenance
 from weft.values import Json, JsonObject, compact
 
 Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]
@@ -80,7 +81,7 @@ class Streams:
             self._begun.pop(event.id, None)
         return event
 
-    def left(self) -> list[Event]:
+    def unfinished(self) -> list[Event]:
         """Where nothing more will come: an event for each that says that it is void."""
         return [
             msgspec.structs.replace(partial, content=None, interrupted=True)
@@ -147,7 +148,7 @@ class Lanes:
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
         await settle_below(self._invocation, self._why, *cut)
-        for void in self._streams.left():
+        for void in self._streams.unfinished():
             yield void
 
     def failures(self) -> list[NodeFailed]:
@@ -227,7 +228,7 @@ async def run_map(
             yield failure.event
             raise failure
         count = len(items)
-        begun: JsonObject = {
+        begun: dict[str, JsonObject] = {
             inner.fork: {node.item: value}
             for (inner, _), value in zip(
                 _elements(invocation, place, node, count), items, strict=True
@@ -235,7 +236,7 @@ async def run_map(
         }
         opened = Actions(agent_state={"items": count})
         await invocation.commit(
-            invocation.event(node.name, place, actions=opened, weft={"forks": begun})
+            invocation.event(node.name, place, actions=opened, notes=Provenance(forks=begun))
         )
     nodes = _elements(invocation, place, node, count)
     collect = node.on_error == "collect"
@@ -261,7 +262,7 @@ async def run_map(
     delta[node.into] = [outputs.get(inner.path) for inner, _ in nodes]
     actions = Actions(state_delta=delta, end_of_agent=True)
     closed = place.branched(node.name, "").fork.removesuffix(".")
-    event = invocation.event(node.name, place, actions=actions, weft={"closed": closed})
+    event = invocation.event(node.name, place, actions=actions, notes=Provenance(closed=closed))
     yield await invocation.commit(event)
 
 
@@ -348,8 +349,8 @@ async def run_race(
     """
     nodes = branches_of(place, node)
     if "begun" not in record.state:
-        forks: JsonObject = {inner.fork: {} for inner, _ in nodes}
-        await decide(invocation, place, node.name, {"begun": True}, {"forks": forks})
+        forks = Provenance(forks={inner.fork: {} for inner, _ in nodes})
+        await decide(invocation, place, node.name, {"begun": True}, forks)
     for inner, _ in nodes:
         invocation.fork(inner)
     shelter_some(invocation, [inner for inner, _ in nodes])
@@ -379,12 +380,12 @@ async def run_race(
     actions = Actions(
         state_delta=invocation.own_state(won), agent_state={"winner": winner}, end_of_agent=True
     )
-    marks: JsonObject = {
-        "undone": [*losers],
-        "joined": {"path": won.path, "branch": won.branch},
-        "closed": won.fork.rpartition(".")[0],
-    }
-    event = invocation.event(node.name, place, actions=actions, weft=marks)
+    notes = Provenance(
+        undone=losers,
+        joined=JoinedBranch(won.path, won.branch),
+        closed=won.fork.rpartition(".")[0],
+    )
+    event = invocation.event(node.name, place, actions=actions, notes=notes)
     event = await invocation.commit(event)
     if actions.state_delta:
         yield event

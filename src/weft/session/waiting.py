@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 from weft.session.event import Event
-from weft.values import JsonObject, Strand
+from weft.values import Strand
 
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""
@@ -44,18 +44,6 @@ def waiting_in(log: Strand[Event]) -> dict[str, str]:
 def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
     """The same of any events."""
     return waiting_in(Strand(events))
-
-
-def pending_in(event: Event) -> list[str]:
-    """The calls that this event says wait."""
-    pending = _weft(event).get("pending")
-    return [each for each in pending if isinstance(each, str)] if isinstance(pending, list) else []
-
-
-def undone_by(event: Event) -> list[str]:
-    """The paths of the nodes whose words the event takes back."""
-    listed = _weft(event).get("undone")
-    return [path for path in listed if isinstance(path, str)] if isinstance(listed, list) else []
 
 
 def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
@@ -98,8 +86,9 @@ class _Waiting:
             return
         pending: list[str] = []
         if event.custom_metadata is not None:
-            pending = pending_in(event)
-            if self.open and (paths := undone_by(event)):
+            notes = event.provenance
+            pending, paths = notes.pending or [], notes.undone
+            if self.open and paths:
                 self.open = {
                     id: call
                     for id, call in self.open.items()
@@ -130,8 +119,3 @@ class _Waiting:
         for event in before[:first]:
             earlier.note(event, log)
         self.open, self._names = earlier.open, earlier._names
-
-
-def _weft(event: Event) -> JsonObject:
-    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
-    return weft if isinstance(weft, dict) else {}

@@ -162,9 +162,8 @@ def _shown(parts: Iterator[Part], asked: Asked) -> list[JsonObject]:
 
 def _malformed(part: Part) -> str | None:
     """What a call says instead of arguments, as the provider repeats it."""
-    held = (part.part_metadata or {}).get("weft")
-    text = held.get("malformed") if isinstance(held, dict) else None
-    if part.function_call is None or not isinstance(text, str):
+    text = part.provenance.malformed
+    if part.function_call is None or text is None:
         return None
     return f"{part.function_call.name}({text})"
 
@@ -222,9 +221,7 @@ def _continues(held: JsonObject, part: JsonObject) -> bool:
 
 def _rest(response: ModelResponse) -> JsonObject:
     """What else stands at the top of the body: where a lifted answer keeps it."""
-    held = (response.custom_metadata or {}).get("weft")
-    rest = held.get("rest") if isinstance(held, dict) else None
-    return rest if isinstance(rest, dict) else {}
+    return response.provenance.rest or {}
 
 
 def _usage(

@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 from tests.standins.gemini.errors import Refused, refused_field
 from tests.standins.gemini.models import GeminiModel
 from tests.standins.gemini.shapes import CacheChange, CacheRequest
+from weft.dialects import count_request
 from weft.dialects.gemini import CACHED
-from weft.dialects.measure import count_request
 from weft.values import Json, JsonObject, canonical
 
 _HOUR = datetime.timedelta(hours=1)

@@ -23,7 +23,7 @@ from tests.standins.gemini.shapes import (
     GenerateRequest,
     read_body,
 )
-from weft.dialects.measure import count_request
+from weft.dialects import count_request
 from weft.errors import DeclarationError, ModelError
 from weft.ir import Prompt
 from weft.models.scripted import Answer, Entry, Failure, Later, prepare, resolve

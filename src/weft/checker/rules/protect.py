@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterator
 
 from weft.checker.files import saved_names
-from weft.checker.near import close
 from weft.checker.rules.tools import everybody
 from weft.checker.world import Record, Site
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.policy_parts import Label, When
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import close
 
 
 def secret_reaches_model(record: Record) -> Iterator[Diagnostic]:

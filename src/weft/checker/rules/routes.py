@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import cast
 
 from weft.checker.agents import route_reads
-from weft.checker.near import meant
 from weft.checker.schemas import follow, is_within, items_of, kind_of, may_lack, values_of
 from weft.checker.world import Fact, Record, World
 from weft.codes import report
@@ -13,6 +12,7 @@ from weft.declare import Route
 from weft.declare.compare import Comparison, Incomparable, holds, quoted, same
 from weft.declare.route import Case
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import meant
 from weft.values import Json, JsonObject
 
 _ORDERS = ("gt", "gte", "lt", "lte")

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from weft.checker.files import files_read_by, saved_names
 from weft.checker.functions import keys_of
 from weft.checker.gaps import paths_without
-from weft.checker.near import close, few, is_slip, meant
 from weft.checker.rules.tools import everybody
 from weft.checker.rules.visibility import acts
 from weft.checker.schemas import follow, items_of, kind_of, missing_field, values_of
@@ -21,6 +20,7 @@ from weft.declare.compare import quoted
 from weft.declare.nodes import walk_nodes
 from weft.declare.template import Variable
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import close, few, is_slip, meant
 from weft.session.state import scope_of
 from weft.values import JsonObject
 
@@ -238,7 +238,7 @@ def _named(writers: Iterable[Writer]) -> str:
 
 def torn_read(record: Record) -> Iterator[Diagnostic]:
     """What one branch reads while another takes it away."""
-    for read, by in record.torn:
+    for read, by in record.removed_by_sibling:
         yield report(
             "WEFT111",
             read.origin,

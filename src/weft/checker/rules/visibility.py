@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from weft.checker.agents import blurs, route_reads, sees_text_of, used_by, writes_of
-from weft.checker.near import close, few, meant
+from weft.checker.agents import blurs, route_reads, used_by, writes_of
 from weft.checker.schemas import follow, kind_of, values_of
+from weft.checker.visibility import sees_text_of
 from weft.checker.world import Read, Record, Site
 from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step, Tool
 from weft.declare.nodes import agents_of, walk_nodes
 from weft.declare.policy_parts import Capture, FromAgents, Matching, StateKeys, When, WithoutAgents
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import close, few, meant
 
 
 def seen_twice(record: Record) -> Iterator[Diagnostic]:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from weft.compiler.caching import common
-from weft.dialects.lift.failure import failure
+from weft.dialects import CHAT, dialect_named
 from weft.errors import ModelError
 from weft.ir import Prompt
 from weft.values import Json, JsonObject
@@ -225,7 +225,7 @@ class Engine:
             value: Json = msgspec.json.decode(answer.read())
         if answer.status != 200 or not isinstance(value, dict):
             error = value if isinstance(value, dict) else None
-            raise failure("openai-chat", answer.status, error, str(value))
+            raise dialect_named(CHAT).errors.failure(answer.status, error, str(value))
         return value
 
 

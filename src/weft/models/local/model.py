@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.dialects.lift import lift, stream_of
+from weft.dialects import lift, stream_of
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models.local.chat import objects, request_for
@@ -35,6 +35,7 @@ from weft.models.local.weights import (
     progress_bar,
     read_file,
 )
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 _DIALECT = "openai-chat"
@@ -204,9 +205,7 @@ def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
     """The answer with the number of tokens that the engine will know again, if there is one."""
     if known is None:
         return response
-    metadata = dict(response.custom_metadata or {})
-    own = metadata.get("weft")
-    metadata["weft"] = {**(own if isinstance(own, dict) else {}), "known": known}
+    metadata = Provenance(known=known).onto(response.custom_metadata)
     return msgspec.structs.replace(response, custom_metadata=metadata)
 
 

@@ -1,0 +1,250 @@
+"""Run the command in a process that need not import the package first.
+
+A test that starts `python -m weft` spends nearly all its time importing. Here one process per
+worker imports everything once and forks for each command: the command still has a process of its
+own, with its own folder, variables, standard streams and exit code.
+
+What differs from a started process is what happens before the first line of the command: what is
+imported already, which vocabularies are loaded, and the seed of hashes. Tests about those start a
+process (`run.started`, or `subprocess` themselves). Variables may be read on import, so there is
+one such process for each set of them, and where a test has a set of its own it starts a process.
+"""
+
+import atexit
+import importlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, NoReturn
+
+HEADER = 8
+"""Bytes before a message, which say how long it is."""
+
+WEFT = Path(sys.executable).with_name("weft")
+
+FITS_A_PIPE = 10_000
+"""So many characters can be written to a pipe before somebody reads them."""
+
+
+def run_forked(
+    arguments: list[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    typed: str = "",
+    timeout: float = 600,
+    script: bool = False,
+    merged: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """What `python -m weft` (or the script `weft`) with these arguments says and exits with.
+
+    With `merged`, stderr goes to stdout.
+    """
+    command = [str(WEFT)] if script else [sys.executable, "-m", "weft"]
+    server = _server_for(env) if len(typed) < FITS_A_PIPE else None
+    if server is None:
+        return subprocess.run(
+            [*command, *arguments], cwd=cwd, env=dict(env), input=typed, text=True,
+            encoding="utf-8", timeout=timeout, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        )  # fmt: skip
+    typing, keyboard = os.pipe()
+    os.write(keyboard, typed.encode())
+    os.close(keyboard)
+    try:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            streams = (typing, out.fileno(), out.fileno() if merged else err.fileno())
+            code = server.run(arguments, cwd, streams, timeout, script=script)
+            texts = (_text(out), None if merged else _text(err))
+    finally:
+        os.close(typing)
+    return subprocess.CompletedProcess([*command, *arguments], code, *texts)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8").replace("\r\n", "\n")
+
+
+# --- the side of the tests
+
+
+class _Server:
+    """The process that forks, and the line to it."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.key = frozenset(env.items())
+        self.line, theirs = socket.socketpair()
+        script = f"from tests.support.forks import serve; serve({theirs.fileno()})"
+        root = str(Path(__file__).parents[2])
+        path = os.pathsep.join([env.get("PYTHONPATH", ""), root])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script],
+            env={**env, "PYTHONPATH": path, "WEFT_TESTS_PATH": env.get("PYTHONPATH", "")},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        atexit.register(self.close)
+
+    def run(
+        self,
+        arguments: list[str],
+        cwd: Path,
+        streams: tuple[int, int, int],
+        timeout: float,
+        *,
+        script: bool,
+    ) -> int:
+        """The exit code of a command with these streams."""
+        first = "" if script else str(cwd)  # what `-m` puts first in the path of modules
+        message = json.dumps([arguments, str(cwd), first]).encode()
+        socket.send_fds(self.line, [len(message).to_bytes(HEADER, "big")], list(streams))
+        self.line.sendall(message)
+        self.line.settimeout(timeout)
+        try:
+            answer = _read(self.line, HEADER)
+        except TimeoutError:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            _SERVERS.pop(self.key)
+            raise subprocess.TimeoutExpired(["weft", *arguments], timeout) from None
+        return int.from_bytes(answer, "big", signed=True)
+
+    def close(self) -> None:
+        self.line.close()
+        self.process.wait(10)
+
+
+_SERVERS: dict[frozenset[tuple[str, str]], _Server] = {}
+_ASKED: Counter[frozenset[tuple[str, str]]] = Counter()
+
+
+def _server_for(env: Mapping[str, str]) -> _Server | None:
+    """The process that forks with these variables, or none where a started process is better."""
+    key = frozenset(env.items())
+    _ASKED[key] += 1
+    # Coverage follows processes that are started, not those that are forked.
+    measured = any(name.startswith("COVERAGE_") for name in env)
+    if measured or not hasattr(os, "fork") or _ASKED[key] < 2:
+        return None
+    if key not in _SERVERS:
+        _SERVERS[key] = _Server(env)
+    return _SERVERS[key]
+
+
+def _read(line: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        more = line.recv(length - len(data))
+        if not more:
+            raise EOFError("the process that forks has ended")
+        data += more
+    return data
+
+
+# --- the side of the commands
+
+
+def serve(line_number: int) -> None:
+    """Import everything, then run each command that is asked for in a fork."""
+    sys.path[:] = [one for one in sys.path if one]  # `-c` puts the working folder there
+    _import_everything()
+    root = str(Path(__file__).parents[2])
+    sys.path[:] = [one for one in sys.path if one != root]
+    os.environ["PYTHONPATH"] = os.environ.pop("WEFT_TESTS_PATH")
+    for name in [name for name in sys.modules if name == "tests" or name.startswith("tests.")]:
+        del sys.modules[name]
+    line = socket.socket(fileno=line_number)
+    while True:
+        header, streams, _, _ = socket.recv_fds(line, HEADER, 3)
+        if not header:
+            return
+        arguments, cwd, first = json.loads(_read(line, int.from_bytes(header, "big")))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns of threads, which the vocabularies have
+            child = os.fork()
+        if child == 0:
+            line.close()
+            _become(arguments, cwd, first, streams)
+        for stream in streams:
+            os.close(stream)
+        _, status = os.waitpid(child, 0)
+        line.sendall(os.waitstatus_to_exitcode(status).to_bytes(HEADER, "big", signed=True))
+
+
+def _import_everything() -> None:
+    import weft
+    from weft.tokens import counter_for
+
+    for module in pkgutil.walk_packages(weft.__path__, "weft."):
+        if module.name.endswith("__main__") or module.name.startswith("weft.interop"):
+            continue
+        importlib.import_module(module.name)
+    for model in ("gemini-flash-latest", "gpt-5"):
+        counter_for(model).count("You help with the weather. Call get_weather(city) once.")
+
+
+def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> NoReturn:
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(cwd)
+    sys.path.insert(0, first or str(WEFT.parent))
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")  # type: ignore[misc] # noqa: SIM115
+    sys.stdout = sys.__stdout__ = _writer(1, "strict")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace")  # type: ignore[misc]
+    os._exit(_exit_code(lambda: _command(arguments)))
+
+
+def _writer(number: int, errors: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        open(number, "wb", closefd=False),
+        encoding="utf-8",
+        errors=errors,
+        line_buffering=number == 2,
+        write_through=bool(os.environ.get("PYTHONUNBUFFERED")),
+    )
+
+
+def _command(arguments: list[str]) -> None:
+    import runpy
+
+    sys.argv = ["weft", *arguments]
+    runpy.run_module("weft", run_name="__main__", alter_sys=True)
+
+
+def _exit_code(command: Callable[[], None]) -> int:
+    """Run it and end as an interpreter does: threads joined, exit functions run, all written."""
+    code: object = 0
+    try:
+        command()
+    except SystemExit as end:
+        code = end.code
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = 120
+    return int(code or 0)  # type: ignore[call-overload]
