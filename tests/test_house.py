@@ -41,7 +41,7 @@ SDKS = ("anthropic", "openai", "google.genai")
 
 HEAVY = {
     "anthropic", "openai", "google", "httpx", "httpx2", "requests",
-    "pydantic", "typer", "rich", "splintr",
+    "pydantic", "typer", "rich", "splintr", "numpy", "regex", "jsonschema_rs", "genai_prices",
 }  # fmt: skip
 
 MACHINE_PATH = re.compile(r"(?<![\w.~)}\]-])/(?:work|tmp|root|opt|home/\w+|Users/\w+)(?![\w-])")
