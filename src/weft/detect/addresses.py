@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from weft.detect.spans import CAPITALS, Span, table, word_lists
+from weft.detect.spans import Span, capitals, table, word_lists
+
+_CAPITALS = capitals()
 
 _WORD_LISTS = word_lists("addresses")
 ROADS = frozenset(_WORD_LISTS["roads"])
@@ -350,7 +352,7 @@ def _after_cue(text: str, words: list[_Word]) -> int | None:
     return None
 
 
-_WORD = rf"[{CAPITALS}∆][\w'\u2019.\-∆]{{0,40}}"
+_WORD = rf"[{_CAPITALS}∆][\w'\u2019.\-∆]{{0,40}}"
 
 _LINK = "(?:de|del|da|do|dos|di|la|le|am|an|im|in|der|den|ob|of|sur|upon|nad)"
 
@@ -469,8 +471,8 @@ _AFTER_CITY = re.compile(
 )
 
 _CITY_BEFORE = re.compile(
-    rf"(?:\bin|,|\n)\s[{CAPITALS}][\w'\u2019.-]{{2,30}}"
-    rf"(?: (?:[{CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|das|dos|of|del|la|and|the|nan)){{0,6}} \Z"
+    rf"(?:\bin|,|\n)\s[{_CAPITALS}][\w'\u2019.-]{{2,30}}"
+    rf"(?: (?:[{_CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|das|dos|of|del|la|and|the|nan)){{0,6}} \Z"
 )
 
 

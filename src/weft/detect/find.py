@@ -10,13 +10,14 @@ from weft.detect.kinds import ALL_KINDS, KINDS, Detector, detectors_named
 from weft.detect.patterns import Pattern, search
 from weft.detect.spans import Detection
 from weft.errors import DeclarationError
+from weft.late import late_pattern
 
-PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>")
+PLACEHOLDER = late_pattern(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>")
 """The placeholder of a value that was taken out. Nothing is looked for inside it."""
 
 _BLANK = "\ue000"
 
-_DIGIT = re.compile(r"[0-9]")
+_DIGIT = late_pattern(r"[0-9]")
 
 _RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 
@@ -83,14 +84,14 @@ def _apart(detections: list[Detection], text: str) -> list[Detection]:
     return apart
 
 
-_ODD = re.compile(
+_ODD = late_pattern(
     "[\u00a0\u00ad\u034f\u061c\u0660-\u0669\u06f0-\u06f9\u07c0-\u07c9\u0966-\u1099\u17b4\u17b5"
     "\u17e0-\u17e9\u180e-\u1819\u1946-\u194f\u19d0-\u19d9\u1a80-\u1a99\u1b50-\u1b59\u1bb0-\u1bb9"
     "\u1c40-\u1c59\u2000-\u2015\u2028-\u202f\u205f-\u2064\u2212\u3000\ua620-\uabf9\ufe00-\ufe0f"
     "\ufeff\uff01-\uff5e\U000104a0-\U000104a9\U0001d7ce-\U0001d7ff]"
 )
 
-_INVISIBLE = re.compile(
+_INVISIBLE = late_pattern(
     "[\u00ad\u034f\u061c\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
     "\ufe00-\ufe0f\ufeff]"
 )

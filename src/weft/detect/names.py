@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from weft.detect.addresses import COUNTRIES
-from weft.detect.spans import CAPITALS, Span, table, word_lists
+from weft.detect.spans import Span, capitals, table, word_lists
+
+_CAPITALS = capitals()
 
 _WORD_LISTS = word_lists("names")
 COMMON = frozenset(_WORD_LISTS["given"])
@@ -34,7 +36,7 @@ PERSON_VERBS = (
 """What people do, and few other things."""
 
 _CAPITALISED = re.compile(
-    rf"[{CAPITALS}](?<!\w[{CAPITALS}])(?<!['\u2019][{CAPITALS}])[^\W\d_]*(?:['\u2019\-\u2010][^\W\d_]+)*"
+    rf"[{_CAPITALS}](?<!\w[{_CAPITALS}])(?<!['\u2019][{_CAPITALS}])[^\W\d_]*(?:['\u2019\-\u2010][^\W\d_]+)*"
 )
 
 _IDENTIFIER = re.compile(r"\A(?!Ma?c[A-Z]|(?:De|Di|La|Le|Du|Van|Von|Fitz)[A-Z]).*[a-z][A-Z]")
@@ -521,7 +523,7 @@ PEOPLE = re.compile(
 )
 """What stands in front of a list of people."""
 
-_SPEAKER = re.compile(rf"(?m)^[> ]{{0,3}}([{CAPITALS}][^\W\d_]+):(?=[ \"\u201c])")
+_SPEAKER = re.compile(rf"(?m)^[> ]{{0,3}}([{_CAPITALS}][^\W\d_]+):(?=[ \"\u201c])")
 
 _LOOSE_TITLES = frozenset(
     {"sister", "brother", "general", "president", "don", "fr", "father", "col", "gen"}

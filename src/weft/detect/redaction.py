@@ -7,7 +7,6 @@ value from it without the session's id.
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from weft.detect.find import PLACEHOLDER, find
 from weft.detect.kinds import kinds_named
 from weft.detect.patterns import Pattern, PatternTimeout, pattern_of
 from weft.detect.spans import Detection
+from weft.late import late_pattern
 from weft.values import Json, compact
 
 WITHHELD = "withheld"
@@ -26,7 +26,7 @@ WITHHELD = "withheld"
 _ROUNDS = 4
 _LEAST_NUMBER = 1_000_000
 _CACHED_LETTERS = 200_000
-_TELLS = re.compile(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
+_TELLS = late_pattern(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
 """Names of fields that make a small number a value of a kind."""
 
 

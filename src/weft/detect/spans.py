@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from re import Pattern
 from typing import NamedTuple
 
@@ -101,10 +102,12 @@ def _ranges(wanted: list[int]) -> str:
     return "".join(parts)
 
 
-CAPITALS = "A-Z" + _ranges(
-    [each for each in range(0xC0, min(0x2000, sys.maxunicode)) if chr(each).isupper()]
-)
-"""The capital letters of Latin, Greek, Cyrillic and Armenian, for use inside `[...]`."""
+@cache
+def capitals() -> str:
+    """The capital letters of Latin, Greek, Cyrillic and Armenian, for use inside `[...]`."""
+    return "A-Z" + _ranges(
+        [each for each in range(0xC0, min(0x2000, sys.maxunicode)) if chr(each).isupper()]
+    )
 
 
 def table(text: str) -> frozenset[str]:
