@@ -46,6 +46,7 @@ from weft.dialects.wire import (
 )
 from weft.errors import SessionError
 from weft.ir import Block, CallBlock, Output, Prompt, ResultBlock, Span, TextBlock
+from weft.late import late_pattern
 from weft.session import Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, compact, require_json
@@ -59,7 +60,7 @@ SAMPLING: dict[str, Json] = {
 }
 """Options that thinking shuts out, with the one value that is taken nevertheless."""
 
-NO_TEXT = re.compile(r"[^\x21-\x7e]")
+NO_TEXT = late_pattern(r"[^\x21-\x7e]")
 """What stands in no id of a call: blanks, controls and letters beyond ASCII."""
 
 _SILENT_AT_FIRST = r"gpt-5\.[1-4]($|-)"
@@ -352,7 +353,7 @@ _TOOL_NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
 _AT_ONCE = r"gpt-(3|4|5($|-)|5\.[12])|chatgpt-|o\d|ft:"
 """Models that are known to have no search for tools; of others that is not known."""
 
-_HEARD = re.compile(r"(audio|video|font)/")
+_HEARD = late_pattern(r"(audio|video|font)/")
 
 
 def refuse_options(wire: JsonObject, effort: Json, pointer: str, model: str) -> Findings:

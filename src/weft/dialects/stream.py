@@ -12,6 +12,7 @@ import msgspec
 from weft.content import Content, Part
 from weft.errors import ModelError
 from weft.ir import ModelResponse
+from weft.late import late_pattern
 from weft.values import Json, JsonObject
 
 DONE = "[DONE]"
@@ -19,7 +20,7 @@ DONE = "[DONE]"
 
 _MARK = "\ufeff"
 
-_ONE = re.compile(r"(?:event: (.*)\n)?data: (\{.*)\n\n")
+_ONE = late_pattern(r"(?:event: (.*)\n)?data: (\{.*)\n\n")
 """One whole event with its name and its data: what nearly every piece that comes in is."""
 
 
@@ -171,7 +172,7 @@ _UNPAID = frozenset(
     ("billing_error", "billing_disabled", "insufficient_quota", "billing_hard_limit_reached")
 )
 
-_TOO_LONG = re.compile(
+_TOO_LONG = late_pattern(
     r"(prompt|input|request) is too long|context (window|length|limit|size)"
     r"|maximum number of tokens allowed|input token count|too many (input )?tokens in",
     re.IGNORECASE,
@@ -189,9 +190,9 @@ _HINTS = {
     "bad_response": "check that the base URL is this provider's API",
 }
 
-_IN = re.compile(r"try again in (?:(\d+)m(?!s))?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE)
+_IN = late_pattern(r"try again in (?:(\d+)m(?!s))?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE)
 
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+_SECONDS = late_pattern(r"(\d+(?:\.\d+)?)s")
 
 _LONGEST = 1000
 

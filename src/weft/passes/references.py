@@ -22,6 +22,7 @@ from weft.digest.repeats import Source, Stretch
 from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
 from weft.ir.rewrite import Fold, fold_items
+from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.handles import logged, sole_text
 from weft.values import Json, compact
@@ -395,15 +396,15 @@ _ENCODED = 6
 _KEPT = 8192
 """How many texts are remembered."""
 
-_WORDS = re.compile(r"""[^\s"'<>()\[\]{},;=]{6,}""")
+_WORDS = late_pattern(r"""[^\s"'<>()\[\]{},;=]{6,}""")
 
-_SOLID = re.compile(r"[\W_]+")
+_SOLID = late_pattern(r"[\W_]+")
 
-_DATE = re.compile(
+_DATE = late_pattern(
     r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})?T?(?:\d\d?:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"
 )
 
-_QUOTED = re.compile(
+_QUOTED = late_pattern(
     r""""([^"\n]{6,200})"|'([^'\n]{6,200})'|`([^`\n]{6,200})`"""
     r"""|\[([^\[\]\n]{6,200})\]|\(([^()\n]{6,200})\)|<([^<>\n]{6,200})>"""
 )

@@ -9,6 +9,7 @@ import msgspec
 
 from weft.diagnostics import Origin
 from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
+from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
 from weft.relevance.index import Index, all_of, match, said, words
@@ -96,7 +97,7 @@ _SURE = 0.35
 _LEAD = 0.3
 """How far ahead of the next tool an unsure one must be, as a share of its score."""
 
-_GENERAL = re.compile(
+_GENERAL = late_pattern(
     r"""\W*(
     who|whose|why|which|explain|define|describe|summari[sz]e|compare
     |what\ (is|are|was|were|does|do)\ (an?|the)\b|what\ does|what('s|\ is)\ \w+\ ?\?
@@ -107,7 +108,7 @@ _GENERAL = re.compile(
 )
 """How questions about the world begin, and requests for a text: any model answers these itself."""
 
-_PERSONAL = re.compile(r"\b(my|mine|me|i|our|we|us)\b", re.IGNORECASE)
+_PERSONAL = late_pattern(r"\b(my|mine|me|i|our|we|us)\b", re.IGNORECASE)
 
 
 class Ranked(NamedTuple):

@@ -26,6 +26,7 @@ from weft.declare.template import to_text
 from weft.digest.keeping import invented, marks_in, missing, normal
 from weft.errors import ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
+from weft.late import late_pattern
 from weft.runtime.answer import is_empty, parse, spoken
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
@@ -236,7 +237,7 @@ def _guarded(compiled: Compiled) -> Policy:
 _KEPT = 4000
 """How many letters of an answer that is not accepted are kept."""
 
-_EXCUSE = re.compile(
+_EXCUSE = late_pattern(
     r"\W*(?:(?:error|exception|failure|fatal)\s*(?:[:!(\d]|$)|traceback\b"
     r"|(?:internal server error|bad gateway|service unavailable|too many requests)\b"
     r"|(?:rate|token|context|quota)[\w ]{0,20} (?:limit|exceeded)\b"
@@ -247,11 +248,11 @@ _EXCUSE = re.compile(
     re.IGNORECASE,
 )
 
-_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{2,}")
+_NAME = late_pattern(r"(?<=[a-z,;] )[A-Z][a-z]{2,}")
 
-_WORD = re.compile(r"[^\W_]{4,}")
+_WORD = late_pattern(r"[^\W_]{4,}")
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = late_pattern(r"\d+")
 
 
 def accepted(want: Want, response: ModelResponse | None, asked: Compiled, agent: Agent) -> Accepted:

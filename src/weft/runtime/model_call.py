@@ -21,6 +21,7 @@ from weft.diagnostics import Severity
 from weft.dialects import Lowered, dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
+from weft.late import late_pattern
 from weft.models import Model
 from weft.runtime.bindings import AgentBindings
 from weft.runtime.invocation import Invocation, chosen_model
@@ -400,9 +401,9 @@ MARGIN = 0.9
 GUESS = 0.5
 """How much of the refused request is sent again where the provider names no limit."""
 
-_SUM = re.compile(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
+_SUM = late_pattern(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
 
-_NUMBER = re.compile(r"\d[\d,_]*\d|\d")
+_NUMBER = late_pattern(r"\d[\d,_]*\d|\d")
 
 
 def tighter(compiled: Compiled, error: ModelError) -> int:
@@ -425,7 +426,7 @@ def tighter(compiled: Compiled, error: ModelError) -> int:
 UNNAMED = "unnamed"
 """What a call without a name is called: no request can carry one that has none."""
 
-_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LEGAL = late_pattern(r"[a-zA-Z0-9_-]{1,64}")
 """Names that every provider takes."""
 
 
