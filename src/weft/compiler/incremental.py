@@ -438,6 +438,15 @@ def weave(
         return thread, thread.weave(events, env, passes)
 
 
+LONG = 2_000
+"""From so many events on, compiling a log for the first time takes longer than a loop may wait."""
+
+
+def is_cold(log: Strand[Event], slot: Slot) -> bool:
+    """Whether the next request takes long: many events, of which this view has compiled none."""
+    return log.settled >= LONG and slot not in log.memo
+
+
 _UNRANKED = 1 << 30
 
 

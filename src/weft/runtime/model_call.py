@@ -1,16 +1,20 @@
 """Asking the model: compile, let callbacks in, carry the request, take the answer."""
 
+import asyncio
 import inspect
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
 from weft.compiler import Compiled, ReadonlyContext, compile
 from weft.compiler.caching import Miss, Reader, known_by, watch
+from weft.compiler.incremental import is_cold
 from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
@@ -290,7 +294,8 @@ async def _compiled_now(run: "AgentRun", within: int | None, config: RunConfig) 
         recorded = await provided_texts(run.plan, session, invocation, place, artifacts or {})
     if invocation.labels:
         artifacts = artifacts or await labelled_texts(invocation, run.agent.cleared)
-    return compile(
+    request = partial(
+        compile,
         run.root,
         session=session,
         agent=run.agent.name,
@@ -302,6 +307,19 @@ async def _compiled_now(run: "AgentRun", within: int | None, config: RunConfig) 
         within=within,
         part_of=part_of(invocation),
     )
+    if is_cold(session.events, run.plan.slot):
+        # a long log that was just read would stop the event loop for a second
+        return await asyncio.to_thread(_warmed, request, session)
+    return request()
+
+
+def _warmed(request: Callable[[], Compiled], session: Session) -> Compiled:
+    """Compile, and derive at once what the turn will ask of a long log."""
+    compiled = request()
+    with suppress(WeftError):  # who asks for the wire next gets the error
+        _ = compiled.wire, compiled.refused
+    _ = session.waiting
+    return compiled
 
 
 def _model(run: "AgentRun") -> Model:

@@ -27,6 +27,8 @@ SLICE = 1_000
 
 _decoder = msgspec.json.Decoder(Event)
 
+_NO_FIELDS: JsonObject = {}
+
 OVERHEAD = 2_000
 """Bytes that a session counts for, beside its events."""
 
@@ -114,8 +116,8 @@ def caught_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
 def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
     """The events of the rows, their bytes, and whether each is as it was checked and stored.
 
-    Texts that many events repeat (authors, roles, invocations) are made one, which saves a
-    seventh of the memory of a log.
+    Values that many events repeat (authors, roles, invocations, no unknown fields) are shared,
+    which saves a seventh of the memory of a log.
     """
     events: list[Event] = []
     texts: dict[str, str] = {}
@@ -144,6 +146,8 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
             set_field(event, "invocation_id", same)
         if content is not None and (role := content.role) is not None:
             set_field(content, "role", share(role, role))
+        if not event.unread:
+            set_field(event, "unread", _NO_FIELDS)
         events.append(event)
     return events, size, is_sound
 
