@@ -12,10 +12,10 @@ from typing import NamedTuple, TextIO, TypeVar
 from weft.cli.inputs import (
     before_event,
     model_events,
-    shown,
     state_of,
     texts_at,
     value_of,
+    without_password,
 )
 from weft.cli.load import app_of, load_node
 from weft.cli.options import Options
@@ -107,15 +107,15 @@ class Conversation:
         self._config = config
         self._width = shutil.get_terminal_size((100, 24)).columns
         self._marks = marks_for(sys.stderr)
-        self._left: set[str] = set()
+        self._postponed: set[str] = set()
         """The questions that the user did not want to answer now."""
         _prepare(sys.stdin)
 
     def open(self, address: str) -> None:
         """Say which session this is; show the end of one that goes on, and what it waits for."""
         session = self._session()
-        kept = f"session {self._key.id} in {shown(address)}"
-        _tell(f"{kept} (/help for commands, Ctrl-D ends)")
+        place = f"session {self._key.id} in {without_password(address)}"
+        _tell(f"{place} (/help for commands, Ctrl-D ends)")
         if session is None:
             return
         live = [one for one in invocations_of(session) if one.live]
@@ -180,9 +180,9 @@ class Conversation:
     def _settle(self, questions: list[Question]) -> None:
         """Ask what the run waits for, and go on with each answer; an empty one leaves it open."""
         for question in questions:
-            if question.id in self._left:  # it is listed until it is answered, not asked again
+            if question.id in self._postponed:  # it is listed until it is answered, not asked again
                 _tell(str(question))
-        while open := [one for one in questions if one.id not in self._left]:
+        while open := [one for one in questions if one.id not in self._postponed]:
             question = open[0]
             _tell(str(question))
             try:
@@ -193,7 +193,7 @@ class Conversation:
             if reply is None:
                 return
             if not reply.strip():
-                self._left.add(question.id)
+                self._postponed.add(question.id)
                 continue
             try:
                 ending = self._played(self._answered(question, reply.strip()))

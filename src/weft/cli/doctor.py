@@ -27,11 +27,11 @@ _COUNTED = 20
 
 
 class Finding(NamedTuple):
-    """One thing looked at: whether it is well, what was found, and what to type if it is not."""
+    """One thing looked at: whether it is well, how it is, and what to type if it is not."""
 
     ok: bool
     name: str
-    found: str
+    status: str
     fix: str = ""
 
 
@@ -51,7 +51,7 @@ def doctor_command(_: Options) -> int:
         for one in findings:
             well = well and one.ok
             mark = "ok     " if one.ok else "problem"
-            print(f"  {mark}  {one.name:<18} {one.found}".rstrip())
+            print(f"  {mark}  {one.name:<18} {one.status}".rstrip())
             if one.fix:
                 print(f"           {'':<18} {one.fix}")
     print("all is well" if well else "something is wrong: see the lines marked `problem`")
@@ -112,8 +112,8 @@ def _tokenizers() -> Iterator[Finding]:
             yield Finding(False, name, f"{type(error).__name__}: {error}", "pip install splintr-rs")
             continue
         near = abs(count - _COUNTED) <= _COUNTED // 2
-        found = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
-        yield Finding(near, name, found, "" if near else "pip install --force-reinstall splintr-rs")
+        words = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
+        yield Finding(near, name, words, "" if near else "pip install --force-reinstall splintr-rs")
 
 
 def _keys() -> Iterator[Finding]:

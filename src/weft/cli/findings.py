@@ -1,7 +1,6 @@
 """Findings of a check as text, JSON, SARIF 2.1.0 and annotations of GitHub."""
 
 import ast
-import contextlib
 import difflib
 import io
 import re
@@ -15,6 +14,7 @@ from typing import NamedTuple, cast
 import weft
 from weft.checker.functions import keys_of
 from weft.checker.scope import opened
+from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.checks import CALLBACKS
@@ -43,27 +43,31 @@ class Located(NamedTuple):
     place: Place | None
 
 
-def as_text(found: Located) -> str:
+def as_text(finding: Located) -> str:
     """The diagnostic, with its file and line before it."""
-    where = f"{shown(found.place.file)}:{found.place.line}: " if found.place is not None else ""
-    return f"{where}{found.diagnostic}"
+    where = (
+        f"{relative_path(finding.place.file)}:{finding.place.line}: "
+        if finding.place is not None
+        else ""
+    )
+    return f"{where}{finding.diagnostic}"
 
 
-def as_json(found: Iterable[Located], agents: Json) -> JsonObject:
+def as_json(located: Iterable[Located], agents: Json) -> JsonObject:
     """All findings, and what each agent will see."""
     findings: list[Json] = []
-    for one in found:
-        said = one.diagnostic
+    for one in located:
+        diagnostic = one.diagnostic
         entry: JsonObject = {
-            "code": said.code,
-            "severity": str(said.severity),
-            "message": said.message,
-            "hint": said.hint,
-            "origin": str(said.origin),
+            "code": diagnostic.code,
+            "severity": str(diagnostic.severity),
+            "message": diagnostic.message,
+            "hint": diagnostic.hint,
+            "origin": str(diagnostic.origin),
         }
         if one.place is not None:
             entry |= {
-                "file": shown(one.place.file),
+                "file": relative_path(one.place.file),
                 "line": one.place.line,
                 "column": one.place.column,
             }
@@ -71,10 +75,10 @@ def as_json(found: Iterable[Located], agents: Json) -> JsonObject:
     return {"findings": findings, "agents": agents}
 
 
-def as_sarif(found: Iterable[Located]) -> JsonObject:
+def as_sarif(located: Iterable[Located]) -> JsonObject:
     """One run in the format that code scanners exchange."""
-    kept = list(found)
-    codes = sorted({one.diagnostic.code for one in kept})
+    findings = list(located)
+    codes = sorted({one.diagnostic.code for one in findings})
     rules: list[Json] = [
         {
             "id": code,
@@ -85,7 +89,7 @@ def as_sarif(found: Iterable[Located]) -> JsonObject:
         }
         for code in codes
     ]
-    results: list[Json] = [_result(one, codes.index(one.diagnostic.code)) for one in kept]
+    results: list[Json] = [_result(one, codes.index(one.diagnostic.code)) for one in findings]
     driver: JsonObject = {"name": "weft", "version": weft.__version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -94,40 +98,37 @@ def as_sarif(found: Iterable[Located]) -> JsonObject:
     }
 
 
-def _result(found: Located, index: int) -> JsonObject:
-    said = found.diagnostic
-    location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": str(said.origin)}]}
-    if found.place is not None:
+def _result(finding: Located, index: int) -> JsonObject:
+    diagnostic = finding.diagnostic
+    location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": str(diagnostic.origin)}]}
+    if finding.place is not None:
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": Path(shown(found.place.file)).as_posix()},
-            "region": {"startLine": found.place.line, "startColumn": found.place.column},
+            "artifactLocation": {"uri": Path(relative_path(finding.place.file)).as_posix()},
+            "region": {"startLine": finding.place.line, "startColumn": finding.place.column},
         }
-    text = f"{said.message}\nhint: {said.hint}" if said.hint else said.message
+    text = (
+        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
+    )
     return {
-        "ruleId": said.code,
+        "ruleId": diagnostic.code,
         "ruleIndex": index,
-        "level": _LEVELS[said.severity],
+        "level": _LEVELS[diagnostic.severity],
         "message": {"text": text},
         "locations": [location],
     }
 
 
-def as_annotation(found: Located) -> str:
+def as_annotation(finding: Located) -> str:
     """A line that GitHub shows at the place in a change."""
-    said = found.diagnostic
-    options = [f"title={_property(f'{said.code} {said.origin}')}"]
-    if found.place is not None:
-        options.insert(0, f"file={_property(Path(shown(found.place.file)).as_posix())}")
-        options.insert(1, f"line={found.place.line},col={found.place.column}")
-    text = f"{said.message}\nhint: {said.hint}" if said.hint else said.message
-    return f"::{_COMMANDS[said.severity]} {','.join(options)}::{_data(text)}"
-
-
-def shown(file: Path) -> str:
-    """A file below the working folder by its relative path."""
-    with contextlib.suppress(ValueError):
-        return str(file.relative_to(Path.cwd().resolve()))
-    return str(file)
+    diagnostic = finding.diagnostic
+    options = [f"title={_property(f'{diagnostic.code} {diagnostic.origin}')}"]
+    if finding.place is not None:
+        options.insert(0, f"file={_property(Path(relative_path(finding.place.file)).as_posix())}")
+        options.insert(1, f"line={finding.place.line},col={finding.place.column}")
+    text = (
+        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
+    )
+    return f"::{_COMMANDS[diagnostic.severity]} {','.join(options)}::{_data(text)}"
 
 
 def _data(text: str) -> str:
@@ -180,25 +181,25 @@ class Sources:
                             named = self._texts_by_name.setdefault(target.id, [])
                             named.append((file, node.value))
 
-    def place(self, found: Diagnostic) -> Place | None:
+    def place(self, diagnostic: Diagnostic) -> Place | None:
         """Where what a finding is about is written, if that can be seen."""
-        origin = found.origin
+        origin = diagnostic.origin
         if origin.kind == "tool":
             return self._function(origin.name) or self._declared(origin.agent)
         if origin.kind != "field":
             return None
         if origin.name in ("instruction", "global_instruction", "question") and origin.start >= 0:
-            return self._template(found) or self._declared(origin.agent)
-        return self._handed(found) or self._declared(origin.agent) or self._change(found)
+            return self._template(diagnostic) or self._declared(origin.agent)
+        return self._handed(diagnostic) or self._declared(origin.agent) or self._change(diagnostic)
 
-    def allowed(self, found: Diagnostic) -> bool:
+    def allowed(self, diagnostic: Diagnostic) -> bool:
         """Whether a comment at the declaration accepts the finding."""
-        places = (self.place(found), self._declared(found.origin.agent))
+        places = (self.place(diagnostic), self._declared(diagnostic.origin.agent))
         for place in places:
             if place is None:
                 continue
             lines = self.texts[place.file].splitlines()[place.line - 1 : place.last]
-            if any(found.code in match[1] for line in lines for match in ALLOW.finditer(line)):
+            if any(diagnostic.code in match[1] for line in lines for match in ALLOW.finditer(line)):
                 return True
         return False
 
@@ -213,16 +214,16 @@ class Sources:
         return self._function(name)
 
     def _function(self, name: str) -> Place | None:
-        found = [one for one in self._functions if one[1].name == name]
-        return _place(*found[0]) if len(found) == 1 else None
+        functions = [one for one in self._functions if one[1].name == name]
+        return _place(*functions[0]) if len(functions) == 1 else None
 
-    def _handed(self, found: Diagnostic) -> Place | None:
+    def _handed(self, diagnostic: Diagnostic) -> Place | None:
         """The function that a node was handed for a field: a predicate, a step, a callback."""
-        origin = found.origin
+        origin = diagnostic.origin
         several = [
             one for one in self._code if one.node == origin.agent and one.field == origin.name
         ]
-        named = {*_QUOTED.findall(found.message)}
+        named = {*_QUOTED.findall(diagnostic.message)}
         fits = [one for one in several if len(several) == 1 or not named.isdisjoint(one.keys)]
         for one in fits or several:
             place = self._defined(one.function)
@@ -242,19 +243,19 @@ class Sources:
                 return _place(file, node)
         return None
 
-    def _change(self, found: Diagnostic) -> Place | None:
+    def _change(self, diagnostic: Diagnostic) -> Place | None:
         """The call of `S` that made a step: S.set(plan="x") made `set_plan`."""
-        name = found.origin.agent
-        made = [one for one in self._calls if _name_of_change(one[1]) == name]
-        if not made:  # S.guard, S.require and S.log are named by the verb alone
-            made = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
-            words = {*_QUOTED.findall(found.message)}
-            made = [one for one in made if not words.isdisjoint(_texts(one[1]))] or made
-        return _place(*made[0]) if made else None
+        name = diagnostic.origin.agent
+        calls = [one for one in self._calls if _name_of_change(one[1]) == name]
+        if not calls:  # S.guard, S.require and S.log are named by the verb alone
+            calls = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
+            words = {*_QUOTED.findall(diagnostic.message)}
+            calls = [one for one in calls if not words.isdisjoint(_texts(one[1]))] or calls
+        return _place(*calls[0]) if calls else None
 
-    def _template(self, found: Diagnostic) -> Place | None:
+    def _template(self, diagnostic: Diagnostic) -> Place | None:
         """The line of a variable in the text of an agent, where the text stands in a file."""
-        origin = found.origin
+        origin = diagnostic.origin
         within = self._around(origin.agent)
         if within is None:
             return None
@@ -264,7 +265,7 @@ class Sources:
             if typed.startswith("{") and typed.endswith("}"):
                 line = node.lineno + self._lines_before(file, node, origin.start)
                 return Place(file, line, node.col_offset + 1, node.end_lineno or line)
-        typed = next(iter(_TYPED.findall(found.message)), "")
+        typed = next(iter(_TYPED.findall(diagnostic.message)), "")
         for file, node in self._texts(*within):  # the text was changed: dedent, strip, a join
             if typed and str(node.value).count(typed) == 1:
                 at = str(node.value).index(typed)
@@ -299,10 +300,10 @@ class Sources:
 
     def _around(self, name: str) -> tuple[Path, ast.AST] | None:
         """The whole expression that makes an agent, with the verbs behind it."""
-        made = [one for one in self._calls if name in _names(one[1]) and _is_maker(one[1])]
-        if len(made) != 1:
+        makers = [one for one in self._calls if name in _names(one[1]) and _is_maker(one[1])]
+        if len(makers) != 1:
             return None
-        file, call = made[0]
+        file, call = makers[0]
         chain: ast.Call = call
         for other_file, other in self._calls:
             receiver: ast.AST = other
@@ -315,10 +316,10 @@ class Sources:
         return file, chain
 
 
-def changes_for(found: Iterable[Diagnostic], sources: Sources) -> list[Change]:
+def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[Change]:
     """The findings that can be mended, each with its place; what is not sure is left alone."""
     changes: list[Change] = []
-    for one in found:
+    for one in diagnostics:
         pair = _pair(one)
         if pair is None:
             continue
@@ -340,26 +341,26 @@ def applied(changes: Iterable[Change], sources: Sources) -> dict[Path, str]:
 
 def difference(file: Path, before: str, after: str) -> str:
     """What changes in a file, as a unified diff."""
-    name = shown(file)
+    name = relative_path(file)
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), name, name, n=1
     )
     return "".join(lines)
 
 
-def _pair(found: Diagnostic) -> tuple[str, str] | None:
+def _pair(diagnostic: Diagnostic) -> tuple[str, str] | None:
     """What stands in the file, and what was meant."""
-    meant = _MEANT.match(found.hint)
+    meant = _MEANT.match(diagnostic.hint)
     if meant is None:
         return None
-    variable = _VARIABLE.search(found.message)
-    if found.code == "WEFT105" and variable is not None:
+    variable = _VARIABLE.search(diagnostic.message)
+    if diagnostic.code == "WEFT105" and variable is not None:
         return f"{{{variable[1]}", f"{{{meant[1]}"
-    key = _KEY.search(found.message)
+    key = _KEY.search(diagnostic.message)
     if key is not None:
         return f'"{key[1]}"', f'"{meant[1]}"'
-    label = _LABEL.match(found.origin.name)
-    if found.code == "WEFT403" and label is not None:
+    label = _LABEL.match(diagnostic.origin.name)
+    if diagnostic.code == "WEFT403" and label is not None:
         return f'"{label[1]}"', f'"{meant[1]}"'
     return None
 
@@ -437,17 +438,17 @@ class _Code(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        found = keys_of(self.function)
-        changed = found.writes | found.maybe | found.drops | found.may_drop
-        return found.reads | found.optional | found.guarded | changed
+        use = keys_of(self.function)
+        changed = use.writes | use.maybe | use.drops | use.may_drop
+        return use.reads | use.optional | use.guarded | changed
 
 
 def _code_in(flow: Node) -> Iterator[_Code]:
     """The functions of all nodes of a flow."""
     inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
     for node in (*inside, *agents_of(flow)):
-        for field, given in _fields(node):
-            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+        for field, value in _fields(node):
+            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
             for one in several:
                 if callable(one):
                     yield _Code(node.name, field, one)
@@ -469,7 +470,7 @@ def _fields(node: Node) -> Iterable[tuple[str, object]]:
             return [("predicate", () if node.reads else (node.predicate,))]
         case Agent():
             code = [(name, cast("object", getattr(node, name))) for name in CALLBACKS]
-            theirs = [(f"{name}_callback", held) for name, held in code]  # of google-adk
+            theirs = [(f"{name}_callback", callback) for name, callback in code]  # of google-adk
             return [("instruction", node.instruction), *code, *theirs]
         case _:
             return ()
@@ -532,8 +533,8 @@ def _texts(node: ast.AST) -> set[str]:
 
 def _names(call: ast.Call) -> Iterator[str]:
     """The names that a call gives: its first argument, and `name=`."""
-    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "name")]
-    for value in given:
+    values = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "name")]
+    for value in values:
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             yield value.value
 

@@ -67,7 +67,7 @@ def request(options: Options, *, policy: str | None = None) -> Compiled:
     branch = _branch(session, name or home.name)
     labels = labels_of(root, config)
     part_of = Whole(labels, session or Session()) if labels else None
-    made = compile(
+    compiled = compile(
         home,
         state=state or None,
         message=options.message,
@@ -78,18 +78,18 @@ def request(options: Options, *, policy: str | None = None) -> Compiled:
         artifacts=artifacts,
         part_of=part_of,
     )
-    if options.dialect is None or options.dialect == made.dialect:
-        return made
+    if options.dialect is None or options.dialect == compiled.dialect:
+        return compiled
     return compile(
         home,
         state=state or None,
         message=options.message,
         session=session,
         agent=name,
-        config=speaking(options.dialect, made, config),
+        config=speaking(options.dialect, compiled, config),
         branch=branch,
         artifacts=artifacts,
-        recorded=made.provided,
+        recorded=compiled.provided,
         part_of=part_of,
     )
 
@@ -114,14 +114,14 @@ def seeing(root: Node, policy: Policy) -> Node:
 
 def exit_code(compiled: Compiled, *, strict: bool) -> int:
     """1 where strict found an error, else 0."""
-    errors = any(found.severity is Severity.ERROR for found in compiled.diagnostics)
+    errors = any(diagnostic.severity is Severity.ERROR for diagnostic in compiled.diagnostics)
     return 1 if strict and errors else 0
 
 
-def pairs(name: str, given: Sequence[str]) -> dict[str, Json]:
+def pairs(name: str, texts: Sequence[str]) -> dict[str, Json]:
     """`k=v` arguments as values: JSON where they are JSON, else text."""
     values: dict[str, Json] = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UsageError(
@@ -131,11 +131,11 @@ def pairs(name: str, given: Sequence[str]) -> dict[str, Json]:
     return values
 
 
-def state_of(root: Node, given: Sequence[str]) -> dict[str, Json]:
+def state_of(root: Node, texts: Sequence[str]) -> dict[str, Json]:
     """`--state k=v` for a program: an input that it declares as text is taken as it was typed."""
-    state = pairs("--state", given)
+    state = pairs("--state", texts)
     declared = declared_inputs(root)
-    for text in given:
+    for text in texts:
         key, _, value = text.partition("=")
         key = key.strip()
         shape = shape_of(declared.get(key), where=f"inputs.{key}")
@@ -289,9 +289,9 @@ def model_events(session: Session, agent: str | None = None) -> list[int]:
     ]
 
 
-def speaking(dialect: str, made: Compiled, config: RunConfig) -> RunConfig:
+def speaking(dialect: str, compiled: Compiled, config: RunConfig) -> RunConfig:
     """The run's config with the same model in another dialect."""
-    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(made.prompt.model)}")
+    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(compiled.prompt.model)}")
 
 
 def _spoke(event: Event) -> bool:
@@ -317,18 +317,18 @@ def homes_of(root: Node) -> dict[str, Agent]:
 
     What stands below an agent has its model where it names none, as when it runs.
     """
-    found: dict[str, Agent] = {}
+    homes: dict[str, Agent] = {}
     waiting: list[Node] = [root]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Agent):
-            waiting.extend(reversed(list(_below(node, found))))
+            waiting.extend(reversed(list(_below(node, homes))))
         else:
             waiting.extend(reversed(node.children))
-    return found
+    return homes
 
 
-def _below(root: Agent, found: dict[str, Agent]) -> Iterator[Node]:
+def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
     """Note the agents of a tree; gives the flows in it, and what its tools run."""
     models: dict[str, object] = {}
     for member, parent in tree.walk(root):
@@ -337,7 +337,7 @@ def _below(root: Agent, found: dict[str, Agent]) -> Iterator[Node]:
             yield inherit(member, above)
             continue
         models[member.name] = member.model if member.model is not None else above
-        if found.setdefault(member.name, root) is root:
+        if homes.setdefault(member.name, root) is root:
             for tool in member.tools:
                 if isinstance(tool.agent, Agent | Flow):
                     yield inherit(tool.agent, models[member.name])
@@ -398,7 +398,7 @@ def require_existing(address: str) -> None:
         )
 
 
-def shown(address: str) -> str:
+def without_password(address: str) -> str:
     """The address without the password it may have."""
     parts = urlsplit(address)
     if parts.password is None:
@@ -413,18 +413,18 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
         raise SessionError(
             f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
         )
-    found = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
-    found.sort(key=lambda info: info.last_update_time, reverse=True)
+    infos = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
+    infos.sort(key=lambda info: info.last_update_time, reverse=True)
     if user is None:
-        return found
-    users = sorted({info.key.user_id for info in found})
+        return infos
+    users = sorted({info.key.user_id for info in infos})
     if user not in users:
         raise SessionError(
             f"the user `{user}` has no session here",
             where="--user",
             hint=nearest("users", user, users),
         )
-    return [info for info in found if info.key.user_id == user]
+    return [info for info in infos if info.key.user_id == user]
 
 
 async def find_session(
@@ -432,15 +432,15 @@ async def find_session(
 ) -> Session:
     """The session of that id, whoever's it is, or an error that says what there is."""
     infos = await listed(store, app=app, user=user)
-    found = [info.key for info in infos if info.key.id == id]
-    if len(found) > 1:
-        choices = " or ".join(f"--app {key.app_name} --user {key.user_id}" for key in found[:6])
+    keys = [info.key for info in infos if info.key.id == id]
+    if len(keys) > 1:
+        choices = " or ".join(f"--app {key.app_name} --user {key.user_id}" for key in keys[:6])
         raise SessionError(
-            f"{len(found)} sessions are named `{id}`", where="--session", hint=f"add {choices}"
+            f"{len(keys)} sessions are named `{id}`", where="--session", hint=f"add {choices}"
         )
     session = None
-    if found:
-        session = await store.get(found[0], skip_unreadable=skip_unreadable)
+    if keys:
+        session = await store.get(keys[0], skip_unreadable=skip_unreadable)
     if session is None:
         ids = [info.key.id for info in infos]
         raise SessionError(
@@ -455,8 +455,8 @@ def nearest(what: str, name: str, names: list[str]) -> str:
     """What there is, and what was perhaps meant."""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    found = f"{what} there: {some}" if names else f"there are no {what} in it"
-    return f"did you mean `{near[0]}`? {found}" if near else found
+    known = f"{what} there: {some}" if names else f"there are no {what} in it"
+    return f"did you mean `{near[0]}`? {known}" if near else known
 
 
 async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> dict[str, str]:

@@ -69,8 +69,8 @@ def _default() -> str:
     name = os.environ.get("WEFT_MODEL", "").strip() or "local"
     if "://" not in name:
         return name
-    held = address_of(name)
-    return f"{held.base}#{held.fragment}"
+    address = address_of(name)
+    return f"{address.base}#{address.fragment}"
 
 
 def _unknown() -> str:
@@ -93,39 +93,39 @@ def _local() -> Iterator[Place]:
     for one in weights.KNOWN.values():
         spelled = "local" if one.name == weights.DEFAULT else f"local:{one.name}"
         try:
-            found = weights.find(one.name)
+            path = weights.find(one.name)
         except UsageError as error:
             yield Place(one.name, spelled, False, error.message, error.hint)
             continue
         lacks = ([] if engine else ['pip install "weft[local]"']) + (
-            [] if found is not None else [f"weft model get {one.name}"]
+            [] if path is not None else [f"weft model get {one.name}"]
         )
-        held = str(found) if found is not None else f"not fetched ({one.size / 1e6:,.0f} MB)"
+        status = str(path) if path is not None else f"not fetched ({one.size / 1e6:,.0f} MB)"
         if not engine:
-            held += ", the engine is not installed"
-        yield Place(one.name, spelled, not lacks, held, " && ".join(lacks))
+            status += ", the engine is not installed"
+        yield Place(one.name, spelled, not lacks, status, " && ".join(lacks))
 
 
 def _services() -> Iterator[Place]:
     """The places that serve models over HTTP: those that are set up first."""
     from weft.models.services import SERVICES
 
-    found = [_service(name) for name in SERVICES]
-    yield from sorted(found, key=lambda place: not place.ready)
+    places = [_service(name) for name in SERVICES]
+    yield from sorted(places, key=lambda place: not place.ready)
 
 
 def _service(name: str) -> Place:
     from weft.models.services import SERVICES
 
     service = SERVICES[name]
-    held = next((each for each in (*service.keys, *service.tokens) if _is_set(each)), "")
+    key = next((each for each in (*service.keys, *service.tokens) if _is_set(each)), "")
     address = service.address()
     at = next((each for each in service.url_variables if _is_set(each)), "")
     spelled = f"{name}/NAME"
     where = f"at {address}" + (f" ({at})" if at else "") if address else "no address"
-    if held:
+    if key:
         fix = "" if address else f"export {service.url_variables[0]}=..."
-        return Place(name, spelled, bool(address), f"{held} is set, {where}", fix)
+        return Place(name, spelled, bool(address), f"{key} is set, {where}", fix)
     if service.open:
         start = "" if at else f"start it, or export {service.url_variables[0]}=..."
         return Place(name, spelled, bool(at), f"needs no key, {where}", start)
@@ -165,10 +165,10 @@ def facts_json(model: str) -> JsonObject:
 
 def facts_lines(model: str) -> Iterator[str]:
     """What is known of a model, for people."""
-    told, facts = facts_json(model), facts_for(model)
+    table, facts = facts_json(model), facts_for(model)
     known = "" if facts.known else ", not in any table: safe defaults are used"
     yield f"{model} is spoken to in {facts.dialect}{known}"
-    window, longest = told["window"], facts.output_limit
+    window, longest = table["window"], facts.output_limit
     size = f"{window:,} tokens" if isinstance(window, int) else "not known"
     yield _line("window", size + (f", answers of up to {longest:,}" if longest else ""))
     yield _line("schema", _schema(facts))
@@ -178,7 +178,7 @@ def facts_lines(model: str) -> Iterator[str]:
     if facts.media is not None:
         yield _line("media", ", ".join(facts.media) or "text only")
     yield _line("caching", _caching(facts))
-    yield _line("price", _price(told["price"]))
+    yield _line("price", _price(table["price"]))
 
 
 def _line(name: str, text: str) -> str:
@@ -197,9 +197,9 @@ def _caching(facts: Facts) -> str:
         return "whatever two requests begin with in common"
     if cache.read == 1.0:
         return "not known"
-    kept = f", kept for {' or '.join(cache.ttls)}" if cache.ttls else ""
+    lifetime = f", kept for {' or '.join(cache.ttls)}" if cache.ttls else ""
     shares = f"read for {cache.read:g} of the price, written for {cache.write:g}"
-    return f"from {cache.minimum:,} tokens on{kept}; {shares}"
+    return f"from {cache.minimum:,} tokens on{lifetime}; {shares}"
 
 
 def _price(price: Json) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO, TypeVar
 
 import msgspec
 
-from weft.cli.inputs import pairs, require_existing, shown, state_of
+from weft.cli.inputs import pairs, require_existing, state_of, without_password
 from weft.cli.load import app_of, blame, load_node
 from weft.cli.options import DEFAULT_STORE, Options
 from weft.cli.screen import (
@@ -177,7 +177,7 @@ class _Once:
         self._is_said = True
         chosen = options.session is not None and options.store is not None
         if self._address != "memory://" and not (was_said or chosen or options.goes_on):
-            print(f"session {self._session} in {shown(self._address)}", file=sys.stderr)
+            print(f"session {self._session} in {without_password(self._address)}", file=sys.stderr)
 
     def say_cancelled(self) -> None:
         """Say that the run was stopped, and how it goes on."""
@@ -201,7 +201,7 @@ class _Once:
         options = self._options
         words = ["weft", "run", options.target, "--session", self._session]
         if options.store is not None:
-            words += ["--store", shown(options.store)]
+            words += ["--store", without_password(options.store)]
         if options.user != "user":
             words += ["--user", options.user]
         if options.app is not None:

@@ -52,22 +52,22 @@ class Cache:
     def get(self, key: SessionKey) -> Kept | None:
         """The session as far as it is known here."""
         with self._lock:
-            kept = self._sessions.get(key)
-            if kept is not None:
+            stored = self._sessions.get(key)
+            if stored is not None:
                 self._sessions.move_to_end(key)
-            return kept
+            return stored
 
-    def put(self, kept: Kept) -> None:
+    def put(self, stored: Kept) -> None:
         """Cache the session, unless a newer one is cached."""
         with self._lock:
-            known = self._sessions.get(kept.key)
-            if known is not None and _age(known) > _age(kept):
+            known = self._sessions.get(stored.key)
+            if known is not None and _age(known) > _age(stored):
                 return
-            self._bytes += _weight(kept) - (_weight(known) if known is not None else 0)
-            self._sessions[kept.key] = kept
-            self._sessions.move_to_end(kept.key)
+            self._bytes += _weight(stored) - (_weight(known) if known is not None else 0)
+            self._sessions[stored.key] = stored
+            self._sessions.move_to_end(stored.key)
             if self._bytes > self._limit:
-                self._evict(kept.key)
+                self._evict(stored.key)
 
     def drop(self, key: SessionKey) -> None:
         """Forget the session."""
@@ -83,34 +83,34 @@ class Cache:
                 self._remove(key)
 
     def _remove(self, key: SessionKey) -> None:
-        kept = self._sessions.pop(key, None)
-        if kept is not None:
-            self._bytes -= _weight(kept)
+        stored = self._sessions.pop(key, None)
+        if stored is not None:
+            self._bytes -= _weight(stored)
 
 
-def _weight(kept: Kept) -> int:
-    return kept.size + OVERHEAD
+def _weight(stored: Kept) -> int:
+    return stored.size + OVERHEAD
 
 
-def _age(kept: Kept) -> tuple[int, int]:
-    return kept.number, len(kept.events)
+def _age(stored: Kept) -> tuple[int, int]:
+    return stored.number, len(stored.events)
 
 
 def caught_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
     """The session with the events that were stored since; `length` is how many it has in all."""
     events, size, is_sound = _decoded(known, rows)
-    kept = known
+    stored = known
     if events:
         whole = _first_read(known, events) if is_sound and not len(known.events) else None
-        kept = whole if whole is not None else known.after(grow(known.session({}, {}), events))
-    if len(kept.events) != length:
+        stored = whole if whole is not None else known.after(grow(known.session({}, {}), events))
+    if len(stored.events) != length:
         raise StoreError(
             f"the log has gaps or repetitions: {length} events were stored, "
-            f"and {len(kept.events)} can be read",
+            f"and {len(stored.events)} can be read",
             where=str(known.key),
             hint="it was changed by hand; restore it from a backup",
         )
-    return kept._replace(size=known.size + size)
+    return stored._replace(size=known.size + size)
 
 
 def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:

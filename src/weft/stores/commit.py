@@ -231,12 +231,12 @@ class Job(Generic[T]):
         self._tell(lambda: self._future.set_exception(error))
 
     def _tell(self, settle: Callable[[], None]) -> None:
-        def told() -> None:
+        def settle_once() -> None:
             if not self._future.done():
                 settle()
 
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(told)
+            self._loop.call_soon_threadsafe(settle_once)
 
     async def result(self) -> T:
         """Wait for it; whoever stops waiting does not stop the job."""

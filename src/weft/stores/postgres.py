@@ -84,37 +84,37 @@ class PostgresStore:
             if newest is not None:
                 return newest
         async with self._connection() as connection:
-            stored = await tables.newest(
+            newest_and_shared = await tables.newest(
                 connection, key, self._cache, skip_unreadable=skip_unreadable
             )
-        if stored is None:
+        if newest_and_shared is None:
             return None
-        kept, app, user = stored
+        stored, app, user = newest_and_shared
         if not skip_unreadable:
-            self._cache.put(kept)
-        return part(kept.session(app, user), recent=recent, after=after)
+            self._cache.put(stored)
+        return part(stored.session(app, user), recent=recent, after=after)
 
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
         key = key_of(session)
         async with self._connection(writing=True) as connection:
-            kept = self._cache.get(key)
-            if kept is None or not follows(session, kept.events):
-                kept, now = await self.newest(connection, key)
-                if not follows(session, kept.events):
-                    if has_all(kept.events, events):
+            stored = self._cache.get(key)
+            if stored is None or not follows(session, stored.events):
+                stored, now = await self.newest(connection, key)
+                if not follows(session, stored.events):
+                    if has_all(stored.events, events):
                         return now
-                    raise conflict(session, kept.events)
+                    raise conflict(session, stored.events)
             growth = grow(session, events)
             if not growth.added:
                 return session
             try:
-                after, asked = await _insert(connection, kept, growth)
+                after, asked = await _insert(connection, stored, growth)
             except Stale:
-                kept, now = await self.newest(connection, key)
-                if has_all(kept.events, events):
+                stored, now = await self.newest(connection, key)
+                if has_all(stored.events, events):
                     return now
-                raise conflict(session, kept.events) from None
+                raise conflict(session, stored.events) from None
         self._cache.put(after)
         if asked is not None:
             self._leases.stop([(key, asked)])
@@ -167,8 +167,8 @@ class PostgresStore:
                 raise
             async with explaining(self.url):
                 await scope.__aexit__(None, None, None)
-        if transaction.kept is not None:
-            self._cache.put(transaction.kept)
+        if transaction.stored is not None:
+            self._cache.put(transaction.stored)
 
     async def close(self) -> None:
         """Close all connections; the next use connects again."""
@@ -181,11 +181,11 @@ class PostgresStore:
 
     async def newest(self, connection: Connection, key: SessionKey) -> tuple[Kept, Session]:
         """The session as the database has it: for the cache, and as a value."""
-        stored = await tables.newest(connection, key, self._cache)
-        if stored is None:
+        newest_and_shared = await tables.newest(connection, key, self._cache)
+        if newest_and_shared is None:
             raise unknown(key)
-        kept, app, user = stored
-        return kept, kept.session(app, user)
+        stored, app, user = newest_and_shared
+        return stored, stored.session(app, user)
 
     @asynccontextmanager
     async def _connection(self, *, writing: bool = False) -> AsyncGenerator[Connection, None]:
@@ -226,7 +226,7 @@ class _PostgresTransaction:
     """A transaction of the database, and the session as it is inside."""
 
     def __init__(self, store: PostgresStore, connection: Connection, session: Session) -> None:
-        self.kept: Kept | None = None
+        self.stored: Kept | None = None
         self._store = store
         self._connection = connection
         self._session = session
@@ -239,27 +239,29 @@ class _PostgresTransaction:
     async def append(self, *events: Event) -> Session:
         """Add the events; they are stored when the transaction ends without an error."""
         async with explaining(self._store.url), self._connection.transaction():
-            kept = self.kept
-            if kept is None:
-                kept, _ = await self._store.newest(self._connection, key_of(self._session))
-            if not follows(self._session, kept.events):
-                raise conflict(self._session, kept.events)
+            stored = self.stored
+            if stored is None:
+                stored, _ = await self._store.newest(self._connection, key_of(self._session))
+            if not follows(self._session, stored.events):
+                raise conflict(self._session, stored.events)
             growth = grow(self._session, events)
             if growth.added:
                 try:
-                    kept, _ = await tables.insert_events(self._connection, kept, growth)
+                    stored, _ = await tables.insert_events(self._connection, stored, growth)
                 except Stale:
-                    raise conflict(self._session, kept.events) from None
-        self.kept, self._session = kept, growth.session
+                    raise conflict(self._session, stored.events) from None
+        self.stored, self._session = stored, growth.session
         return self._session
 
 
-async def _insert(connection: Connection, kept: Kept, growth: Growth) -> tuple[Kept, float | None]:
+async def _insert(
+    connection: Connection, stored: Kept, growth: Growth
+) -> tuple[Kept, float | None]:
     """Insert the events; a single statement needs no transaction around it."""
     if len(growth.added) == 1 and not growth.app and not growth.user:
-        return await tables.insert_events(connection, kept, growth)
+        return await tables.insert_events(connection, stored, growth)
     async with connection.transaction():
-        return await tables.insert_events(connection, kept, growth)
+        return await tables.insert_events(connection, stored, growth)
 
 
 class Server:

@@ -88,9 +88,9 @@ async def newest(
     user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
     events = ((row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None)
     if skip_unreadable:
-        kept, problems = readable(cached, events)
+        stored, problems = readable(cached, events)
         warn_unreadable([*reader.problems, *problems])
-        return kept, app, user
+        return stored, app, user
     if len(rows) < SLICE:
         return caught_up(cached, events, length), app, user
     # a long log would stop the event loop for as long as it takes to decode
@@ -172,7 +172,7 @@ async def insert_session(
 
 
 async def insert_events(
-    connection: Connection, kept: Kept, growth: Growth
+    connection: Connection, stored: Kept, growth: Growth
 ) -> tuple[Kept, float | None]:
     """Insert the events behind those of the session, and what they write to the shared scopes.
 
@@ -181,16 +181,16 @@ async def insert_events(
     transaction.
     """
     asked: float | None = None
-    size = kept.size
-    for seq, event in enumerate(growth.added, len(kept.events)):
+    size = stored.size
+    for seq, event in enumerate(growth.added, len(stored.events)):
         data, checksum = event_row(event)
         size += len(data)
         try:
             cursor = await connection.execute(
                 _APPEND,
                 {
-                    **kept.key._asdict(),
-                    "number": kept.number,
+                    **stored.key._asdict(),
+                    "number": stored.number,
                     "seq": seq,
                     "timestamp": event.timestamp,
                     "event": data.decode(),
@@ -203,8 +203,8 @@ async def insert_events(
         if row is None:
             raise Stale
         asked = row[0]
-    await share(connection, kept.key, growth.app, growth.user)
-    return kept.after(growth)._replace(size=size), asked
+    await share(connection, stored.key, growth.app, growth.user)
+    return stored.after(growth)._replace(size=size), asked
 
 
 async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:

@@ -80,10 +80,10 @@ class SqliteStore:
         own, app, user = scoped([require_object(state or {}, where="session.state")])
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            kept = tables.insert_session(connection, key, time.time(), own)
+            stored = tables.insert_session(connection, key, time.time(), own)
             tables.share(connection, key, app, user)
             shared = tables.shared_state(connection, StateReader(key))
-            return lambda: self._keep(kept).session(*shared)
+            return lambda: self._keep(stored).session(*shared)
 
         return await self._write(work)
 
@@ -112,11 +112,11 @@ class SqliteStore:
                 if newest is not None:
                     session = newest.session(*tables.shared_state(connection, StateReader(key)))
                     return lambda: session
-            kept = tables.newest(connection, key, cache)
-            if kept is None:
+            stored = tables.newest(connection, key, cache)
+            if stored is None:
                 return lambda: None
             shared = tables.shared_state(connection, StateReader(key))
-            return lambda: part(self._keep(kept).session(*shared), recent=recent, after=after)
+            return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
         return await self._read(work)
 
@@ -127,12 +127,12 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             reader = StateReader(key, skip_unreadable=True)
-            kept = tables.sound(connection, reader)
-            if kept is None:
+            stored = tables.sound(connection, reader)
+            if stored is None:
                 return lambda: None
             shared = tables.shared_state(connection, reader)
             warn_unreadable(reader.problems)
-            return lambda: part(kept.session(*shared), recent=recent, after=after)
+            return lambda: part(stored.session(*shared), recent=recent, after=after)
 
         return await self._read(work, whole=False)
 
@@ -141,13 +141,13 @@ class SqliteStore:
         key, leases = key_of(session), self._opened().leases
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            kept = tables.newest(connection, key, self._cache)
-            if kept is None:
+            stored = tables.newest(connection, key, self._cache)
+            if stored is None:
                 raise unknown(key)
-            if not follows(session, kept.events) and has_all(kept.events, events):
+            if not follows(session, stored.events) and has_all(stored.events, events):
                 shared = tables.shared_state(connection, StateReader(key))
-                return lambda: kept.session(*shared)
-            after, grown = _store(connection, kept, session, events)
+                return lambda: stored.session(*shared)
+            after, grown = _store(connection, stored, session, events)
             if leases.holds(key):
                 leases.stop(tables.asked(connection))
             return lambda: self._keep(after) and grown
@@ -235,8 +235,8 @@ class SqliteStore:
             await self._explained(hold.rollback())
             raise
         await self._explained(hold.commit())
-        if transaction.kept is not None:
-            self._keep(transaction.kept)
+        if transaction.stored is not None:
+            self._keep(transaction.stored)
 
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -307,9 +307,9 @@ class SqliteStore:
     def _require_outside(self) -> None:
         require_outside(self, where=str(self._path))
 
-    def _keep(self, kept: Kept) -> Kept:
-        self._cache.put(kept)
-        return kept
+    def _keep(self, stored: Kept) -> Kept:
+        self._cache.put(stored)
+        return stored
 
 
 _Stored = tuple[Kept, Session]
@@ -325,7 +325,7 @@ class _SqliteTransaction:
         cache: Cache,
         run: Callable[[Work[_Stored]], Awaitable[_Stored]],
     ) -> None:
-        self.kept: Kept | None = None
+        self.stored: Kept | None = None
         self._connection = connection
         self._session = session
         self._cache = cache
@@ -341,30 +341,30 @@ class _SqliteTransaction:
         key = key_of(self._session)
 
         def work(connection: sqlite3.Connection) -> Callable[[], _Stored]:
-            kept = self.kept or tables.newest(connection, key, self._cache)
-            if kept is None:
+            stored = self.stored or tables.newest(connection, key, self._cache)
+            if stored is None:
                 raise unknown(key)
             connection.execute("SAVEPOINT append")
             try:
-                stored = _store(connection, kept, self._session, events)
+                grown = _store(connection, stored, self._session, events)
             except Exception:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK TO append")
                 raise
-            return lambda: stored
+            return lambda: grown
 
-        self.kept, self._session = await self._run(work)
+        self.stored, self._session = await self._run(work)
         return self._session
 
 
 def _store(
-    connection: sqlite3.Connection, kept: Kept, session: Session, events: Sequence[Event]
+    connection: sqlite3.Connection, stored: Kept, session: Session, events: Sequence[Event]
 ) -> _Stored:
     """Insert the events behind those that are kept."""
-    if not follows(session, kept.events):
-        raise conflict(session, kept.events)
+    if not follows(session, stored.events):
+        raise conflict(session, stored.events)
     growth = grow(session, events)
-    return tables.insert_events(connection, kept, growth), growth.session
+    return tables.insert_events(connection, stored, growth), growth.session
 
 
 def _nothing() -> None:

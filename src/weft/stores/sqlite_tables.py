@@ -127,9 +127,9 @@ def sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
     row = _session_row(connection, reader.key)
     if row is None:
         return None
-    kept, problems = readable(row.begun(reader), _rows(connection, row.number, 0))
+    stored, problems = readable(row.begun(reader), _rows(connection, row.number, 0))
     reader.problems.extend(problems)
-    return kept
+    return stored
 
 
 def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[RawRow]:
@@ -160,9 +160,9 @@ def insert_session(
     return Kept(key, number, created, initial, initial, Strand())
 
 
-def insert_events(connection: sqlite3.Connection, kept: Kept, growth: Growth) -> Kept:
+def insert_events(connection: sqlite3.Connection, stored: Kept, growth: Growth) -> Kept:
     """The events behind those that are kept, and what they write to the shared scopes."""
-    place, size = kept.number * ROOM + len(kept.events), kept.size
+    place, size = stored.number * ROOM + len(stored.events), stored.size
     for event in growth.added:
         data, checksum = event_row(event)
         size += len(data)
@@ -171,8 +171,8 @@ def insert_events(connection: sqlite3.Connection, kept: Kept, growth: Growth) ->
             (place, event.timestamp, data.decode(), checksum),
         )
         place += 1
-    share(connection, kept.key, growth.app, growth.user)
-    return kept.after(growth)._replace(size=size)
+    share(connection, stored.key, growth.app, growth.user)
+    return stored.after(growth)._replace(size=size)
 
 
 def share(
@@ -225,13 +225,13 @@ def shared_state(
 
 
 def _state(rows: sqlite3.Cursor) -> list[tuple[str, bytes, int | None]]:
-    found = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
-    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in found]
+    cells = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
+    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in cells]
 
 
 def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
     """The sessions of an app, or of one user of it, the latest first."""
-    found = cast(
+    rows = cast(
         "list[tuple[str, str, int, int | None, float]]",
         connection.execute(
             """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
@@ -251,14 +251,14 @@ def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -
             0 if place is None else place - number * ROOM + 1,
             updated,
         )
-        for user, id, number, place, updated in found
+        for user, id, number, place, updated in rows
     ]
 
 
 def apps(connection: sqlite3.Connection) -> list[str]:
     """The names of the apps that have sessions, sorted."""
-    found = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
-    return [name for (name,) in cast("list[tuple[str]]", found.fetchall())]
+    rows = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
+    return [name for (name,) in cast("list[tuple[str]]", rows.fetchall())]
 
 
 def remove(connection: sqlite3.Connection, key: SessionKey) -> None:
@@ -288,8 +288,8 @@ def delete_request(connection: sqlite3.Connection, key: SessionKey) -> None:
 
 def asked(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
     """The sessions that somebody wants stopped, and since when."""
-    found = cast(
+    rows = cast(
         "list[tuple[str, str, str, float]]",
         connection.execute("SELECT app_name, user_id, id, asked FROM interrupts").fetchall(),
     )
-    return [(SessionKey(*key), when) for *key, when in found]
+    return [(SessionKey(*key), when) for *key, when in rows]
