@@ -20,7 +20,7 @@ from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.session.memory import Kept
-from weft.stores.cache import OVERHEAD, Cache
+from weft.stores.cache import OVERHEAD, SessionCache
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
 from weft.values import Strand
@@ -467,7 +467,7 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
 
 
 def test_the_cache_keeps_what_was_used_last_and_is_never_set_back() -> None:
-    cache = Cache(2 * OVERHEAD)
+    cache = SessionCache(2 * OVERHEAD)
 
     def kept(id: str, number: int, length: int) -> Kept:
         events = Strand([user("Hi")] * length)
@@ -494,7 +494,7 @@ def test_the_cache_keeps_what_was_used_last_and_is_never_set_back() -> None:
 
 def test_the_cache_is_bounded_by_bytes_and_spares_what_is_in_use() -> None:
     in_use = {KEY._replace(id="running")}
-    cache = Cache(1_000_000 + 3 * OVERHEAD, in_use=in_use.__contains__)
+    cache = SessionCache(1_000_000 + 3 * OVERHEAD, in_use=in_use.__contains__)
 
     def put(id: str, size: int) -> None:
         cache.put(Kept(KEY._replace(id=id), 1, 0.0, {}, {}, Strand(), size))

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import weft
-from weft.cli.commands import COMMANDS, Group
+from weft.cli.commands import COMMANDS, CommandGroup
 from weft.errors import LoweringError, MissingVariable, WeftError
 
 app = typer.Typer(
@@ -102,7 +102,9 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> int:
     """A mistake in the command itself: what is wrong, and where to read how it is written."""
     message = error.format_message().rstrip(".")
     groups = {
-        one.name: {below.name for below in one.commands} if isinstance(one, Group) else set[str]()
+        one.name: {below.name for below in one.commands}
+        if isinstance(one, CommandGroup)
+        else set[str]()
         for one in COMMANDS
     }
     command = next((word for word in arguments if word in groups), "")

@@ -18,7 +18,7 @@ from weft.cli.inputs import (
     without_password,
 )
 from weft.cli.load import app_of, load_node
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.cli.render import print_report
 from weft.cli.run import (
     Ending,
@@ -51,14 +51,14 @@ from weft.session.event import new_id
 from weft.values import Json
 
 
-def chat_command(options: Options) -> int:
+def chat_command(options: CommandOptions) -> int:
     """Talk in the terminal; the conversation is kept."""
     root = load_node(options.target)
     state = state_of(root, options.state or ())
     app = options.app or app_of(root, options.target)
     runner = Runner(root, app_name=app, store=options.address)
     with asyncio.Runner() as loop:
-        conversation = Conversation(
+        conversation = Chat(
             runner,
             loop,
             user=options.user,
@@ -80,14 +80,14 @@ RECALLED = 3
 """How many turns of an earlier conversation are shown when it goes on."""
 
 
-class Command(NamedTuple):
+class ChatCommand(NamedTuple):
     """A command of the conversation."""
 
     about: str
-    do: Callable[["Conversation"], None]
+    do: Callable[["Chat"], None]
 
 
-class Conversation:
+class Chat:
     """One session, talked to line by line."""
 
     def __init__(
@@ -269,19 +269,19 @@ class Conversation:
         return carry_out(self._loop, work)
 
 
-def _help(conversation: Conversation) -> None:
+def _help(conversation: Chat) -> None:
     for name, command in COMMANDS.items():
         print(f"  {name:<9} {command.about}")
     print(f"  {'/exit':<9} end; so does Ctrl-D. Ctrl-C stops an answer")
 
 
 COMMANDS = {
-    "/state": Command("the session's state", Conversation.state),
-    "/events": Command("the log in short lines", Conversation.events),
-    "/explain": Command("where every token of the last request came from", Conversation.explain),
-    "/rewind": Command("take back the last turn", Conversation.rewind),
-    "/resume": Command("go on with what was cancelled or failed", Conversation.resume),
-    "/help": Command("this list", _help),
+    "/state": ChatCommand("the session's state", Chat.state),
+    "/events": ChatCommand("the log in short lines", Chat.events),
+    "/explain": ChatCommand("where every token of the last request came from", Chat.explain),
+    "/rewind": ChatCommand("take back the last turn", Chat.rewind),
+    "/resume": ChatCommand("go on with what was cancelled or failed", Chat.resume),
+    "/help": ChatCommand("this list", _help),
 }
 
 

@@ -24,7 +24,7 @@ from weft.cli.findings import (
     sources_of,
 )
 from weft.cli.load import load_source, node_of
-from weft.cli.options import Options, ReportForm
+from weft.cli.options import CommandOptions, ReportForm
 from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.compiler.report import safe
@@ -33,7 +33,7 @@ from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 
 
-def check_command(options: Options) -> int:
+def check_command(options: CommandOptions) -> int:
     """Check a flow: 0 if nothing is wrong, 1 if there are findings."""
     if options.watch:
         if options.fix:
@@ -53,7 +53,7 @@ def check_command(options: Options) -> int:
     return 1 if any(one.diagnostic.severity in least for one in findings) else 0
 
 
-def _checked(options: Options) -> tuple[list[Diagnostic], list[Sight], Node]:
+def _checked(options: CommandOptions) -> tuple[list[Diagnostic], list[Sight], Node]:
     """The diagnostics, what each agent will see, and the flow; of Weft's own or google-adk's."""
     target, infer = options.target, options.infer
     allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
@@ -68,7 +68,7 @@ def _checked(options: Options) -> tuple[list[Diagnostic], list[Sight], Node]:
     return diagnostics, sights(node, inputs=keys, infer=False), node
 
 
-def _again(options: Options) -> list[str]:
+def _again(options: CommandOptions) -> list[str]:
     """The command as it is typed, without `--fix` and `--watch`."""
     words = ["check", options.target, "--format", options.report_form]
     words += _flags(explain=options.explain, infer=options.infer, strict=options.strict)

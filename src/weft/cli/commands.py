@@ -9,7 +9,7 @@ from typing import cast
 
 from typer import Argument, Typer
 
-from weft.cli.options import DEFAULT_STORE, Options, Take, function_of
+from weft.cli.options import DEFAULT_STORE, CommandOptions, Take, function_of
 
 _SESSION_FILE = Take(
     "session", "A session as ADK's JSON; with --store, the id of a stored one.", "FILE|ID"
@@ -32,7 +32,7 @@ class Command:
     takes: tuple[str | Take, ...]
     about: str
 
-    def run(self, options: Options) -> int:
+    def run(self, options: CommandOptions) -> int:
         """Load the code and run it."""
         function = resolve_name(f"weft.cli.{self.code}")
         return cast("int", function(options))
@@ -43,7 +43,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Group:
+class CommandGroup:
     """Commands below one word."""
 
     name: str
@@ -63,7 +63,7 @@ class Group:
         app.add_typer(group)
 
 
-COMMANDS: tuple[Command | Group, ...] = (
+COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "init",
         "init:init_command",
@@ -111,7 +111,7 @@ COMMANDS: tuple[Command | Group, ...] = (
         ),
         "Talk in the terminal; the conversation is kept.",
     ),
-    Group(
+    CommandGroup(
         "sessions",
         (
             Command(
@@ -227,7 +227,7 @@ COMMANDS: tuple[Command | Group, ...] = (
         fresh tokens: 0.10 for one that is read again, 1.25 for one that is kept.
         """,
     ),
-    Group(
+    CommandGroup(
         "model",
         (
             Command(

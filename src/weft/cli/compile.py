@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from weft.cli.inputs import exit_code, request
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_request
 from weft.compiler import Compiled
 from weft.compiler.report import safe
@@ -12,7 +12,7 @@ from weft.models.counting import count
 from weft.models.registry import model_for
 
 
-def compile_command(options: Options) -> int:
+def compile_command(options: CommandOptions) -> int:
     """Compile one request and show it."""
     compiled = request(options)
     if options.as_json:

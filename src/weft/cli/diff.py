@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.cli.inputs import last_step, request
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
 from weft.compiler import Compiled
 from weft.errors import UsageError
 
 
-def diff_command(options: Options) -> int:
+def diff_command(options: CommandOptions) -> int:
     """Compare two requests of a session: two steps, or one step under two policies."""
     before, after = _sides(options, options.steps or [], options.policies or [])
     changes = before.request.diff(after.request)
@@ -23,14 +23,16 @@ def diff_command(options: Options) -> int:
     return 1 if changes and options.exit_code else 0
 
 
-class _Side(NamedTuple):
+class _ComparedRequest(NamedTuple):
     """One of the two requests, and how it is called."""
 
     name: str
     request: Compiled
 
 
-def _sides(options: Options, steps: Sequence[int], policies: Sequence[str]) -> tuple[_Side, _Side]:
+def _sides(
+    options: CommandOptions, steps: Sequence[int], policies: Sequence[str]
+) -> tuple[_ComparedRequest, _ComparedRequest]:
     """The two requests that the options ask for."""
     if len(steps) > 2 or len(policies) > 2 or (len(steps) == 2 and policies):
         raise UsageError(
@@ -40,7 +42,9 @@ def _sides(options: Options, steps: Sequence[int], policies: Sequence[str]) -> t
         )
     if len(steps) == 2:
         first, second = (request(replace(options, step=step)) for step in steps)
-        return _Side(_step(steps[0], first), first), _Side(_step(steps[1], second), second)
+        return _ComparedRequest(_step(steps[0], first), first), _ComparedRequest(
+            _step(steps[1], second), second
+        )
     step = steps[0] if steps else last_step(options)
     at = replace(options, step=step)
     if policies:
@@ -48,16 +52,18 @@ def _sides(options: Options, steps: Sequence[int], policies: Sequence[str]) -> t
         old = request(at, policy=policies[0] if len(policies) == 2 else None)
         own = f"{old.prompt.agent}'s own policy"
         name = policies[0] if len(policies) == 2 else own
-        return _Side(f"{_step(step, old)}, {name}", old), _Side(policies[-1], new)
+        return _ComparedRequest(f"{_step(step, old)}, {name}", old), _ComparedRequest(
+            policies[-1], new
+        )
     now = request(at)
     if now.previous is None:
         why = now.previous_problem or f"`{now.prompt.agent}` was not asked before"
         raise UsageError(
             f"there is no request before step {step}: {why}", where="diff", hint="give --step twice"
         )
-    return _Side(f"the request of {now.prompt.agent} before", now.previous), _Side(
-        _step(step, now), now
-    )
+    return _ComparedRequest(
+        f"the request of {now.prompt.agent} before", now.previous
+    ), _ComparedRequest(_step(step, now), now)
 
 
 def _step(step: int, request: Compiled) -> str:

@@ -1,13 +1,13 @@
 """`weft explain`: the report of a request, as text, JSON or a page."""
 
 from weft.cli.inputs import exit_code, request
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_report
 from weft.compiler import Compiled
 from weft.errors import ModelError, UsageError
 
 
-def explain_command(options: Options) -> int:
+def explain_command(options: CommandOptions) -> int:
     """Compile one request and say where every token of it came from."""
     if options.as_json and options.html is not None:
         raise UsageError("--json and --html ask for two forms", where="explain", hint="give one")

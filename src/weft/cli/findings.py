@@ -27,7 +27,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """A place in a file; `last` is the last line of the declaration."""
 
     file: Path
@@ -40,7 +40,7 @@ class Located(NamedTuple):
     """A diagnostic, and where in the files that is, if it can be said."""
 
     diagnostic: Diagnostic
-    place: Place | None
+    place: SourcePlace | None
 
 
 def as_text(finding: Located) -> str:
@@ -148,7 +148,7 @@ _KEY = re.compile(r"(?:decides by|shows|goes over|names the agent) `([^`.\[]+)")
 _LABEL = re.compile(r'^(?:eq|ne)\("(.+)"\)$')
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """A text that is replaced, and the finding that says so."""
 
     file: Path
@@ -181,7 +181,7 @@ class Sources:
                             named = self._texts_by_name.setdefault(target.id, [])
                             named.append((file, node.value))
 
-    def place(self, diagnostic: Diagnostic) -> Place | None:
+    def place(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """Where what a finding is about is written, if that can be seen."""
         origin = diagnostic.origin
         if origin.kind == "tool":
@@ -203,7 +203,7 @@ class Sources:
                 return True
         return False
 
-    def _declared(self, name: str) -> Place | None:
+    def _declared(self, name: str) -> SourcePlace | None:
         """The call that makes what has this name: Agent("name"), Route(..., name="name")."""
         named = [one for one in self._calls if name in _names(one[1])]
         if named:
@@ -213,11 +213,11 @@ class Sources:
             return _place(*kinds[0])
         return self._function(name)
 
-    def _function(self, name: str) -> Place | None:
+    def _function(self, name: str) -> SourcePlace | None:
         functions = [one for one in self._functions if one[1].name == name]
         return _place(*functions[0]) if len(functions) == 1 else None
 
-    def _handed(self, diagnostic: Diagnostic) -> Place | None:
+    def _handed(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The function that a node was handed for a field: a predicate, a step, a callback."""
         origin = diagnostic.origin
         several = [
@@ -231,7 +231,7 @@ class Sources:
                 return place
         return None
 
-    def _defined(self, function: Callable[..., object]) -> Place | None:
+    def _defined(self, function: Callable[..., object]) -> SourcePlace | None:
         """Where a function stands, if that is in one of the files."""
         code: object = getattr(opened(function)[0], "__code__", None)
         if not isinstance(code, CodeType):
@@ -243,7 +243,7 @@ class Sources:
                 return _place(file, node)
         return None
 
-    def _change(self, diagnostic: Diagnostic) -> Place | None:
+    def _change(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The call of `S` that made a step: S.set(plan="x") made `set_plan`."""
         name = diagnostic.origin.agent
         calls = [one for one in self._calls if _name_of_change(one[1]) == name]
@@ -253,7 +253,7 @@ class Sources:
             calls = [one for one in calls if not words.isdisjoint(_texts(one[1]))] or calls
         return _place(*calls[0]) if calls else None
 
-    def _template(self, diagnostic: Diagnostic) -> Place | None:
+    def _template(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The line of a variable in the text of an agent, where the text stands in a file."""
         origin = diagnostic.origin
         within = self._around(origin.agent)
@@ -264,13 +264,13 @@ class Sources:
             typed = value[origin.start : origin.end]
             if typed.startswith("{") and typed.endswith("}"):
                 line = node.lineno + self._lines_before(file, node, origin.start)
-                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+                return SourcePlace(file, line, node.col_offset + 1, node.end_lineno or line)
         typed = next(iter(_TYPED.findall(diagnostic.message)), "")
         for file, node in self._texts(*within):  # the text was changed: dedent, strip, a join
             if typed and str(node.value).count(typed) == 1:
                 at = str(node.value).index(typed)
                 line = node.lineno + self._lines_before(file, node, at)
-                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+                return SourcePlace(file, line, node.col_offset + 1, node.end_lineno or line)
         return None
 
     def _texts(self, file: Path, chain: ast.AST) -> Iterator[tuple[Path, ast.Constant]]:
@@ -316,9 +316,9 @@ class Sources:
         return file, chain
 
 
-def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[Change]:
+def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[TextChange]:
     """The findings that can be mended, each with its place; what is not sure is left alone."""
-    changes: list[Change] = []
+    changes: list[TextChange] = []
     for one in diagnostics:
         pair = _pair(one)
         if pair is None:
@@ -326,11 +326,11 @@ def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[Cha
         old, new = pair
         places = [file for file, text in sources.texts.items() for _ in range(text.count(old))]
         if len(places) == 1 and all(change.old != old for change in changes):
-            changes.append(Change(places[0], old, new, one))
+            changes.append(TextChange(places[0], old, new, one))
     return changes
 
 
-def applied(changes: Iterable[Change], sources: Sources) -> dict[Path, str]:
+def applied(changes: Iterable[TextChange], sources: Sources) -> dict[Path, str]:
     """The files that change, with their new text."""
     texts: dict[Path, str] = {}
     for change in changes:
@@ -429,7 +429,7 @@ def _is_installed(path: Path) -> bool:
     return any(part == "site-packages" or part.startswith(".") for part in path.parts)
 
 
-class _Code(NamedTuple):
+class _NodeFunction(NamedTuple):
     """A function that a node was handed, with the field it is in and the keys that it names."""
 
     node: str
@@ -443,7 +443,7 @@ class _Code(NamedTuple):
         return use.reads | use.optional | use.guarded | changed
 
 
-def _code_in(flow: Node) -> Iterator[_Code]:
+def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     """The functions of all nodes of a flow."""
     inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
     for node in (*inside, *agents_of(flow)):
@@ -451,7 +451,7 @@ def _code_in(flow: Node) -> Iterator[_Code]:
             several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
             for one in several:
                 if callable(one):
-                    yield _Code(node.name, field, one)
+                    yield _NodeFunction(node.name, field, one)
 
 
 def _fields(node: Node) -> Iterable[tuple[str, object]]:
@@ -552,5 +552,5 @@ def _is_maker(call: ast.Call) -> bool:
     return _called(call)[:1].isupper() or _called(call) in ("race", "timeout", "tap", "expect")
 
 
-def _place(file: Path, node: ast.expr | ast.stmt) -> Place:
-    return Place(file, node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)
+def _place(file: Path, node: ast.expr | ast.stmt) -> SourcePlace:
+    return SourcePlace(file, node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)

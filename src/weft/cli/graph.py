@@ -8,7 +8,7 @@ from weft.checker import check
 from weft.cli.check import typed_keys
 from weft.cli.findings import sources_of
 from weft.cli.load import load_source, node_of
-from weft.cli.options import Options, PictureForm
+from weft.cli.options import CommandOptions, PictureForm
 from weft.declare import Agent, Flow
 from weft.errors import UsageError
 from weft.graph import Graph, graph_of, to_mermaid, to_svg, to_text
@@ -17,7 +17,7 @@ from weft.graph.terminal import ASCII, WIDTH, strokes_for
 _SUFFIXES = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".txt": "text"}
 
 
-def graph_command(options: Options) -> int:
+def graph_command(options: CommandOptions) -> int:
     """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
     output = options.output
     form = options.picture_form or _form_of(output)

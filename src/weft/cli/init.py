@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.errors import UsageError
 
 DESK = '''"""A help desk of two agents: one sorts the question, one answers it."""
@@ -70,7 +70,7 @@ NEXT = """next:
       its test"""
 
 
-def init_command(options: Options) -> int:
+def init_command(options: CommandOptions) -> int:
     """Write a first flow and its test: desk.py and test_desk.py. Files that are there stay."""
     folder = options.folder
     files = {folder / "desk.py": DESK, folder / "test_desk.py": TEST}

@@ -11,7 +11,7 @@ import msgspec
 
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
-from weft.cli.options import DEFAULT_STORE, Options
+from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.compiler import Compiled, compile
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
@@ -27,7 +27,7 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
 
 
-def request(options: Options, *, policy: str | None = None) -> Compiled:
+def request(options: CommandOptions, *, policy: str | None = None) -> Compiled:
     """Compile what the options ask for; with `step`, the request behind that model event.
 
     `policy` is laid over those of the agents, as it is written in code.
@@ -94,7 +94,7 @@ def request(options: Options, *, policy: str | None = None) -> Compiled:
     )
 
 
-def last_step(options: Options) -> int:
+def last_step(options: CommandOptions) -> int:
     """How many model events the session has, or one agent's: the number of its last step."""
     if options.store is None:
         session = _read(options)
@@ -157,7 +157,7 @@ def value_of(text: str, *, where: str) -> Json:
     return value
 
 
-def _read(options: Options) -> Session | None:
+def _read(options: CommandOptions) -> Session | None:
     """The session in a file."""
     if options.session is None:
         return None
@@ -174,7 +174,9 @@ def _read(options: Options) -> Session | None:
         ) from None
 
 
-async def _stored(options: Options, address: str, root: Node) -> tuple[Session, dict[str, str]]:
+async def _stored(
+    options: CommandOptions, address: str, root: Node
+) -> tuple[Session, dict[str, str]]:
     """The session in a store, and the texts of its artifacts at the step that is asked for."""
     if options.session is None:
         raise UsageError(

@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.dialects import Facts, facts_for
 from weft.errors import UsageError
 from weft.values import Json, JsonObject, compact
 
 
-class Place(NamedTuple):
+class ModelSource(NamedTuple):
     """One place that serves models: whether it can be asked, by what, and what to type if not."""
 
     name: str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
         }
 
 
-def models_command(options: Options) -> int:
+def models_command(options: CommandOptions) -> int:
     """Show which models are set up, what is missing, and how to get it; or all about one."""
     if options.name is not None:
         return _one(options.name, as_json=options.as_json)
@@ -84,7 +84,7 @@ def _unknown() -> str:
     return ""
 
 
-def _local() -> Iterator[Place]:
+def _local() -> Iterator[ModelSource]:
     """The models that run on this machine."""
     from weft.models import weights
     from weft.models.local_engine import is_installed
@@ -95,7 +95,7 @@ def _local() -> Iterator[Place]:
         try:
             path = weights.find(one.name)
         except UsageError as error:
-            yield Place(one.name, spelled, False, error.message, error.hint)
+            yield ModelSource(one.name, spelled, False, error.message, error.hint)
             continue
         lacks = ([] if engine else ['pip install "weft[local]"']) + (
             [] if path is not None else [f"weft model get {one.name}"]
@@ -103,10 +103,10 @@ def _local() -> Iterator[Place]:
         status = str(path) if path is not None else f"not fetched ({one.size / 1e6:,.0f} MB)"
         if not engine:
             status += ", the engine is not installed"
-        yield Place(one.name, spelled, not lacks, status, " && ".join(lacks))
+        yield ModelSource(one.name, spelled, not lacks, status, " && ".join(lacks))
 
 
-def _services() -> Iterator[Place]:
+def _services() -> Iterator[ModelSource]:
     """The places that serve models over HTTP: those that are set up first."""
     from weft.models.services import SERVICES
 
@@ -114,7 +114,7 @@ def _services() -> Iterator[Place]:
     yield from sorted(places, key=lambda place: not place.ready)
 
 
-def _service(name: str) -> Place:
+def _service(name: str) -> ModelSource:
     from weft.models.services import SERVICES
 
     service = SERVICES[name]
@@ -125,15 +125,15 @@ def _service(name: str) -> Place:
     where = f"at {address}" + (f" ({at})" if at else "") if address else "no address"
     if key:
         fix = "" if address else f"export {service.url_variables[0]}=..."
-        return Place(name, spelled, bool(address), f"{key} is set, {where}", fix)
+        return ModelSource(name, spelled, bool(address), f"{key} is set, {where}", fix)
     if service.open:
         start = "" if at else f"start it, or export {service.url_variables[0]}=..."
-        return Place(name, spelled, bool(at), f"needs no key, {where}", start)
+        return ModelSource(name, spelled, bool(at), f"needs no key, {where}", start)
     lacks = [service.keys[0]] if service.keys else []
     if not address and service.url_variables:
         lacks.append(service.url_variables[0])
     fix = " ".join(("export", *(f"{each}=..." for each in lacks)))
-    return Place(name, spelled, False, f"no key, {where}", fix)
+    return ModelSource(name, spelled, False, f"no key, {where}", fix)
 
 
 def _is_set(variable: str) -> bool:
@@ -211,7 +211,7 @@ def _price(price: Json) -> str:
     )
 
 
-def get_command(options: Options) -> int:
+def get_command(options: CommandOptions) -> int:
     """Fetch weights with this machine's pip, check their hash, and say where they lie."""
     from weft.models import weights
     from weft.models.local_engine import is_installed
@@ -226,7 +226,7 @@ def get_command(options: Options) -> int:
     return 0
 
 
-def list_command(_: Options) -> int:
+def list_command(_: CommandOptions) -> int:
     """List the weights there are by name, and where those lie that were fetched."""
     from weft.models import weights
 
@@ -238,7 +238,7 @@ def list_command(_: Options) -> int:
     return 0
 
 
-def remove_command(options: Options) -> int:
+def remove_command(options: CommandOptions) -> int:
     """Delete weights that were fetched, and whatever an interrupted fetch left."""
     from weft.models import weights
 

@@ -40,7 +40,7 @@ class PictureForm(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CommandOptions:
     """What a command was given. What it does not take has its default.
 
     Fields without a default are required by the commands that take them.
@@ -202,7 +202,7 @@ class Options:
         return self.resume or bool(self.answers) or bool(self.retries)
 
 
-_UNTAKEN = Options(target="", id="")
+_UNTAKEN = CommandOptions(target="", id="")
 
 _USUAL = object()
 
@@ -221,7 +221,7 @@ class Take:
 
 
 def function_of(
-    takes: tuple[str | Take, ...], run: Callable[[Options], int], *, about: str
+    takes: tuple[str | Take, ...], run: Callable[[CommandOptions], int], *, about: str
 ) -> Callable[..., int]:
     """A function as typer reads it: a parameter for each option, `about` as its docstring."""
 
@@ -237,8 +237,8 @@ def function_of(
     return command
 
 
-_HINTS = get_type_hints(Options, include_extras=True)
-_DEFAULTS = {field.name: field.default for field in fields(Options)}
+_HINTS = get_type_hints(CommandOptions, include_extras=True)
+_DEFAULTS = {field.name: field.default for field in fields(CommandOptions)}
 
 
 def _parameter(take: Take) -> inspect.Parameter:

@@ -28,7 +28,7 @@ _LONGEST = 2_000
 """Characters of one turn that the readable form shows."""
 
 
-class Line(NamedTuple):
+class PrintedLine(NamedTuple):
     """A line, and how a terminal shows it."""
 
     text: str
@@ -71,11 +71,11 @@ def print_report(report: Report, *, everything: bool = False) -> None:
         console.print(table)
 
 
-def request_lines(compiled: Compiled) -> Iterator[Line]:
+def request_lines(compiled: Compiled) -> Iterator[PrintedLine]:
     """The readable form of a request, line by line."""
     prompt, counter = compiled.prompt, compiled.scale.counter
     counted = "at least " if compiled.uncounted else "" if counter.exact else "about "
-    yield Line(
+    yield PrintedLine(
         f"{prompt.agent} -> {safe(prompt.model)} ({compiled.dialect}),"
         f" {counted}{compiled.tokens:,} tokens",
         "bold",
@@ -86,7 +86,7 @@ def request_lines(compiled: Compiled) -> Iterator[Line]:
     if prompt.tools:
         yield from _heading("tools")
         for tool in prompt.tools:
-            yield Line(f"  {safe(signature(tool))}", "cyan")
+            yield PrintedLine(f"  {safe(signature(tool))}", "cyan")
             yield from _indented(preview(tool.description), "    ")
     yield from _heading("turns")
     for item in prompt.items:
@@ -95,10 +95,10 @@ def request_lines(compiled: Compiled) -> Iterator[Line]:
         yield from _heading("options")
         for name, value in prompt.config.items():
             origin = prompt.config_origins.get(name)
-            yield Line(option_line(name, value, str(origin) if origin else ""))
+            yield PrintedLine(option_line(name, value, str(origin) if origin else ""))
     if prompt.output is not None:
         yield from _heading(f"answer ({prompt.output.how})")
-        yield Line(f"  {safe(compact(prompt.output.schema))}")
+        yield PrintedLine(f"  {safe(compact(prompt.output.schema))}")
     if compiled.diagnostics:
         yield from _heading("diagnostics")
         for diagnostic in compiled.diagnostics:
@@ -132,12 +132,12 @@ def _type(schema: Json) -> str:
     return kind if isinstance(kind, str) else "any"
 
 
-def _heading(text: str) -> Iterator[Line]:
-    yield Line("")
-    yield Line(text, "bold")
+def _heading(text: str) -> Iterator[PrintedLine]:
+    yield PrintedLine("")
+    yield PrintedLine(text, "bold")
 
 
-def _turn(item: Item) -> Iterator[Line]:
+def _turn(item: Item) -> Iterator[PrintedLine]:
     for block in item.blocks:
         says = block_text(block)
         if isinstance(block, CallBlock):
@@ -147,14 +147,16 @@ def _turn(item: Item) -> Iterator[Line]:
         if len(says) > _LONGEST:
             says = f"{says[:_LONGEST]}… {len(says) - _LONGEST:,} more characters"
         first, *rest = safe(says).split("\n")
-        yield Line(f"  {block.role:<6} {first}", "green" if block.role == "user" else "yellow")
+        yield PrintedLine(
+            f"  {block.role:<6} {first}", "green" if block.role == "user" else "yellow"
+        )
         for line in rest:
-            yield Line(f"         {line}".rstrip())
+            yield PrintedLine(f"         {line}".rstrip())
 
 
-def _indented(text: str, lead: str = "  ", style: str = "") -> Iterator[Line]:
+def _indented(text: str, lead: str = "  ", style: str = "") -> Iterator[PrintedLine]:
     for line in safe(text).split("\n"):
-        yield Line(f"{lead}{line}".rstrip(), style)
+        yield PrintedLine(f"{lead}{line}".rstrip(), style)
 
 
 def _console() -> "Console":

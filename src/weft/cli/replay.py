@@ -8,7 +8,7 @@ from itertools import islice
 
 from weft.cli.inputs import find_session, homes_of, listed, opened
 from weft.cli.load import load_node
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
 from weft.declare import Agent, C, Policy
 from weft.errors import SessionError, UsageError
@@ -17,7 +17,7 @@ from weft.replay.recordings import Recording, read_recordings, recording_of
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
 
 
-def replay_command(options: Options) -> int:
+def replay_command(options: CommandOptions) -> int:
     """Compile recorded sessions again under several policies and models, and compare."""
     file, html = options.file, options.html
     if (file is None) == (options.store is None):
@@ -44,7 +44,7 @@ Tell = Callable[[int], None]
 """Told how many recordings are done."""
 
 
-def replayed(options: Options) -> list[Trial]:
+def replayed(options: CommandOptions) -> list[Trial]:
     """A trial for each model and policy, append-only first."""
     chosen = [policy_from(text) for text in options.policies or ()] or [C.auto()]
     policies = list(dict.fromkeys((str(one), one) for one in (C.default(), *chosen)))
@@ -92,7 +92,7 @@ def _one(
         trial.append(replay(recording, policy, uses=uses, model=model, agents=known))
 
 
-def _recordings(options: Options) -> list[Recording]:
+def _recordings(options: CommandOptions) -> list[Recording]:
     if options.file is not None:
         return list(
             islice(
@@ -102,7 +102,7 @@ def _recordings(options: Options) -> list[Recording]:
     return asyncio.run(_stored(options, options.store or ""))
 
 
-async def _stored(options: Options, address: str) -> list[Recording]:
+async def _stored(options: CommandOptions, address: str) -> list[Recording]:
     """The session that is named, or all that the store has."""
     async with opened(address) as store:
         if options.session is not None:

@@ -2,12 +2,12 @@
 
 import difflib
 
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.codes import CODES
 from weft.errors import UsageError
 
 
-def rule_command(options: Options) -> int:
+def rule_command(options: CommandOptions) -> int:
     """Explain a diagnostic code; without one, list them all."""
     if options.code is None:
         width = max(len(one.severity) for one in CODES.values())

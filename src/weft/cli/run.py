@@ -15,7 +15,7 @@ import msgspec
 
 from weft.cli.inputs import pairs, require_existing, state_of, without_password
 from weft.cli.load import app_of, blame, load_node
-from weft.cli.options import DEFAULT_STORE, Options
+from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.screen import (
     Question,
     Screen,
@@ -34,7 +34,7 @@ from weft.session.event import new_id
 from weft.values import Json
 
 
-def run_command(options: Options) -> int:
+def run_command(options: CommandOptions) -> int:
     """Ask one question; the answer streams to stdout.
 
     The exit code is 0 where the run answered or waits, 1 after an error, 130 if cancelled.
@@ -59,7 +59,7 @@ def run_command(options: Options) -> int:
     return 1 if ending.error is not None else 0
 
 
-def _require_sense(options: Options) -> None:
+def _require_sense(options: CommandOptions) -> None:
     """Refuse a run that is both new and old, or neither."""
     if options.goes_on and (options.message is not None or options.state):
         raise UsageError(
@@ -77,7 +77,7 @@ def _require_sense(options: Options) -> None:
         )
 
 
-def run_config(options: Options) -> RunConfig:
+def run_config(options: CommandOptions) -> RunConfig:
     """The config of a run that is shown as it streams."""
     config = RunConfig(model=options.model, strict=options.strict, stream=True)
     if options.max_llm_calls is not None:
@@ -104,7 +104,7 @@ class _Once:
     """One run of `weft run`."""
 
     def __init__(
-        self, options: Options, root: Node, address: str, session: str, config: RunConfig
+        self, options: CommandOptions, root: Node, address: str, session: str, config: RunConfig
     ) -> None:
         self._options = options
         self._root = root

@@ -176,7 +176,7 @@ def _beside(one: str, other: str) -> bool:
     )
 
 
-class Marks(NamedTuple):
+class LineMarks(NamedTuple):
     """What a line begins with, by what it tells."""
 
     call: str = "→"
@@ -186,17 +186,17 @@ class Marks(NamedTuple):
     problem: str = "!"
 
 
-PLAIN = Marks("->", "<-", "=>", "-", "!")
+PLAIN = LineMarks("->", "<-", "=>", "-", "!")
 """Marks for a stream that can carry ASCII only."""
 
 
-def marks_for(stream: TextIO) -> Marks:
+def marks_for(stream: TextIO) -> LineMarks:
     """The marks that a stream can carry."""
     try:
-        "".join(Marks()).encode(stream.encoding or "utf-8")
+        "".join(LineMarks()).encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return PLAIN
-    return Marks()
+    return LineMarks()
 
 
 def call_words(call: FunctionCall) -> str:
@@ -219,7 +219,7 @@ def error_words(event: Event) -> str:
     return safe(f"{line}\n  hint: {' '.join(hint.split())}" if hint else line)
 
 
-def deeds(event: Event, marks: Marks, width: int) -> Iterator[str]:
+def deeds(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
     """What an event does beside speaking, a line each: calls, results, a hand-over, a refusal."""
     for call in event.calls:
         if call.name not in (TRANSFER, CONFIRMATION, INPUT):
@@ -258,7 +258,7 @@ SHORT = 8
 _WIDEST = 20
 
 
-class Invocation(NamedTuple):
+class ListedInvocation(NamedTuple):
     """The events of one invocation, and whether a rewind took them back."""
 
     id: str
@@ -266,20 +266,20 @@ class Invocation(NamedTuple):
     live: bool
 
 
-def invocations_of(session: Session) -> list[Invocation]:
+def invocations_of(session: Session) -> list[ListedInvocation]:
     """The session's invocations in the order they began; a rewind itself is none."""
     hidden = hidden_by_rewind(session.events)
-    invocations: dict[str, Invocation] = {}
+    invocations: dict[str, ListedInvocation] = {}
     for index, event in enumerate(session.events):
         if event.actions.rewind_before_invocation_id:
             continue
         id = event.invocation_id
-        invocation = invocations.setdefault(id, Invocation(id, [], index not in hidden))
+        invocation = invocations.setdefault(id, ListedInvocation(id, [], index not in hidden))
         invocation.events.append(event)
     return list(invocations.values())
 
 
-def find_invocation(session: Session, name: str | None) -> Invocation:
+def find_invocation(session: Session, name: str | None) -> ListedInvocation:
     """The invocation whose id is, or begins with, that name; without one, the last."""
     live = [one for one in invocations_of(session) if one.live and one.id]
     if name is None and live:
@@ -297,7 +297,7 @@ def find_invocation(session: Session, name: str | None) -> Invocation:
     )
 
 
-def session_lines(session: Session, marks: Marks, width: int) -> Iterator[str]:
+def session_lines(session: Session, marks: LineMarks, width: int) -> Iterator[str]:
     """The whole session: whose it is, what happened, and the state at the end."""
     owner = safe(f"session {session.id} of {session.user_id} in {session.app_name}")
     yield f"{owner}, {len(session.events)} events, last change {moment(session.last_update_time)}"
@@ -311,7 +311,7 @@ def session_lines(session: Session, marks: Marks, width: int) -> Iterator[str]:
     yield from state_lines(session, width)
 
 
-def event_lines(events: list[Event], marks: Marks, width: int) -> Iterator[str]:
+def event_lines(events: list[Event], marks: LineMarks, width: int) -> Iterator[str]:
     """A line for all that an event says or does; bookkeeping has none."""
     column = min(max((len(event.author) for event in events), default=0), _WIDEST)
     for event in events:
@@ -334,7 +334,7 @@ def moment(timestamp: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))
 
 
-def _lines(event: Event, marks: Marks, width: int) -> Iterator[str]:
+def _lines(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
     if event.text and not rejected(event):
         yield " ".join(safe(event.text[: width * 4]).split())
     yield from deeds(event, marks, width)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from weft.cli.inputs import find_session, listed, opened
-from weft.cli.options import Options
+from weft.cli.options import CommandOptions
 from weft.cli.screen import find_invocation, marks_for, moment, session_lines
 from weft.compiler.report import clip, safe
 from weft.errors import UsageError
@@ -17,7 +17,7 @@ from weft.session import Session, SessionInfo, SessionKey, Store
 from weft.stores import beside_store, open_artifacts
 
 
-def list_command(options: Options) -> int:
+def list_command(options: CommandOptions) -> int:
     """List the sessions of a store, the latest first: a table, or JSON."""
 
     async def work() -> list[SessionInfo]:
@@ -38,7 +38,7 @@ def list_command(options: Options) -> int:
     return 0
 
 
-def show_command(options: Options) -> int:
+def show_command(options: CommandOptions) -> int:
     """Show a conversation in short lines, and the state at its end."""
     session = asyncio.run(_readable(options))
     width = shutil.get_terminal_size((100, 24)).columns
@@ -47,7 +47,7 @@ def show_command(options: Options) -> int:
     return 0
 
 
-def export_command(options: Options) -> int:
+def export_command(options: CommandOptions) -> int:
     """Write a session as ADK's JSON, into a file or to stdout."""
     data = asyncio.run(_readable(options)).to_json() + b"\n"
     if options.output is not None:
@@ -60,7 +60,7 @@ def export_command(options: Options) -> int:
     return 0
 
 
-def rewind_command(options: Options) -> int:
+def rewind_command(options: CommandOptions) -> int:
     """Take a session back to before an invocation; nothing is deleted from its log."""
     if (options.before is None) != options.last:
         raise UsageError(
@@ -97,7 +97,7 @@ def taken_back(text: str, id: str) -> str:
     return clip(safe(f'taken back from invocation {id}: "{" ".join(text.split())}"'), 100)
 
 
-async def _readable(options: Options) -> Session:
+async def _readable(options: CommandOptions) -> Session:
     """The session, without events that are damaged: a warning names each of them."""
     async with opened(options.address) as store:
         return await find_session(

@@ -16,7 +16,7 @@ from weft.session import Event, Session, SessionKey
 from weft.session.log import positions_of
 from weft.session.memory import Kept, grow, scoped
 from weft.session.state import apply_delta
-from weft.stores.rows import RawRow, Row, read_row
+from weft.stores.rows import EventRow, RawRow, read_row
 from weft.values import JsonObject, Strand
 
 BYTES = 64_000_000
@@ -33,7 +33,7 @@ OVERHEAD = 2_000
 """Bytes that a session counts for, beside its events."""
 
 
-class Cache:
+class SessionCache:
     """The sessions used last; each may be older than the database, never newer.
 
     The least recently used go when there are more than `limit` bytes. Those that `in_use` names
@@ -96,7 +96,7 @@ def _age(stored: Kept) -> tuple[int, int]:
     return stored.number, len(stored.events)
 
 
-def caught_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
+def catch_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
     """The session with the events that were stored since; `length` is how many it has in all."""
     events, size, is_sound = _decoded(known, rows)
     stored = known
@@ -127,7 +127,7 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
         size += len(data)
         if checksum is None or crc32(data) != checksum:
             # damaged, or of an older version that kept no checksum
-            event = read_row(Row(data, checksum), first + len(events), where=where)
+            event = read_row(EventRow(data, checksum), first + len(events), where=where)
             is_sound = False
         else:
             try:
@@ -136,7 +136,7 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
                 ValueError,
                 RecursionError,
             ):  # unknown fields or lone surrogates: the slow reader takes them
-                event = read_row(Row(data, checksum), first + len(events), where=where)
+                event = read_row(EventRow(data, checksum), first + len(events), where=where)
         if event.partial:
             is_sound = False
         author, invocation, content = event.author, event.invocation_id, event.content
@@ -170,27 +170,27 @@ def state_after(initial: JsonObject, events: Iterable[Event]) -> JsonObject:
     return apply_delta(initial, own) if own else initial
 
 
-def readable(known: Kept, rows: Iterable[RawRow]) -> tuple[Kept, list[StoreError]]:
+def read_readable(known: Kept, rows: Iterable[RawRow]) -> tuple[Kept, list[StoreError]]:
     """The session with the events that can be read, and what is wrong with the others."""
     problems: list[StoreError] = []
     events: list[Event] = []
     for at, row in enumerate(rows):
         try:
-            events.append(read_row(Row(*row), at, where=str(known.key)))
+            events.append(read_row(EventRow(*row), at, where=str(known.key)))
         except StoreError as error:
             problems.append(error)
     return known.after(grow(known.session({}, {}), events)) if events else known, problems
 
 
-class Part(NamedTuple):
+class RecentEvents(NamedTuple):
     """The newest events of a session, for reading: their rows, and those that make up its state.
 
     Each row has its position in the log. `updated` is when the session changed last.
     """
 
     start: Kept
-    rows: Sequence[tuple[int, Row]]
-    writing: Sequence[tuple[int, Row]]
+    rows: Sequence[tuple[int, EventRow]]
+    writing: Sequence[tuple[int, EventRow]]
     updated: float
 
     def session(self, app: JsonObject, user: JsonObject) -> Session:
