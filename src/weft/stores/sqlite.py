@@ -29,11 +29,11 @@ from weft.session.memory import (
 )
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import SessionCache, require_recent
-from weft.stores.commit import Hold, Watch, Work, Worker, read, write
 from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
+from weft.stores.sqlite_worker import Hold, Watch, Work, Worker, read, write
 from weft.values import Json, require_object
 
 T = TypeVar("T")
