@@ -462,6 +462,15 @@ def _is_stranger(slot: Slot, events: Strand[Event]) -> bool:
     return slot.agent not in facts.authors and "" not in facts.authors
 
 
+LONG = 2_000
+"""From so many events on, compiling a log for the first time takes longer than a loop may wait."""
+
+
+def is_cold(log: Strand[Event], slot: Slot) -> bool:
+    """Whether the next request takes long: many events, of which this view has compiled none."""
+    return log.settled >= LONG and derived(log, _Threads, slot).newest is None
+
+
 _UNRANKED = 1 << 30
 
 

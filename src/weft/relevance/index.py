@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.relevance.rank import Vectors
+    from weft.relevance.vectors import Vectors
 
 from weft.late import late_pattern
 

@@ -1,16 +1,20 @@
 """One request to the model: compile it, let callbacks change it, send it, and take the answer."""
 
+import asyncio
 import inspect
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from contextlib import suppress
+from functools import partial
 from typing import Literal, cast
 
 import msgspec
 
 from weft.compiler import Compiled, ReadonlyContext, compile
 from weft.compiler.caching import Miss, Reader, watch
+from weft.compiler.incremental import is_cold
 from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
@@ -320,7 +324,8 @@ class ModelCall:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
-        return compile(
+        request = partial(
+            compile,
             self._root,
             session=session,
             agent=agent.name,
@@ -332,6 +337,10 @@ class ModelCall:
             within=within,
             part_of=part_of(invocation),
         )
+        if is_cold(session.events, plan.slot):
+            # a long log that was just read would stop the event loop for a second
+            return await asyncio.to_thread(_warmed, request, session)
+        return request()
 
     def _model(self) -> Model:
         return chosen_model(self._invocation.services, self._plan.agent, self._plan.model)
@@ -404,6 +413,15 @@ GUESS = 0.5
 _SUM = late_pattern(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
 
 _NUMBER = late_pattern(r"\d[\d,_]*\d|\d")
+
+
+def _warmed(request: Callable[[], Compiled], session: Session) -> Compiled:
+    """Compile, and derive at once what the turn will ask of a long log."""
+    compiled = request()
+    with suppress(WeftError):  # who asks for the wire next gets the error
+        _ = compiled.wire, compiled.refused
+    _ = session.waiting
+    return compiled
 
 
 def tighter(compiled: Compiled, error: ModelError) -> int:
