@@ -16,18 +16,28 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     SeenIds,
+    Side,
     TurnRules,
     is_plain,
+    no_role,
+    outline_of,
     refuse_complexity,
     refuse_effort,
     refuse_open_or_bounded,
-    refuse_range,
     refuse_result,
     refuse_tools,
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
+    require_object,
+    require_parts,
+    require_text,
+    two_calls,
 )
 from weft.dialects.measure import (
     LATER,
@@ -49,7 +59,7 @@ from weft.dialects.media import (
     unread_media,
 )
 from weft.dialects.openai_common import read_arguments
-from weft.dialects.options import Option, is_forced, one_of
+from weft.dialects.options import Option, is_forced, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire, letters
@@ -76,17 +86,16 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     put,
     readable,
     require_objects,
     result_part,
-    take,
     text_at,
     text_document_part,
     text_in,
     text_response,
-    thinking_option,
     without,
 )
 from weft.errors import ModelError
@@ -179,6 +188,36 @@ def _write_parallel(wire: Wire, value: Json) -> None:
     put(wire, "tool_choice.disable_parallel_tool_use", not value)
 
 
+_CHOICES = {"auto": "auto", "any": "any", "none": "none"}
+
+_DISPLAYS = {"summarized": True, "omitted": False}
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    thinking = object_in(wire.get("thinking"))
+    kind = text_at(thinking, "type")
+    budget: Json = {"disabled": 0, "adaptive": -1}.get(kind)
+    if kind == "enabled":
+        budget = thinking.get("budget_tokens")
+    include = _DISPLAYS.get(text_at(thinking, "display"))
+    return present(budget=budget, effort=at_path(wire, "output_config.effort"), include=include)
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    choice = object_in(wire.get("tool_choice"))
+    kind = text_at(choice, "type")
+    return {"name": choice.get("name")} if kind == "tool" else _CHOICES.get(kind)
+
+
+def _read_parallel(wire: JsonObject) -> Json:
+    alone = at_path(wire, "tool_choice.disable_parallel_tool_use")
+    return not alone if isinstance(alone, bool) else None
+
+
+_THINKING = Option(write=_write_thinking, read=_read_thinking)
+_TOOL_CHOICE = Option(write=_write_tool_choice, read=_read_tool_choice)
+
+
 class Anthropic(Dialect):
     """System is a field, thinking goes back signed, an answer's length must be given."""
 
@@ -192,42 +231,52 @@ class Anthropic(Dialect):
         names=Spelling(ANYTHING_BUT, 128),
         compared=("model", "tool_choice", "thinking", "speed"),
     )
+    form = RequestForm(
+        system="system",
+        needs=("model", "max_tokens"),
+        schemas=("input_schema",),
+        describes=(
+            "name", "description", "type", "strict", "cache_control", "input_examples",
+            "defer_loading", "allowed_callers", "eager_input_streaming",
+        ),
+        answer=("output_config", "format", "schema"),
+        beside=("type",),
+    )  # fmt: skip
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "max_output_tokens": "max_tokens",
-        "stop_sequences": "stop_sequences",
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "parallel_tool_calls": _write_parallel,
-        "service_tier": one_of("service_tier", "auto", "standard_only"),
-        "user": "metadata.user_id",
+        "temperature": Option("temperature", range=(0.0, 1.0)),
+        "top_p": Option("top_p", range=(0.0, 1.0)),
+        "top_k": Option("top_k"),
+        "max_output_tokens": Option("max_tokens"),
+        "stop_sequences": Option("stop_sequences"),
+        "service_tier": Option("service_tier", values=("auto", "standard_only")),
+        "user": Option("metadata.user_id"),
+        "thinking": _THINKING,
+        "tool_choice": _TOOL_CHOICE,
+        "parallel_tool_calls": Option(write=_write_parallel, read=_read_parallel),
     }
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """The newer models refuse sampling options and thinking budgets."""
         facts = facts_for(prompt.model)
         if not facts.sampling:
             if name in _SAMPLING:
                 return None
             if name == "thinking":
-                return (
-                    _write_thinking_between_tools
-                    if facts.rests == "between_tools"
-                    else _write_adaptive_thinking
-                )
+                between = facts.rests == "between_tools"
+                write = _write_thinking_between_tools if between else _write_adaptive_thinking
+                return _THINKING._replace(write=write)
         elif name == "tool_choice" and facts.thinks and _has_budget(prompt):
-            return _write_unforced_choice if is_forced(prompt.config[name]) else _write_tool_choice
+            forced = is_forced(prompt.config[name])
+            return _TOOL_CHOICE._replace(write=_write_unforced_choice) if forced else _TOOL_CHOICE
         return super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Options, then what the provider hashes in its order: tools, system, turns."""
         most = facts_for(prompt.model).output_limit or math.inf
         wire: Wire = {"model": wire_name(prompt.model), "max_tokens": min(MAX_TOKENS, most)}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         _settle(wire, None if "max_output_tokens" in prompt.config else most)
         system = prompt.system
         if prompt.output is not None and prompt.output.how == "native":
@@ -238,7 +287,7 @@ class Anthropic(Dialect):
             if ours:
                 form |= {"schema": output.schema, **(output.kept or {})}
             else:
-                sink.schema_losses(fit.losses, output.origin)
+                report.schema_losses(fit.losses, output.origin)
             if ours or fit.possible:
                 put(wire, "output_config.format", form)
                 placed.append(Placed("/output_config/format", output.origin))
@@ -246,14 +295,14 @@ class Anthropic(Dialect):
                 text = f"Reply with valid JSON matching this schema: {compact(output.schema)}"
                 system = (*system, TextBlock(role="system", origin=output.origin, text=text))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if any(self.has_kept(block) for block in system):
-            wire["system"] = [self.part(block, sink) for block in system]
+            wire["system"] = [self.part(block, report) for block in system]
             placed += [Placed(f"/system/{at}/text", (block,)) for at, block in enumerate(system)]
         elif system:
             wire["system"] = "\n\n".join(block.text for block in system)
             placed.append(Placed("/system", system))
-        mark_head(wire, placed, system, prompt, self.meter(prompt.model))
+        mark_head(wire, placed, system, prompt, self.meter)
         return wire, tuple(placed)
 
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
@@ -265,16 +314,16 @@ class Anthropic(Dialect):
         end = len(track.final) + len(lasting) - 1
         return mark_end(prompt, wire, self.traits.turns, lasting, end)
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and the schema of its input."""
         named: Wire = {"name": tool.name, "description": tool.description}
-        return {**named, "input_schema": self.parameters(tool, sink)}
+        return {**named, "input_schema": self.parameters(tool, report)}
 
     def takes_schema(self, schema: JsonObject) -> bool:
         """Recursion, for one, is refused."""
         return fit_schema("anthropic", schema, strict=True).possible
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One message; results come first, and blank text not at all.
 
         But for blank text that the model itself put among words: it goes back where it stood.
@@ -288,12 +337,12 @@ class Anthropic(Dialect):
             blank = isinstance(block, TextBlock) and not block.text.strip()
             if blank and not (worded and self.has_kept(block)):
                 continue
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is not None:
                 sources.append((f"/content/{len(content)}", block))
                 content.append(part)
         if not content and role == "user" and blocks and isinstance(blocks[0], TextBlock):
-            sink.said("WEFT204", blocks[0].origin, f"a blank turn reads `{BLANK}`")
+            report.add("WEFT204", blocks[0].origin, f"a blank turn reads `{BLANK}`")
             content.append({"type": "text", "text": BLANK})
             sources.append(("/content/0", blocks[0]))
         if not content:
@@ -307,46 +356,46 @@ class Anthropic(Dialect):
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text block."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         return {"type": "text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """Only a thought of its own: with the signature that proves it, or as it was answered."""
-        if not self.own(block, sink):
-            self.drop_foreign(block, sink, what="signature" if block.signature else "thought")
+        if not self.own(block, report):
+            self.drop_foreign(block, report, what="signature" if block.signature else "thought")
             return None
         if not block.signature:  # servers that imitate the provider sign nothing
             own = block.kept is not None
             return {"type": "thinking", "thinking": block.text} if own else None
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A tool_use block."""
-        self.drop_signature(block, sink)
-        call: Wire = {"type": "tool_use", "id": self.id_of(block.id, sink)}
-        return {**call, "name": self.name_of(block, sink), "input": block.args}
+        self.drop_signature(block, report)
+        call: Wire = {"type": "tool_use", "id": self.id_of(block.id, report)}
+        return {**call, "name": self.name_of(block, report), "input": block.args}
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A tool_result block: text, or text and media."""
-        wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, sink)}
+        wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, report)}
         text = result_text(block)
         if block.media:
             said: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
-            wire["content"] = said + [self.media(media, sink) for media in block.media]
+            wire["content"] = said + [self.media(media, report) for media in block.media]
         else:
             wire["content"] = text
         if block.is_error:
             wire["is_error"] = True
         return wire
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image or a document; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         text = document_text(block)
         if block.role == "model":
-            return {"type": "text", "text": text or missing_media(block, sink)}
+            return {"type": "text", "text": text or missing_media(block, report)}
         if text is not None:
             source: Wire = {"type": "text", "media_type": "text/plain", "data": text}
             return _document(source, block.name)
@@ -357,7 +406,7 @@ class Anthropic(Dialect):
             return _document(source, block.name)
         if (kind in IMAGES and block.data) or (kind.startswith("image/") and url):
             return {"type": "image", "source": source}
-        return {"type": "text", "text": missing_media(block, sink)}
+        return {"type": "text", "text": missing_media(block, report)}
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole message says."""
@@ -408,7 +457,7 @@ class Anthropic(Dialect):
             turns=tuple(turns),
             tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
             output=_read_output(at_path(wire, "output_config.format")),
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=("messages", "system", "tools", "output_config.format"),
         )
 
@@ -475,7 +524,7 @@ class Anthropic(Dialect):
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400."""
-        yield from refuse_range(wire, "", _RANGES)
+        yield from self.refuse_ranges(wire)
         yield from _refuse_sampling(wire, model)
         yield from _refuse_thinking(wire, model)
         yield from _refuse_effort(wire, model)
@@ -487,9 +536,44 @@ class Anthropic(Dialect):
         """A reader for one streamed answer."""
         return AnthropicStream()
 
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
         return AnthropicTurnRules(model)
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """Blocks with what they need; results come first."""
+        role, content = turn.get("role"), turn.get("content")
+        side: Side = "user" if role == "user" else "model" if role == "assistant" else "system"
+        if isinstance(content, str) and content.strip():
+            return Outline(side)
+        blocks = require_parts(turn, "content", at)
+        worded = any(str(block.get("text", "")).strip() for block in blocks)
+        calls: list[Named] = []
+        results: list[Named] = []
+        for index, block in enumerate(blocks):
+            place = f"/content/{index}"
+            match require_text(block, "type", at + place):
+                case "text":
+                    require_text(block, "text", at + place)
+                    if not worded:
+                        raise Misshapen(f"{at}{place}/text", "this text is blank", "leave it out")
+                case "tool_use":
+                    require_object(block.get("input"), f"{at}{place}/input")
+                    call_id = require_text(block, "id", at + place)
+                    calls.append(Named(call_id, require_text(block, "name", at + place), place))
+                case "tool_result":
+                    if len(results) < index:
+                        message = "this result stands behind other blocks"
+                        raise Misshapen(at + place, message, "put results first")
+                    results.append(Named(require_text(block, "tool_use_id", at + place), "", place))
+                case "thinking" if side == "user":
+                    message = "this thought stands in the user's turn"
+                    raise Misshapen(at + place, message, "leave it out")
+                case _:
+                    pass
+        outline = outline_of(side, calls, results, at)
+        own = side == "model" and blocks[-1].get("type") not in _SPOKEN
+        return outline._replace(paused=True) if own else outline
 
 
 def _document(source: Wire, name: str) -> Wire:
@@ -733,20 +817,6 @@ def _out_of_order(event: str) -> ModelError:
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "model", "system": "system"}
 
-_NAMES = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_output_tokens": "max_tokens",
-    "stop_sequences": "stop_sequences",
-    "service_tier": "service_tier",
-    "user": "metadata.user_id",
-}
-
-_CHOICES = {"auto": "auto", "any": "any", "none": "none"}
-
-_DISPLAYS = {"summarized": True, "omitted": False}
-
 
 def _read_system(value: Json) -> tuple[ReadPart, ...]:
     if isinstance(value, str):
@@ -822,30 +892,6 @@ def _read_output(form: Json) -> ReadOutput | None:
     return ReadOutput(schema, "answer", beside) if isinstance(schema, dict) else None
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    thought = wire.get("thinking")
-    budget: Json = None
-    shown: Json = None
-    if isinstance(thought, dict):
-        budget = {"disabled": 0, "adaptive": -1}.get(text_at(thought, "type"))
-        if thought.get("type") == "enabled":
-            budget = thought.get("budget_tokens")
-        shown = _DISPLAYS.get(text_at(thought, "display"))
-    effort = at_path(wire, "output_config.effort")
-    config |= thinking_option(budget=budget, effort=effort, include=shown)
-    choice = wire.get("tool_choice")
-    if isinstance(choice, dict):
-        kind = text_at(choice, "type")
-        if kind in _CHOICES:
-            config["tool_choice"] = _CHOICES[kind]
-        elif kind == "tool":
-            config["tool_choice"] = {"name": choice.get("name")}
-        if isinstance(alone := choice.get("disable_parallel_tool_use"), bool):
-            config["parallel_tool_calls"] = not alone
-    return config
-
-
 _STATEFUL = ("container", "context_management", "thread")
 
 
@@ -903,8 +949,6 @@ def _is_text(block: Json) -> bool:
 def _block_text(block: Json) -> str:
     return as_text(block.get("text") if isinstance(block, dict) else block)
 
-
-_RANGES = {"temperature": (0.0, 1.0), "top_p": (0.0, 1.0)}
 
 _SAMPLING_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": None}
 
@@ -1057,6 +1101,10 @@ _NAMES_TOOLS = frozenset(("tool_addition", "tool_reference", "tool_search_tool_r
 _PAIR = "answer every call in the very next turn, and nothing else"
 
 
+_SPOKEN = frozenset(("text", "thinking", "redacted_thinking", "tool_use"))
+"""Blocks after which the user speaks; after one of the provider's own the model can go on."""
+
+
 class AnthropicTurnRules:
     """Empty turns, broken pairs, media it cannot read, a last word that is put in its mouth."""
 
@@ -1088,7 +1136,7 @@ class AnthropicTurnRules:
             self._last = (at, turn)
             return
         if role not in ("user", "assistant", "system"):
-            yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+            yield no_role(role, at)
         elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
             text = f"{self._model} takes no system text in mid-conversation"
             yield Finding(REQUEST, f"{at}/role", text, "put it before the conversation")
@@ -1133,8 +1181,7 @@ class AnthropicTurnRules:
                 if block.get("type") == "tool_use":
                     call = str(block.get("id"))
                     if call in self._seen:
-                        message = f"two calls have the id {call}"
-                        yield Finding(REQUEST, f"{where}/id", message, _PAIR)
+                        yield two_calls(call, f"{where}/id", _PAIR)
                     self._seen.add(call)
                     waiting[call] = where
             return

@@ -29,12 +29,20 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     TurnRules,
     is_plain,
+    no_role,
+    outline_of,
     refuse_effort,
-    refuse_range,
     refuse_tools,
     refuse_undeclared,
+    require_object,
+    require_parts,
+    require_text,
 )
 from weft.dialects.measure import (
     OWN_TOOLS,
@@ -45,7 +53,7 @@ from weft.dialects.measure import (
     WeighedTurn,
 )
 from weft.dialects.media import mime_of, missing_media, unread_media
-from weft.dialects.options import one_of
+from weft.dialects.options import Option, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
@@ -58,7 +66,6 @@ from weft.dialects.wire import (
     as_json,
     as_list,
     as_text,
-    at_path,
     deep_update,
     difference,
     either_case,
@@ -69,13 +76,12 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     put,
     require_objects,
-    take,
     text_at,
     text_in,
-    thinking_option,
     without,
 )
 from weft.ir import (
@@ -98,6 +104,9 @@ from weft.values import Json, JsonObject
 
 NAME = "gemini"
 ERRORS = AnswerErrors(NAME, key="GEMINI_API_KEY")
+
+_CONFIG = "generationConfig"
+
 
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that another model made."""
@@ -143,6 +152,35 @@ def _write_logprobs(wire: Wire, value: Json) -> None:
         put(wire, "generationConfig.logprobs", value)
 
 
+_MODES = {"AUTO": "auto", "ANY": "any", "NONE": "none"}
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    thinking = object_at(wire, _CONFIG, "thinkingConfig")
+    level = thinking.get("thinkingLevel")
+    return present(
+        budget=thinking.get("thinkingBudget"),
+        effort=level.lower() if isinstance(level, str) else None,
+        include=thinking.get("includeThoughts"),
+    )
+
+
+def _read_logprobs(wire: JsonObject) -> Json:
+    config = object_at(wire, _CONFIG)
+    if config.get("responseLogprobs") is not True:
+        return None
+    count = config.get("logprobs")
+    return count if isinstance(count, int) else True
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    calling = object_at(wire, "toolConfig", "functionCallingConfig")
+    mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
+    if mode == "ANY" and isinstance(names, list) and len(names) == 1:
+        return {"name": names[0]}
+    return _MODES.get(mode) if isinstance(mode, str) else None
+
+
 class Gemini(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
@@ -157,33 +195,42 @@ class Gemini(Dialect):
         ids=None,
         compared=("cachedContent",),
     )
+    form = RequestForm(
+        system="systemInstruction",
+        tool="functionDeclarations",
+        schemas=("parametersJsonSchema", "parameters"),
+        describes=("name", "description", "behavior", "response", "responseJsonSchema"),
+        answer=(_CONFIG, "responseJsonSchema"),
+        beside=("responseMimeType",),
+    )
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "generationConfig.temperature",
-        "top_p": "generationConfig.topP",
-        "top_k": "generationConfig.topK",
-        "max_output_tokens": "generationConfig.maxOutputTokens",
-        "stop_sequences": "generationConfig.stopSequences",
-        "seed": "generationConfig.seed",
-        "presence_penalty": "generationConfig.presencePenalty",
-        "frequency_penalty": "generationConfig.frequencyPenalty",
-        "logprobs": _write_logprobs,
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "service_tier": one_of("serviceTier", "standard", "flex", "priority"),
+        "temperature": Option(f"{_CONFIG}.temperature", range=(0.0, 2.0)),
+        "top_p": Option(f"{_CONFIG}.topP", range=(0.0, 1.0)),
+        "top_k": Option(f"{_CONFIG}.topK"),
+        "max_output_tokens": Option(f"{_CONFIG}.maxOutputTokens"),
+        "stop_sequences": Option(f"{_CONFIG}.stopSequences"),
+        "seed": Option(f"{_CONFIG}.seed"),
+        "presence_penalty": Option(f"{_CONFIG}.presencePenalty", range=(-2.0, 2.0)),
+        "frequency_penalty": Option(f"{_CONFIG}.frequencyPenalty", range=(-2.0, 2.0)),
+        "service_tier": Option("serviceTier", values=("standard", "flex", "priority")),
+        "thinking": Option(write=_write_thinking, read=_read_thinking),
+        "logprobs": Option(write=_write_logprobs, read=_read_logprobs),
+        "tool_choice": Option(write=_write_tool_choice, read=_read_tool_choice),
     }
+    other_ranges: ClassVar = {f"{_CONFIG}.candidateCount": (1.0, 8.0)}
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """The model stands in the address, not in the body."""
         wire: Wire = {}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
             schema = output.schema
             if output.provider != self.traits.name:
                 fit = fit_schema("gemini", schema)
-                sink.schema_losses(fit.losses, output.origin)
+                report.schema_losses(fit.losses, output.origin)
                 schema = fit.schema
             put(wire, "generationConfig.responseMimeType", "application/json")
             put(wire, "generationConfig.responseJsonSchema", schema)
@@ -192,25 +239,25 @@ class Gemini(Dialect):
             placed.append(Placed("/generationConfig/responseMimeType", prompt.output.origin))
             placed.append(Placed("/generationConfig/responseJsonSchema", prompt.output.origin))
         if any(self.has_kept(block) for block in prompt.system):
-            wire["systemInstruction"] = {"parts": [self.part(one, sink) for one in prompt.system]}
+            wire["systemInstruction"] = {"parts": [self.part(one, report) for one in prompt.system]}
             spot = "/systemInstruction/parts/{}/text"
             placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
         elif prompt.system:
             wire["systemInstruction"] = {"parts": [{"text": prompt.system_text}]}
             placed.append(system_placed(prompt, "/systemInstruction/parts/0/text"))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if "cachedContent" in wire:
-            placed = self._without_cached(wire, placed, sink)
+            placed = self._without_cached(wire, placed, report)
         return wire, tuple(placed)
 
     def _without_cached(
-        self, wire: Wire, placed: list[Placed], sink: LoweringReport
+        self, wire: Wire, placed: list[Placed], report: LoweringReport
     ) -> list[Placed]:
         """Leave out what the cached content holds: the provider refuses to be told twice."""
         held = [key for key in CACHED if wire.pop(key, None) is not None]
         if held:
-            sink.said(
+            report.add(
                 "WEFT702",
                 Origin("config", "extra"),
                 f"{', '.join(held)} are left out: the cached content has them",
@@ -219,11 +266,11 @@ class Gemini(Dialect):
             )
         return [one for one in placed if one.pointer.split("/")[1] not in held]
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and, where there are any, parameters."""
         declaration: Wire = {"name": tool.name, "description": tool.description}
         if tool.parameters.get("properties"):
-            declaration["parametersJsonSchema"] = self.parameters(tool, sink)
+            declaration["parametersJsonSchema"] = self.parameters(tool, report)
         return declaration
 
     def add_tool(self, tools: list[Json], tool: ToolDecl, declared: Wire) -> str:
@@ -238,24 +285,24 @@ class Gemini(Dialect):
         held.append(declared)
         return f"/tools/{len(tools) - 1}/functionDeclarations/{len(held) - 1}"
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One content; the first call of a turn that another model signed says so."""
         parts: list[Json] = []
         sources: list[tuple[str, Block]] = []
         for block in blocks:
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is not None:
                 sources.append((f"/parts/{len(parts)}", block))
                 parts.append(part)
         if not parts:
             return []
         if role == "system":
-            role = self._fenced(blocks[0], parts, sink)
+            role = self._fenced(blocks[0], parts, report)
         return [Entry({"role": role, "parts": parts}, role, tuple(sources))]
 
-    def _fenced(self, block: Block, parts: list[Json], sink: LoweringReport) -> Role:
+    def _fenced(self, block: Block, parts: list[Json], report: LoweringReport) -> Role:
         """A word of the author's in mid-conversation: there is no role for it but the user's."""
-        sink.said("WEFT708", block.origin, f"{sink.dialect} gets a system turn as the user's")
+        report.add("WEFT708", block.origin, f"{report.dialect} gets a system turn as the user's")
         for at, part in enumerate(parts):
             if isinstance(part, dict) and "text" in part:
                 parts[at] = {**part, "text": f"[system]: {part['text']}"}
@@ -266,44 +313,44 @@ class Gemini(Dialect):
         wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
         return Entry(wire, block.role, (("/parts/0", block),))
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part."""
-        return self._signed({"text": block.text}, block, sink)
+        return self._signed({"text": block.text}, block, report)
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """A thought of its own goes back: if it is signed, or stands here as it was answered."""
-        if not self.own(block, sink):
-            self.drop_foreign(block, sink)
+        if not self.own(block, report):
+            self.drop_foreign(block, report)
             return None
         if not block.signature and block.kept is None:
             return None
         part: Wire = {"text": block.text, "thought": True} if block.text else {"text": ""}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A functionCall part, with its signature where it has one."""
-        call: Wire = {"name": self.name_of(block, sink), "args": block.args}
+        call: Wire = {"name": self.name_of(block, report), "args": block.args}
         if block.given:
             call["id"] = block.id
         part: Wire = {"functionCall": call}
-        if not self.own(block, sink):
-            self.drop_signature(block, sink)
+        if not self.own(block, report):
+            self.drop_signature(block, report)
             return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A functionResponse part; its response is an object already."""
-        response: Wire = {"name": self.name_of(block, sink), "response": block.response}
+        response: Wire = {"name": self.name_of(block, report), "response": block.response}
         if block.given:
             response["id"] = block.call_id
         if block.media:
-            response["parts"] = [self.media(media, sink) for media in block.media]
+            response["parts"] = [self.media(media, report) for media in block.media]
         return {"functionResponse": response}
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """Inline data, or an address."""
         if UNREAD.match(mime_of(block)):
-            return {"text": missing_media(block, sink)}
+            return {"text": missing_media(block, report)}
         held: Wire = {"mimeType": block.mime_type}
         if block.uri is not None:
             held["fileUri"] = block.uri
@@ -311,41 +358,41 @@ class Gemini(Dialect):
         else:
             held["data"] = block.data
             part = {"inlineData": held}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def code(self, block: CodeBlock, sink: LoweringReport) -> Wire:
+    def code(self, block: CodeBlock, report: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"executableCode": {"language": block.language, "code": block.code}}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def code_result(self, block: CodeResultBlock, sink: LoweringReport) -> Wire:
+    def code_result(self, block: CodeResultBlock, report: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"codeExecutionResult": {"outcome": block.outcome, "output": block.output}}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def own(self, block: Block, sink: LoweringReport) -> bool:
+    def own(self, block: Block, report: LoweringReport) -> bool:
         """A signature that does not say whose it is comes from the log's own provider, this."""
-        return not block.provider or super().own(block, sink)
+        return not block.provider or super().own(block, report)
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """The log's own format is this provider's; what another model signed says so."""
-        part = block.payload if not block.provider else super().opaque(block, sink)
-        if part is None or "thoughtSignature" not in part or same_model(block.model, sink.model):
+        part = block.payload if not block.provider else super().opaque(block, report)
+        if part is None or "thoughtSignature" not in part or same_model(block.model, report.model):
             return part
-        self.drop_foreign(block, sink, what="signature")
+        self.drop_foreign(block, report, what="signature")
         return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
 
     def _signed(
         self,
         part: Wire,
         block: TextBlock | ThoughtBlock | CallBlock | MediaBlock | CodeBlock | CodeResultBlock,
-        sink: LoweringReport,
+        report: LoweringReport,
     ) -> Wire:
         """The part with its signature, if the model that is asked gave it."""
         if not block.signature:
             return part
-        if not self.own(block, sink):
-            self.drop_foreign(block, sink, what="signature")
+        if not self.own(block, report):
+            self.drop_foreign(block, report, what="signature")
             return part
         return {**part, "thoughtSignature": block.signature}
 
@@ -413,7 +460,7 @@ class Gemini(Dialect):
             ),
             tools=tuple(each for tool in tools for each in _read_tools(tool)),
             output=output,
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=tuple(places),
         )
 
@@ -458,7 +505,7 @@ class Gemini(Dialect):
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400."""
         config = object_at(wire, "generationConfig")
-        yield from refuse_range(config, "/generationConfig", _RANGES)
+        yield from self.refuse_ranges(wire)
         yield from _refuse_limits(config, model)
         yield from _refuse_tools(wire, model)
         if not _makes_images(
@@ -473,13 +520,32 @@ class Gemini(Dialect):
         """A reader for one streamed answer."""
         return GeminiStream()
 
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
         return GeminiTurnRules(model)
 
     def spell(self, wire: JsonObject) -> JsonObject:
         """The request with every name of the provider's in camelCase."""
         return {_camel(key): _spell_value(value, _camel(key)) for key, value in wire.items()}
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """Every part holds one thing, and what it needs."""
+        role = turn.get("role")
+        if role not in ("user", "model"):
+            raise Misshapen(*no_role(role, at, "use user or model")[1:])
+        calls: list[Named] = []
+        results: list[Named] = []
+        for index, part in enumerate(require_parts(turn, "parts", at)):
+            text = part.get("text")
+            if text and isinstance(text, str) and len(part) == 1:
+                continue
+            place = f"/parts/{index}"
+            _require_one_thing(part, at + place)
+            if "functionCall" in part:
+                calls.append(_outline_pair(part, "functionCall", "args", at, place))
+            elif "functionResponse" in part:
+                results.append(_outline_pair(part, "functionResponse", "response", at, place))
+        return outline_of("user" if role == "user" else "model", calls, results, at)
 
 
 _GOOD = frozenset(("STOP", "MAX_TOKENS", "CONTINUATION"))
@@ -916,22 +982,6 @@ def _set_at(held: Json, steps: Sequence[str | int], value: Json) -> None:
             return
 
 
-_CONFIG = "generationConfig"
-
-_NAMES = {
-    "temperature": f"{_CONFIG}.temperature",
-    "top_p": f"{_CONFIG}.topP",
-    "top_k": f"{_CONFIG}.topK",
-    "max_output_tokens": f"{_CONFIG}.maxOutputTokens",
-    "stop_sequences": f"{_CONFIG}.stopSequences",
-    "seed": f"{_CONFIG}.seed",
-    "presence_penalty": f"{_CONFIG}.presencePenalty",
-    "frequency_penalty": f"{_CONFIG}.frequencyPenalty",
-    "service_tier": "serviceTier",
-}
-
-_MODES = {"AUTO": "auto", "ANY": "any", "NONE": "none"}
-
 _PARTS = {
     "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData",
     "fileData", "executableCode", "codeExecutionResult", "toolCall", "toolResponse",
@@ -1043,28 +1093,6 @@ def _plain_schema(schema: Json) -> Json:
     return plain
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    thought = f"{_CONFIG}.thinkingConfig"
-    level = at_path(wire, f"{thought}.thinkingLevel")
-    config |= thinking_option(
-        budget=at_path(wire, f"{thought}.thinkingBudget"),
-        effort=level.lower() if isinstance(level, str) else None,
-        include=at_path(wire, f"{thought}.includeThoughts"),
-    )
-    if at_path(wire, f"{_CONFIG}.responseLogprobs") is True:
-        count = at_path(wire, f"{_CONFIG}.logprobs")
-        config["logprobs"] = count if isinstance(count, int) else True
-    calling = at_path(wire, "toolConfig.functionCallingConfig")
-    if isinstance(calling, dict):
-        mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
-        if mode == "ANY" and isinstance(names, list) and len(names) == 1:
-            config["tool_choice"] = {"name": names[0]}
-        elif isinstance(mode, str) and mode in _MODES:
-            config["tool_choice"] = _MODES[mode]
-    return config
-
-
 _REFERENCE = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
 
 _SCHEMAS = ("parametersJsonSchema", "parameters")
@@ -1131,14 +1159,6 @@ def _weigh_tool(declaration: JsonObject) -> WeighedTool:
         object_in(schema) or None,
     )
 
-
-_RANGES = {
-    "temperature": (0.0, 2.0),
-    "topP": (0.0, 1.0),
-    "presencePenalty": (-2.0, 2.0),
-    "frequencyPenalty": (-2.0, 2.0),
-    "candidateCount": (1.0, 8.0),
-}
 
 _TOOL_NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
 
@@ -1313,6 +1333,33 @@ class _Side(NamedTuple):
     signed: bool = False
 
 
+def _require_one_thing(part: JsonObject, at: str) -> None:
+    """Refuse a part that holds nothing, two things, or media without its data."""
+    kinds = [kind for kind in part if kind in _PART_KINDS]
+    if len(kinds) > 1:
+        raise Misshapen(at, f"this part holds {' and '.join(kinds)}", "give each a part of its own")
+    if "text" in part and not part["text"] and "thoughtSignature" not in part:
+        raise Misshapen(at, "this part is empty", "leave it out")
+    for kind, needed in (("inlineData", "data"), ("fileData", "fileUri")):
+        if kind in part:
+            require_text(require_object(part[kind], f"{at}/{kind}"), needed, f"{at}/{kind}")
+
+
+_PART_KINDS = frozenset(
+    ("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
+     "codeExecutionResult")
+)  # fmt: skip
+
+
+def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: str) -> Named:
+    """A call or a result, with its name, and its id where it has one."""
+    at = f"{at}/{kind}"
+    pair = require_object(part[kind], turn_at + at)
+    require_object(pair.get(needed, {}), f"{turn_at}{at}/{needed}")
+    call_id = require_text(pair, "id", turn_at + at) if "id" in pair else ""
+    return Named(call_id, require_text(pair, "name", turn_at + at), at)
+
+
 class GeminiTurnRules:
     """Unknown roles, empty turns, media it cannot read, calls without results or signatures."""
 
@@ -1332,7 +1379,7 @@ class GeminiTurnRules:
         """One more content."""
         role = turn.get("role", "user")
         if role not in ("user", "model", "function"):
-            yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or model")
+            yield no_role(role, at, "use user or model")
         side = "model" if role == "model" else "user"
         if self._open is not None and self._open.side != side:
             yield from self._pair(self._before, self._open)

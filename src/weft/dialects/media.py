@@ -61,14 +61,14 @@ def document_text(block: MediaBlock) -> str | None:
     return text if text.strip() else None
 
 
-def missing_media(block: MediaBlock, sink: LoweringReport) -> str:
+def missing_media(block: MediaBlock, report: LoweringReport) -> str:
     """The text that stands for media which cannot be carried, reported."""
     place = "the model's own turn" if block.role == "model" else "a message"
     held = "an address" if block.uri is not None else "data"
-    sink.lost(
+    report.lose(
         "WEFT703",
         block.origin,
-        f"{sink.dialect} cannot carry {block.mime_type} as {held} in {place}",
+        f"{report.dialect} cannot carry {block.mime_type} as {held} in {place}",
         "convert the media, or send it in a user message",
     )
     named = block.name or block.uri

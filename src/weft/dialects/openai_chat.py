@@ -18,12 +18,21 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     TurnRules,
     is_plain,
+    no_role,
     refuse_result,
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
+    require_arguments,
+    require_object,
+    require_text,
+    require_words,
 )
 from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
 from weft.dialects.media import (
@@ -70,7 +79,7 @@ from weft.dialects.openai_common import (
     weigh_result,
     write_choice,
 )
-from weft.dialects.options import EFFORTS, Option
+from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
 from weft.dialects.wire import (
@@ -92,14 +101,13 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     require_objects,
     result_part,
-    take,
     text_at,
     text_in,
     text_response,
-    thinking_option,
     without,
 )
 from weft.ir import (
@@ -152,6 +160,31 @@ def _write_logprobs(wire: Wire, value: Json) -> None:
         wire["top_logprobs"] = value
 
 
+def _read_stops(wire: JsonObject) -> Json:
+    stops = wire.get("stop")
+    return None if isinstance(stops, str) else stops  # ours is a list; a text stays as it is
+
+
+def _read_limit(wire: JsonObject) -> Json:
+    limit = wire.get("max_completion_tokens", wire.get("max_tokens"))
+    return limit if isinstance(limit, int) else None
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    return present(effort=wire.get("reasoning_effort"))
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    return read_choice(wire.get("tool_choice"), at_path(wire, "tool_choice.function.name"))
+
+
+def _read_logprobs(wire: JsonObject) -> Json:
+    count = wire.get("top_logprobs")
+    if wire.get("logprobs") is None:
+        return None
+    return count if isinstance(count, int) else wire["logprobs"]
+
+
 class OpenAIChat(Dialect):
     """System is a turn, tool results have their own role and are text."""
 
@@ -171,42 +204,50 @@ class OpenAIChat(Dialect):
             "service_tier",
         ),
     )
+    form = RequestForm(
+        needs=("model",),
+        tool="function",
+        describes=("name", "description", "strict"),
+        answer=("response_format", "json_schema", "schema"),
+        beside=("name",),
+    )
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "max_output_tokens": "max_tokens",
-        "stop_sequences": "stop",
-        "seed": "seed",
-        "presence_penalty": "presence_penalty",
-        "frequency_penalty": "frequency_penalty",
-        "logprobs": _write_logprobs,
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "parallel_tool_calls": "parallel_tool_calls",
-        "service_tier": "service_tier",
-        "user": "user",
+        "temperature": Option("temperature", range=(0.0, 2.0)),
+        "top_p": Option("top_p", range=(0.0, 1.0)),
+        "stop_sequences": Option("stop", read=_read_stops),
+        "seed": Option("seed"),
+        "presence_penalty": Option("presence_penalty", range=(-2.0, 2.0)),
+        "frequency_penalty": Option("frequency_penalty", range=(-2.0, 2.0)),
+        "parallel_tool_calls": Option("parallel_tool_calls"),
+        "service_tier": Option("service_tier"),
+        "user": Option("user"),
+        "max_output_tokens": Option("max_tokens", read=_read_limit),
+        "thinking": Option(write=_write_thinking, read=_read_thinking),
+        "tool_choice": Option(write=_write_tool_choice, read=_read_tool_choice),
+        "logprobs": Option(write=_write_logprobs, read=_read_logprobs),
     }
+    other_ranges: ClassVar = {"top_logprobs": (0.0, 20.0), "n": (1.0, 128.0)}
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """OpenAI renamed the limit; the servers that speak its format did not."""
         if is_shut_out(name, prompt):
             return None
         if name == "max_output_tokens" and is_openai(prompt.model):
-            return "max_completion_tokens"
+            return Option("max_completion_tokens")
         return super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Model, options, answer format and tools."""
         wire: Wire = {"model": wire_name(prompt.model)}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         if prompt.output is not None and prompt.output.how == "native":
-            held = output_format(prompt.output, sink)
+            held = output_format(prompt.output, report)
             wire["response_format"] = {"type": "json_schema", "json_schema": held}
             placed.append(Placed("/response_format", prompt.output.origin))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if any(map(self.has_kept, prompt.system)):
             spot = "/messages/{}/content"
             placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
@@ -215,10 +256,10 @@ class OpenAIChat(Dialect):
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         function: Wire = {"name": tool.name, "description": tool.description}
-        function["parameters"] = self.parameters(tool, sink)
+        function["parameters"] = self.parameters(tool, report)
         return {"type": "function", "function": function}
 
     def lead(self, prompt: Prompt) -> list[Entry]:
@@ -226,25 +267,25 @@ class OpenAIChat(Dialect):
         if not prompt.system:
             return []
         if any(map(self.has_kept, prompt.system)):
-            sink = LoweringReport(dialect=self.traits.name, strict=False)
-            return self.turn("system", prompt.system, sink)
+            report = LoweringReport(dialect=self.traits.name, strict=False)
+            return self.turn("system", prompt.system, report)
         return [Entry({"role": "system", "content": prompt.system_text}, "system", ())]
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One message of the model's; of the user's, results first and then one message."""
         if role == "model":
-            return self._model_turn(blocks, sink)
+            return self._model_turn(blocks, report)
         entries: list[Entry] = []
         shown: list[tuple[Wire, Block]] = []
         said: list[tuple[Wire, Block]] = []
         fields: Wire = {}
         for block in blocks:
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is None:
                 continue
             if isinstance(block, ResultBlock):
                 entries.append(Entry(part, "tool", (("", block),)))
-                shown += self._shown(block, sink)
+                shown += self._shown(block, report)
             elif "role" in part:
                 entries.append(Entry(part, str(part["role"]), (("/content", block),)))
             elif "type" in part:
@@ -261,14 +302,14 @@ class OpenAIChat(Dialect):
         role = self.traits.model_role if block.role == "model" else "user"
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
-    def _model_turn(self, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         said: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}
         sources: list[tuple[str, Block]] = []
         for made in blocks:
-            block = self._for_anyone(made, sink)
-            part = self.part(block, sink)
+            block = self._for_anyone(made, report)
+            part = self.part(block, report)
             if part is None:
                 continue
             if isinstance(block, CallBlock):
@@ -294,18 +335,18 @@ class OpenAIChat(Dialect):
             wire["tool_calls"] = calls
         return [Entry({**own, **wire}, "assistant", tuple(sources), pieces)]
 
-    def _shown(self, result: ResultBlock, sink: LoweringReport) -> list[tuple[Wire, Block]]:
+    def _shown(self, result: ResultBlock, report: LoweringReport) -> list[tuple[Wire, Block]]:
         """What a result shows, after a line that says whose it is."""
         if not result.media:
             return []
-        sink.said(
+        report.add(
             "WEFT703",
             result.origin,
             f"the media of {result.name} follows its result in a user message",
             severity=Severity.INFO,
         )
         label: Wire = {"type": "text", "text": f"[shown by {result.name}]:"}
-        return [(label, result), *((self.media(media, sink), media) for media in result.media)]
+        return [(label, result), *((self.media(media, report), media) for media in result.media)]
 
     def _message(self, role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
         """A message: one text where it is only text, which every server takes, else parts."""
@@ -322,42 +363,42 @@ class OpenAIChat(Dialect):
         sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
         return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is a turn of its own."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         if block.role == "system":
             return {"role": "system", "content": block.text}
         return {"type": "text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """Back to the model whose server gave it a field; no other thought goes back."""
-        if self.has_kept(block) and self.own(block, sink):
+        if self.has_kept(block) and self.own(block, report):
             return {}
         if block.signature and not self.has_kept(block):
-            self.drop_signature(block, sink)
-        elif not self.own(block, sink):
-            self.drop_foreign(block, sink, what="thought")
+            self.drop_signature(block, report)
+        elif not self.own(block, report):
+            self.drop_foreign(block, report, what="thought")
         return None
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """Fields beside the content, or a part of it: the server's that made them."""
-        if self.own(block, sink):
+        if self.own(block, report):
             return block.payload
-        self.drop_foreign(block, sink)
+        self.drop_foreign(block, report)
         return None
 
-    def _for_anyone(self, block: Block, sink: LoweringReport) -> Block:
+    def _for_anyone(self, block: Block, report: LoweringReport) -> Block:
         """The block; what only its own model's server understands goes to no other model."""
         if not isinstance(block, (TextBlock, CallBlock)) or not self.has_kept(block):
             return block
-        if self.own(block, sink):
+        if self.own(block, report):
             return block
         kept = block.kept or {}
         anyones = {key: value for key, value in kept.items() if key in ("arguments", "type")}
         if kept.get("said_in") == ["refusal"]:
             anyones["said_in"] = ["refusal"]
         if len(anyones) < len(kept):
-            self.drop_foreign(block, sink, what="field")
+            self.drop_foreign(block, report, what="field")
         return msgspec.structs.replace(block, kept=anyones or None)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
@@ -373,27 +414,27 @@ class OpenAIChat(Dialect):
         fields: Wire = {str(name): block.text for name in names}
         return {**fields, **{key: value for key, value in held.items() if key != "said_in"}}
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """An element of tool_calls; its arguments are text."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         if self.has_kept(block) and (block.kept or {}).get("type") == "custom":
-            custom: Wire = {"name": self.name_of(block, sink), "input": block.args.get("input")}
-            return {"id": self.id_of(block.id, sink), "type": "custom", "custom": custom}
+            custom: Wire = {"name": self.name_of(block, report), "input": block.args.get("input")}
+            return {"id": self.id_of(block.id, report), "type": "custom", "custom": custom}
         text = arguments_text(block, self.traits.name)
-        function: Wire = {"name": self.name_of(block, sink), "arguments": text}
-        return {"id": self.id_of(block.id, sink), "type": "function", "function": function}
+        function: Wire = {"name": self.name_of(block, report), "arguments": text}
+        return {"id": self.id_of(block.id, report), "type": "function", "function": function}
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A turn of role tool."""
-        call_id = self.id_of(block.call_id, sink)
+        call_id = self.id_of(block.call_id, report)
         return {"role": "tool", "tool_call_id": call_id, "content": output_text(block)}
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image, a sound or a PDF; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         if (text := document_text(block)) is not None:
             return {"type": "text", "text": text}
-        readable = block.role == "user" and reads_media(kind, sink.model)
+        readable = block.role == "user" and reads_media(kind, report.model)
         if readable and kind.startswith("image/") and url:
             return {"type": "image_url", "image_url": {"url": url}}
         if readable and block.data:
@@ -405,7 +446,7 @@ class OpenAIChat(Dialect):
             if kind == PDF:
                 file: Wire = {"filename": block.name or "document.pdf"}
                 return {"type": "file", "file": {**file, "file_data": data_url(block)}}
-        return {"type": "text", "text": missing_media(block, sink)}
+        return {"type": "text", "text": missing_media(block, report)}
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What the first choice says; the others are kept beside it."""
@@ -458,7 +499,7 @@ class OpenAIChat(Dialect):
             turns=tuple(_read_turn(message, calls) for message in messages[len(leading) :]),
             tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
             output=read_output(at_path(wire, "response_format.json_schema")),
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=("messages", "tools", "response_format.json_schema"),
         )
 
@@ -509,6 +550,7 @@ class OpenAIChat(Dialect):
         """
         if not is_openai(model):
             return
+        yield from self.refuse_ranges(wire)
         yield from _refuse_options(wire, model)
         yield from _refuse_tools(wire, model)
         form = object_at(wire, "response_format", "json_schema")
@@ -518,9 +560,32 @@ class OpenAIChat(Dialect):
         """A reader for one streamed answer."""
         return ChatStream()
 
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
-        return ChatTurnRules(model)
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
+        return ChatTurnRules(model, strict=strict)
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """A message that says something, calls something, or answers a call."""
+        role = turn.get("role")
+        if role == "tool":
+            if not isinstance(turn.get("content"), (str, list)):
+                raise Misshapen(
+                    f"{at}/content", "this result has no content", "say what came of it"
+                )
+            return Outline("user", results=(Named(require_text(turn, "tool_call_id", at), "", ""),))
+        if role == "assistant":
+            calls = tuple(
+                _outline_call(require_object(call, f"{at}/tool_calls/{index}"), at, index)
+                for index, call in enumerate(_tool_calls(turn, at))
+            )
+            own = any(turn[key] for key in turn if key not in ("role", "content", "tool_calls"))
+            if not calls and not own:
+                require_words(turn, at)
+            return Outline("model", calls)
+        if role not in ("system", "developer", "user"):
+            raise Misshapen(*no_role(role, at)[1:])
+        require_words(turn, at)
+        return Outline("user" if role == "user" else "system")
 
 
 def _is_text(part: Wire) -> bool:
@@ -931,18 +996,6 @@ def _join_detail(detail: JsonObject, piece: JsonObject) -> JsonObject:
     return merged
 
 
-_NAMES = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "stop_sequences": "stop",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "parallel_tool_calls": "parallel_tool_calls",
-    "service_tier": "service_tier",
-    "user": "user",
-}
-
 _ANSWERED = ("refusal", "audio", "reasoning_content", "reasoning", "reasoning_details")
 
 _SYSTEM_ROLES = ("system", "developer")
@@ -1047,21 +1100,6 @@ def _read_tool(tool: JsonObject) -> ReadTool:
     return ReadTool(tool, name, text_at(function, "description"), held)
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    if isinstance(config.get("stop_sequences"), str):
-        del config["stop_sequences"]
-    limit = wire.get("max_completion_tokens", wire.get("max_tokens"))
-    if isinstance(limit, int):
-        config["max_output_tokens"] = limit
-    config |= thinking_option(effort=wire.get("reasoning_effort"))
-    config |= read_choice(wire.get("tool_choice"), at_path(wire, "tool_choice.function.name"))
-    probable: Json = wire.get("top_logprobs")
-    if wire.get("logprobs") is not None:
-        config["logprobs"] = probable if isinstance(probable, int) else wire["logprobs"]
-    return config
-
-
 _ROLE_PARTS = {
     "user": {"text", "image_url", "input_audio", "file"},
     "assistant": {"text", "refusal"},
@@ -1078,25 +1116,45 @@ _THINKS_UNASKED = r"gpt-5\.6"
 """Models that think unless they are told not to, and call no functions here while they do."""
 
 
+def _tool_calls(turn: JsonObject, at: str) -> list[Json]:
+    calls = turn.get("tool_calls", [])
+    if not isinstance(calls, list) or ("tool_calls" in turn and not calls):
+        raise Misshapen(f"{at}/tool_calls", "this list is empty", "leave it out")
+    return calls
+
+
+def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
+    at = f"/tool_calls/{index}"
+    kind = "custom" if call.get("type") == "custom" else "function"
+    place = f"{turn_at}{at}/{kind}"
+    function = require_object(call.get(kind), place)
+    if kind == "function":
+        require_arguments(function, place)
+    name = require_text(function, "name", place)
+    return Named(require_text(call, "id", turn_at + at), name, at)
+
+
 class ChatTurnRules:
     """Unknown roles, empty turns, media a role does not take, calls without results."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, strict: bool = False) -> None:
         self._model = model
-        self._own = is_openai(model)
+        self._strict = strict
+        self._openai = is_openai(model)
+        self._checks = strict or self._openai
         self._waiting: dict[str, str] = {}
         self._any = False
 
     def fork(self) -> "ChatTurnRules":
         """A copy to read on with."""
-        copy = ChatTurnRules(self._model)
+        copy = ChatTurnRules(self._model, strict=self._strict)
         copy._waiting, copy._any = dict(self._waiting), self._any
         return copy
 
     def read(self, turn: JsonObject, at: str) -> Findings:
         """One more message."""
         self._any = True
-        if not self._own:
+        if not self._checks:
             return
         spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
         if spoken and not self._waiting and "tool_calls" not in turn:
@@ -1113,10 +1171,10 @@ class ChatTurnRules:
         """What the end of the conversation leaves open."""
         if not self._any:
             yield Finding(REQUEST, "/messages", "there are no turns", "say something")
-        if not self._own:
+        if not self._checks:
             return
         yield from refuse_unanswered(dict(self._waiting), _PAIR)
-        if object_at(wire, "response_format").get("type") == "json_object":
+        if self._openai and object_at(wire, "response_format").get("type") == "json_object":
             yield from refuse_unsaid_json(wire.get("messages"), "/response_format")
 
 
@@ -1173,7 +1231,7 @@ def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
     role, content = message.get("role"), message.get("content")
     takes = _ROLE_PARTS.get(str(role))
     if takes is None and role != "function":
-        yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+        yield no_role(role, at)
     if role in ("system", "developer") and re.match(r"o1-(mini|preview)", model):
         hint = "say it in the user's turn"
         yield Finding(REQUEST, f"{at}/role", f"{model} takes no system text", hint)
@@ -1184,6 +1242,8 @@ def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
         yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
     for where, part in placed_objects(content, f"{at}/content"):
         kind = str(part.get("type"))
+        if not is_openai(model):
+            continue  # servers that speak the format have parts of their own
         if takes is not None and kind not in takes:
             yield unread_media(kind, where, f"the role {role}")
         elif kind == "input_audio":

@@ -20,7 +20,6 @@ from weft.dialects.legality import (
     Findings,
     refuse_effort,
     refuse_open_or_optional,
-    refuse_range,
     refuse_tools,
     refuse_unsupported,
     refuse_untyped_arrays,
@@ -112,15 +111,15 @@ def write_choice(value: Json) -> str:
     return {"any": "required", "required": "required", "none": "none"}.get(str(value), "auto")
 
 
-def output_format(output: Output, sink: LoweringReport) -> Wire:
+def output_format(output: Output, report: LoweringReport) -> Wire:
     """The answer's schema, strict where all of it can be said so."""
-    if output.provider == sink.dialect:
+    if output.provider == report.dialect:
         return {"name": output.name, "schema": output.schema, **(output.kept or {})}
     fit = fit_schema("openai", output.schema, strict=True)
     strict = fit.possible
     if not strict:
         fit = fit_schema("openai", output.schema)
-    sink.schema_losses(fit.losses, output.origin)
+    report.schema_losses(fit.losses, output.origin)
     name = re.sub("[^a-zA-Z0-9_-]", "_", output.name)[:64] or "answer"
     return {"name": name, "schema": fit.schema, "strict": strict}
 
@@ -276,13 +275,6 @@ def read_output(form: Json) -> ReadOutput | None:
     return ReadOutput(schema, text_at(form, "name"), beside)
 
 
-def read_choice(value: Json, named: Json) -> JsonObject:
-    """The tool choice: one of three words, or a tool's name."""
-    if isinstance(value, str) and value in CHOICES:
-        return {"tool_choice": CHOICES[value]}
-    return {"tool_choice": {"name": named}} if isinstance(named, str) else {}
-
-
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
@@ -338,15 +330,6 @@ def is_choice_forced(wire: JsonObject) -> bool:
     return wire.get("tool_choice") not in (None, "auto", "none")
 
 
-_RANGES = {
-    "temperature": (0.0, 2.0),
-    "top_p": (0.0, 1.0),
-    "presence_penalty": (-2.0, 2.0),
-    "frequency_penalty": (-2.0, 2.0),
-    "top_logprobs": (0.0, 20.0),
-    "n": (1.0, 128.0),
-}
-
 _SHUT_OUT: dict[str, Json] = {**SAMPLING, "top_logprobs": 0, "logit_bias": {}}
 
 _TOOL_NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
@@ -358,8 +341,7 @@ _HEARD = re.compile(r"(audio|video|font)/")
 
 
 def refuse_options(wire: JsonObject, effort: Json, pointer: str, model: str) -> Findings:
-    """Numbers out of range, an effort the model lacks, and what thinking shuts out."""
-    yield from refuse_range(wire, "", _RANGES)
+    """An effort the model lacks, and what thinking shuts out."""
     if shuts_out_sampling(model, effort):
         yield from refuse_unsupported(wire, "", _SHUT_OUT, f"{model}, which thinks,")
     if not takes_stops(model, effort):
@@ -435,3 +417,10 @@ def refuse_short_limit(wire: JsonObject, name: str, least: int) -> Findings:
     limit = number(wire.get(name))
     if limit is not None and limit < least:
         yield Finding(OPTION, f"/{name}", f"`{name}` is below {least}", f"give {least} or more")
+
+
+def read_choice(value: Json, named: Json) -> Json:
+    """The tool choice: one of three words, or a tool's name."""
+    if isinstance(value, str) and value in CHOICES:
+        return CHOICES[value]
+    return {"name": named} if isinstance(named, str) else None

@@ -15,9 +15,17 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     SeenIds,
     TurnRules,
+    no_role,
     refuse_undeclared,
+    require_arguments,
+    require_text,
+    require_words,
 )
 from weft.dialects.measure import (
     LATER,
@@ -70,7 +78,7 @@ from weft.dialects.openai_common import (
     weigh_result,
     write_choice,
 )
-from weft.dialects.options import EFFORTS, Option
+from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire
 from weft.dialects.wire import (
@@ -90,16 +98,15 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     put,
     readable,
     require_objects,
     result_part,
-    take,
     text_at,
     text_in,
     text_response,
-    thinking_option,
     without,
 )
 from weft.ir import (
@@ -159,6 +166,29 @@ _SEALED = frozenset(("reasoning", "compaction"))
 """Items that only the very model can read that made them."""
 
 
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    reasoning = object_at(wire, "reasoning")
+    include = True if reasoning.get("summary") is not None else None
+    return present(effort=reasoning.get("effort"), include=include)
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    """The function that must be called; `allowed_tools` and the like are options of their own."""
+    choice = wire.get("tool_choice")
+    function = isinstance(choice, dict) and choice.get("type") == "function"
+    return read_choice(choice, at_path(wire, "tool_choice.name") if function else None)
+
+
+def _read_logprobs(wire: JsonObject) -> Json:
+    include, count = wire.get("include"), wire.get("top_logprobs")
+    if not isinstance(include, list) or _LOGPROBS not in include:
+        return None
+    return count if isinstance(count, int) else True
+
+
 class OpenAIResponses(Dialect):
     """System is a field, calls and results are items of their own, nothing is stored."""
 
@@ -172,46 +202,63 @@ class OpenAIResponses(Dialect):
         ids=Spelling(NO_TEXT, 64),
         compared=("model", "prompt_cache_key", "text", "reasoning", "service_tier"),
         counts_system=True,
+        talks_on=True,
     )
+    form = RequestForm(
+        system="instructions",
+        needs=("model",),
+        describes=(
+            "name", "description", "type", "strict", "defer_loading", "allowed_callers",
+            "output_schema", "async",
+        ),
+        answer=("text", "format", "schema"),
+        beside=("type", "name"),
+    )  # fmt: skip
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "max_output_tokens": "max_output_tokens",
-        "logprobs": _write_logprobs,
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "parallel_tool_calls": "parallel_tool_calls",
-        "service_tier": "service_tier",
-        "user": "user",
+        "temperature": Option("temperature", range=(0.0, 2.0)),
+        "top_p": Option("top_p", range=(0.0, 1.0)),
+        "max_output_tokens": Option("max_output_tokens"),
+        "parallel_tool_calls": Option("parallel_tool_calls"),
+        "service_tier": Option("service_tier"),
+        "user": Option("user"),
+        "thinking": Option(write=_write_thinking, read=_read_thinking),
+        "tool_choice": Option(write=_write_tool_choice, read=_read_tool_choice),
+        "logprobs": Option(write=_write_logprobs, read=_read_logprobs),
+    }
+    other_ranges: ClassVar = {
+        "presence_penalty": (-2.0, 2.0),
+        "frequency_penalty": (-2.0, 2.0),
+        "top_logprobs": (0.0, 20.0),
+        "n": (1.0, 128.0),
     }
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """Models that think take no temperature and its kin."""
         return None if is_shut_out(name, prompt) else super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Model, options, answer format, tools and instructions."""
         wire: Wire = {"model": wire_name(prompt.model), "store": False}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         wanted: list[Json] = []
         kept_nowhere = wire.get("store") is False
         told = "thinking" in prompt.config and facts_for(prompt.model).thinks
         if kept_nowhere and (told or reasons(prompt.model)):
             wanted.append("reasoning.encrypted_content")
         if prompt.config.get("logprobs"):
-            wanted.append("message.output_text.logprobs")
+            wanted.append(_LOGPROBS)
         if wanted and wire.get("include", ()) is not None:
             held = wire.get("include")
             asked = held if isinstance(held, list) else []
             wire["include"] = [*asked, *(name for name in wanted if name not in asked)]
         if prompt.output is not None and prompt.output.how == "native":
-            form = output_format(prompt.output, sink)
+            form = output_format(prompt.output, report)
             put(wire, "text.format", {"type": "json_schema", **form})
             placed.append(Placed("/text/format", prompt.output.origin))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if prompt.system:
             wire["instructions"] = prompt.system_text
             placed.append(system_placed(prompt, "/instructions"))
@@ -225,20 +272,20 @@ class OpenAIResponses(Dialect):
             return wire
         return mark_item(wire, self.traits.turns, len(track.final) + len(lasting) - 1)
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         wire: Wire = {"type": "function", "name": tool.name, "description": tool.description}
-        return {**wire, "parameters": self.parameters(tool, sink), "strict": False}
+        return {**wire, "parameters": self.parameters(tool, report), "strict": False}
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """Results and calls are items; what the user says together is one message."""
         if role == "model":
-            return self._model_turn(blocks, sink)
+            return self._model_turn(blocks, report)
         if role == "user":
             blocks = sorted(blocks, key=lambda block: not isinstance(block, ResultBlock))
         entries: list[Entry] = []
         for block in blocks:
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is None:
                 continue
             if isinstance(block, (CallBlock, ResultBlock)) or _stands_alone(block):
@@ -253,19 +300,19 @@ class OpenAIResponses(Dialect):
                 )
         return entries
 
-    def _model_turn(self, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """An answer's items as they came, or loosened where their reasoning cannot go along."""
-        loose = any(_is_reasoning(block) and not self._returns(block, sink) for block in blocks)
+        loose = any(_is_reasoning(block) and not self._returns(block, report) for block in blocks)
         entries: list[Entry] = []
         for block in blocks:
             held: Block | None = block
             if block.provider == self.traits.name and not _is_reasoning(block):
-                foreign = not self.own(block, sink) and not isinstance(block, OpaqueBlock)
+                foreign = not self.own(block, report) and not isinstance(block, OpaqueBlock)
                 held = _without_id(block) if loose or foreign else block
             if held is None:
-                self.drop_foreign(block, sink, what="part without its reasoning")
+                self.drop_foreign(block, report, what="part without its reasoning")
                 continue
-            part = self.part(held, sink)
+            part = self.part(held, report)
             if part is None:
                 continue
             if isinstance(block, (CallBlock, ThoughtBlock, OpaqueBlock)):
@@ -279,15 +326,15 @@ class OpenAIResponses(Dialect):
                 entries.append(Entry(wire, "assistant", (("/content", block),)))
         while entries and entries[-1].wire.get("type") == "reasoning":
             what = "reasoning that led to nothing cannot go back"
-            sink.said("WEFT704", entries.pop().blocks[0][1].origin, what)
+            report.add("WEFT704", entries.pop().blocks[0][1].origin, what)
         return _gather_messages(entries)
 
-    def _item(self, blocks: tuple[Block, ...], sink: LoweringReport) -> list[Entry]:
-        return _results_by_kind(super()._item(blocks, sink))
+    def _item(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry]:
+        return _results_by_kind(super()._item(blocks, report))
 
-    def _returns(self, block: Block, sink: LoweringReport) -> bool:
+    def _returns(self, block: Block, report: LoweringReport) -> bool:
         """Whether reasoning goes back: to the model it is sealed for, with all that was thought."""
-        return self.own(block, sink) and (sink.held or _is_readable(block))
+        return self.own(block, report) and (report.stores or _is_readable(block))
 
     def holds(self, prompt: Prompt) -> bool:
         """Only where `extra` takes back that nothing is stored."""
@@ -303,39 +350,39 @@ class OpenAIResponses(Dialect):
         said: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
         return Entry(said, "user", (("/content/0", block),))
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is an item of its own."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         if block.role == "system":
             return {"role": "system", "content": block.text}
         return {"type": "input_text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """Reasoning goes back as the sealed item it came as, not as text."""
-        if self._returns(block, sink):
+        if self._returns(block, report):
             return _reasoning_item(block)
-        if block.signature or self.has_kept(block) or not self.own(block, sink):
-            self._drop_reasoning(block, sink)
+        if block.signature or self.has_kept(block) or not self.own(block, report):
+            self._drop_reasoning(block, report)
         return None
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """An item of the provider's own; it does not take back who caused it."""
-        if _is_reasoning(block) and not self._returns(block, sink):
-            self._drop_reasoning(block, sink)
+        if _is_reasoning(block) and not self._returns(block, report):
+            self._drop_reasoning(block, report)
             return None
-        payload = super().opaque(block, sink)
+        payload = super().opaque(block, report)
         if payload is None or "created_by" not in payload:
             return payload
         return {key: value for key, value in payload.items() if key != "created_by"}
 
-    def _drop_reasoning(self, block: Block, sink: LoweringReport) -> None:
-        if self.own(block, sink):
-            sink.said("WEFT704", block.origin, "reasoning cannot go back without its seal")
+    def _drop_reasoning(self, block: Block, report: LoweringReport) -> None:
+        if self.own(block, report):
+            report.add("WEFT704", block.origin, "reasoning cannot go back without its seal")
         else:
             signed = isinstance(block, ThoughtBlock) and block.signature
             thought = isinstance(block, ThoughtBlock)
             what = "signature" if signed else "thought" if thought or block.kept else "part"
-            self.drop_foreign(block, sink, what=what)
+            self.drop_foreign(block, report, what=what)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
         """The item with its provider's own fields; a text stands in the message it came in."""
@@ -346,31 +393,31 @@ class OpenAIResponses(Dialect):
             return _message_item(block.text, kept)
         return super().with_kept(wire, block)
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A function_call item; its arguments are text."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         kind = (block.kept or {}).get("type", "function_call")
-        called: Wire = {"type": "function_call", "call_id": self.id_of(block.id, sink)}
-        wire: Wire = {**called, "name": self.name_of(block, sink)}
+        called: Wire = {"type": "function_call", "call_id": self.id_of(block.id, report)}
+        wire: Wire = {**called, "name": self.name_of(block, report)}
         if self.has_kept(block) and kind == "custom_tool_call":
             return {**wire, "type": kind, "input": block.args.get("input")}
         return {**wire, "arguments": arguments_text(block, self.traits.name)}
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A function_call_output item: text, or text and media."""
-        wire: Wire = {"type": "function_call_output", "call_id": self.id_of(block.call_id, sink)}
+        wire: Wire = {"type": "function_call_output", "call_id": self.id_of(block.call_id, report)}
         text = output_text(block)
         if not block.media:
             return {**wire, "output": text}
         said: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
-        return {**wire, "output": said + [self.media(media, sink) for media in block.media]}
+        return {**wire, "output": said + [self.media(media, report) for media in block.media]}
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image or a file; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         if (text := document_text(block)) is not None:
             return {"type": "input_text", "text": text}
-        if block.role == "user" and reads_media(kind, sink.model):
+        if block.role == "user" and reads_media(kind, report.model):
             if kind in IMAGES and block.data:
                 return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}
             if kind.startswith("image/") and url:
@@ -380,7 +427,7 @@ class OpenAIResponses(Dialect):
                 return {"type": "input_file", "filename": name, "file_data": data_url(block)}
             if url and (kind in _FILE_NAMES or kind.startswith("text/")):
                 return {"type": "input_file", "file_url": url}
-        return {"type": "input_text", "text": missing_media(block, sink)}
+        return {"type": "input_text", "text": missing_media(block, report)}
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole answer says."""
@@ -426,7 +473,7 @@ class OpenAIResponses(Dialect):
             turns=tuple(turns),
             tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
             output=read_output(at_path(wire, "text.format")),
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=("input", "tools", *(["text.format"] if _has_schema(wire) else []))
             + (("instructions",) if instructions else ()),
         )
@@ -498,6 +545,7 @@ class OpenAIResponses(Dialect):
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the items that the provider would answer with a 400."""
+        yield from self.refuse_ranges(wire)
         yield from _refuse_options(wire, model)
         yield from _refuse_tools(wire, model)
         form = object_at(wire, "text", "format")
@@ -508,9 +556,27 @@ class OpenAIResponses(Dialect):
         """A reader for one streamed answer."""
         return ResponsesStream()
 
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
         return ResponsesTurnRules(model)
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """An item that says something, calls something, or answers a call."""
+        kind = turn.get("type", "message")
+        if kind == "function_call":
+            require_arguments(turn, at)
+            call = Named(require_text(turn, "call_id", at), require_text(turn, "name", at), "")
+            return Outline("model", calls=(call,))
+        if kind == "function_call_output":
+            if not isinstance(turn.get("output"), (str, list)):
+                raise Misshapen(f"{at}/output", "this result has no output", "say what it gave")
+            return Outline("user", results=(Named(require_text(turn, "call_id", at), "", ""),))
+        if kind != "message":  # the provider's own item, which only it can read
+            answers = require_text(turn, "type", at).endswith("_output")
+            return Outline("user" if answers else "model", paused=kind != "reasoning")
+        role = turn.get("role")
+        require_words(turn, at)
+        return Outline("model" if role == "assistant" else "user" if role == "user" else "system")
 
 
 def _stands_alone(block: Block) -> bool:
@@ -772,18 +838,6 @@ class ResponsesStream:
         return {**self._body, "output": items}
 
 
-_NAMES = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "max_output_tokens": "max_output_tokens",
-    "parallel_tool_calls": "parallel_tool_calls",
-    "service_tier": "service_tier",
-    "user": "user",
-}
-
-_LOGPROBS = "message.output_text.logprobs"
-
-
 def _has_schema(wire: JsonObject) -> bool:
     return at_path(wire, "text.format.type") == "json_schema"
 
@@ -869,25 +923,6 @@ def _read_tool(tool: JsonObject) -> ReadTool:
     schema = tool.get("parameters")
     held: JsonObject = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
     return ReadTool(tool, name, text_at(tool, "description"), held)
-
-
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    shown = True if at_path(wire, "reasoning.summary") is not None else None
-    config |= thinking_option(effort=at_path(wire, "reasoning.effort"), include=shown)
-    config |= read_choice(wire.get("tool_choice"), _chosen_function(wire.get("tool_choice")))
-    include = wire.get("include")
-    if isinstance(include, list) and _LOGPROBS in include:
-        probable = wire.get("top_logprobs")
-        config["logprobs"] = probable if isinstance(probable, int) else True
-    return config
-
-
-def _chosen_function(value: Json) -> Json:
-    """The function that must be called; `allowed_tools` and the like are options of their own."""
-    if isinstance(value, dict) and value.get("type") == "function":
-        return value.get("name")
-    return None
 
 
 _ROLES = ("user", "assistant", "system", "developer")
@@ -1064,7 +1099,7 @@ def _is_continued(wire: JsonObject) -> bool:
 def _refuse_message(item: JsonObject, at: str, model: str) -> Findings:
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
-        yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+        yield no_role(role, at)
     if content is None:
         yield Finding(REQUEST, f"{at}/content", "this turn says nothing", "say something")
     for where, part in placed_objects(content, f"{at}/content"):

@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
-    __slots__ = ("first", "lead", "letters", "memo", "of", "placed", "said", "wire")
+    __slots__ = ("diagnostics", "first", "lead", "letters", "memo", "of", "placed", "wire")
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Head:
         wire: Wire,
         placed: tuple[Placed, ...],
         lead: tuple[Entry, ...],
-        said: tuple[Diagnostic, ...],
+        diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         self.of = of
         self.wire = wire
         self.placed = placed
         self.lead = lead
         self.first = [entry.wire for entry in lead]
-        self.said = said
+        self.diagnostics = diagnostics
         self.letters = letters(wire) if of.cache else 0
         self.memo: dict[object, object] = {}
         """What was derived from this head, for all requests that have it."""
@@ -145,7 +145,7 @@ class Track:
         self.final: list[Entry] = []
         self.wires: list[Wire] = []
         self.open: Entry | None = None
-        self.said: tuple[Diagnostic, ...] = ()
+        self.diagnostics: tuple[Diagnostic, ...] = ()
         self.letters = 0
         self._read = 0
         self.hashed = 0
@@ -160,14 +160,18 @@ class Track:
         return self.of is items.memo and self.items <= items.settled
 
     def settle(
-        self, items: int, ready: list[Entry], last: Entry | None, said: tuple[Diagnostic, ...]
+        self,
+        items: int,
+        ready: list[Entry],
+        last: Entry | None,
+        diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         """Keep the turns of so many items, the last one apart, and what was said of them."""
         self.final += ready
         for entry in ready:
             self.wires.append(entry.wire)
         self.open = last
-        self.said += said
+        self.diagnostics += diagnostics
         self.items = items
 
     def entries(self, length: int) -> Strand[Entry]:
@@ -236,7 +240,7 @@ class Lowered(msgspec.Struct):
     rest: list[Entry]
     lasting: list[Entry]
     """The rest without what is said once, at the end: what the next request begins with."""
-    made: Strand[Entry] | None = None
+    all_entries: Strand[Entry] | None = None
 
     @property
     def lead(self) -> tuple[Entry, ...]:
@@ -251,38 +255,38 @@ class Lowered(msgspec.Struct):
     @property
     def entries(self) -> Strand[Entry]:
         """The turns with the blocks they came from: the final ones, and then the rest."""
-        if self.made is None:
-            self.made = self.track.entries(self.final).with_tail(self.rest)
-        return self.made
+        if self.all_entries is None:
+            self.all_entries = self.track.entries(self.final).with_tail(self.rest)
+        return self.all_entries
 
 
 class LoweringReport(msgspec.Struct, kw_only=True):
-    """Where a lowering says what it could not express; under strict it stops there."""
+    """Collects what a lowering could not express; under strict it stops there."""
 
     dialect: str
     strict: bool
     model: str = ""
-    held: bool = False
-    """Whether the provider holds what was said, so that the id of something means it."""
+    stores: bool = False
+    """Whether the provider stores the conversation, so that an id alone names a part of it."""
     own_ids: frozenset[str] = frozenset()
     """Ids of the calls at hand that the provider itself gave."""
     diagnostics: list[Diagnostic] = []
 
-    def taken(self) -> tuple[Diagnostic, ...]:
-        """What was said since it was last taken."""
+    def take(self) -> tuple[Diagnostic, ...]:
+        """What was added since the last take."""
         if not self.diagnostics:
             return ()
-        said = tuple(self.diagnostics)
+        taken = tuple(self.diagnostics)
         self.diagnostics.clear()
-        return said
+        return taken
 
-    def lost(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
+    def lose(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
         """Report a loss, or refuse it under strict."""
         if self.strict:
             raise LoweringError(f"{message} [{code}]", where=str(origin), hint=hint)
         self.diagnostics.append(report(code, origin, message, hint))
 
-    def said(
+    def add(
         self,
         code: str,
         origin: Origin,
@@ -302,7 +306,7 @@ class LoweringReport(msgspec.Struct, kw_only=True):
                 f" {loss.pointer or 'the root'}: {loss.message}"
             )
             if loss.kind == "changed":
-                self.said("WEFT701", origin, message, severity=Severity.INFO)
+                self.add("WEFT701", origin, message, severity=Severity.INFO)
             else:
                 hint = "validate it in the tool, or say it in the description"
-                self.lost("WEFT701", origin, message, hint)
+                self.lose("WEFT701", origin, message, hint)

@@ -145,12 +145,6 @@ def at_path(wire: JsonObject, path: str) -> Json:
     return held
 
 
-def take(wire: JsonObject, names: dict[str, str]) -> JsonObject:
-    """The options that stand at a path of their own, by canonical name."""
-    found = {name: at_path(wire, path) for name, path in names.items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def text_at(held: JsonObject, key: str) -> str:
     """The text under a key, or none."""
     value = held.get(key)
@@ -212,12 +206,6 @@ def linked_part(url: str, otherwise: str, name: str = "") -> Part:
     family = otherwise.partition("/")[0]
     mime_type = guessed if guessed.partition("/")[0] == family else otherwise
     return Part(file_data=FileData(file_uri=url, mime_type=mime_type, display_name=name or None))
-
-
-def thinking_option(**given: Json) -> JsonObject:
-    """The option of that name, without what was not given."""
-    held: JsonObject = {name: value for name, value in given.items() if value is not None}
-    return {"thinking": held} if held else {}
 
 
 def difference(made: JsonObject, given: JsonObject) -> JsonObject:
@@ -397,3 +385,8 @@ def has_messages(wire: JsonObject) -> bool:
     return isinstance(wire.get("messages"), list) and not any(
         isinstance(other, list | str) for other in others
     )
+
+
+def present(**fields: Json) -> JsonObject | None:
+    """The fields that have a value; None where none has."""
+    return {name: value for name, value in fields.items() if value is not None} or None
