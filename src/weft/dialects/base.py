@@ -19,6 +19,7 @@ from weft.dialects.legality import (
     MODEL,
     Finding,
     Findings,
+    NoTurnRules,
     Outline,
     RequestForm,
     StrictTurns,
@@ -508,7 +509,7 @@ class Dialect:
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """What the provider would refuse of everything but the turns."""
-        raise NotImplementedError
+        yield from self.refuse_ranges(wire)
 
     def refuse_ranges(self, wire: JsonObject) -> Findings:
         """Numbers outside of what the provider takes."""
@@ -523,7 +524,7 @@ class Dialect:
 
         Under `strict` this is also said of models of which it is not known.
         """
-        raise NotImplementedError
+        return NoTurnRules()
 
     def outline(self, turn: JsonObject, at: str) -> Outline:
         """Who speaks in a turn, and its calls and results; Misshapen where that cannot be told."""

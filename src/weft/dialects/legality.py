@@ -54,6 +54,22 @@ class TurnRules(Protocol):
         ...
 
 
+class NoTurnRules:
+    """Rules for a provider of which nothing is known: it takes any turns."""
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """Nothing."""
+        return iter(())
+
+    def end(self, wire: JsonObject) -> Findings:
+        """Nothing."""
+        return iter(())
+
+    def fork(self) -> "NoTurnRules":
+        """Itself, as it keeps nothing."""
+        return self
+
+
 class SeenIds:
     """Ids that occurred, in layers: a fork looks them up below and adds to its own layer."""
 
@@ -341,8 +357,8 @@ class RequestForm(NamedTuple):
     """Fields of a declaration that hold its schema, of which it has one."""
     describes: tuple[str, ...] = ("name", "description")
     """The other fields of a declaration."""
-    answer: tuple[str, ...] = ("schema",)
-    """The path to the answer's schema."""
+    answer: tuple[str, ...] = ()
+    """The path to the answer's schema; empty where none can be asked for."""
     beside: tuple[str, ...] = ()
     """What must stand next to the answer's schema."""
 
@@ -358,7 +374,7 @@ _PLACED = "put it where this provider looks for it"
 
 def refuse_form(wire: JsonObject, form: RequestForm, turns: str) -> Findings:
     """A field that is another provider's, a tool or a schema that stands in no place of its own."""
-    own = (form.system, turns, form.answer[0])
+    own = (form.system, turns, *form.answer[:1])
     for key in wire:
         if key in FIELDS_OF_ONE and key not in own:
             yield Finding(REQUEST, f"/{key}", f"`{key}` is another provider's field", _PLACED)
@@ -422,6 +438,8 @@ def _refuse_schema_form(declared: JsonObject, at: str, form: RequestForm) -> Fin
 
 def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
     """An answer's schema that is no object, or lacks what must stand beside it."""
+    if not form.answer:
+        return
     *above, last = form.answer
     asked: Json = wire
     for key in above:
@@ -429,7 +447,7 @@ def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
     if not isinstance(asked, dict):
         return
     at = "/" + "/".join(above)
-    if last not in asked and "json_schema" not in (asked.get("type"), above[-1]):
+    if last not in asked and "json_schema" not in (asked.get("type"), *above):
         return
     if not isinstance(asked.get(last), dict):
         yield Finding(SCHEMA, f"{at}/{last}", "the answer's schema is no object", _EMPTY_SCHEMA)
