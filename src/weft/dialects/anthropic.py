@@ -1,4 +1,8 @@
-"""Anthropic Messages: content blocks in alternating turns, results first in the user's."""
+"""Anthropic Messages, whole: content blocks in alternating turns, results first in the user's.
+
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 import math
 import re
@@ -135,15 +139,15 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 def _write_thinking(wire: Wire, value: Json) -> list[str]:
     """A budget or none, an effort, and whether thoughts are shown."""
     missed: list[str] = []
-    for name, given in value.items() if isinstance(value, dict) else ():
-        if name == "budget" and isinstance(given, int):
-            wire["thinking"] = {"type": "disabled" if given == 0 else "adaptive"}
-            if given > 0:
-                wire["thinking"] = {"type": "enabled", "budget_tokens": given}
-        elif name == "effort" and given in _EFFORTS:
-            put(wire, "output_config.effort", given)
+    for name, setting in value.items() if isinstance(value, dict) else ():
+        if name == "budget" and isinstance(setting, int):
+            wire["thinking"] = {"type": "disabled" if setting == 0 else "adaptive"}
+            if setting > 0:
+                wire["thinking"] = {"type": "enabled", "budget_tokens": setting}
+        elif name == "effort" and setting in _EFFORTS:
+            put(wire, "output_config.effort", setting)
         elif name != "include":
-            missed.append(f"thinking.{name}={given}" if name == "effort" else f"thinking.{name}")
+            missed.append(f"thinking.{name}={setting}" if name == "effort" else f"thinking.{name}")
     if isinstance(value, dict) and "include" in value:
         thinking = wire.setdefault("thinking", {"type": "adaptive"})
         if isinstance(thinking, dict) and thinking["type"] != "disabled":
@@ -382,8 +386,8 @@ class Anthropic(Dialect):
         wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, report)}
         text = result_text(block)
         if block.media:
-            said: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
-            wire["content"] = said + [self.media(media, report) for media in block.media]
+            texts: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
+            wire["content"] = texts + [self.media(media, report) for media in block.media]
         else:
             wire["content"] = text
         if block.is_error:
@@ -407,6 +411,8 @@ class Anthropic(Dialect):
         if (kind in IMAGES and block.data) or (kind.startswith("image/") and url):
             return {"type": "image", "source": source}
         return {"type": "text", "text": missing_media(block, report)}
+
+    # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole message says."""
@@ -433,7 +439,7 @@ class Anthropic(Dialect):
         if written := count_in(usage.get("cache_creation_input_tokens")):
             weft["cacheWrite"] = written
         code, message = _lift_error(
-            stop, finish, body, said=any(part.kind != "empty" for part in parts)
+            stop, finish, body, has_content=any(part.kind != "empty" for part in parts)
         )
         return ModelResponse(
             content=Content(parts, "model") if parts else None,
@@ -443,6 +449,24 @@ class Anthropic(Dialect):
             usage=_lift_usage(usage) if usage else None,
             model_version=text_in(body.get("model")) or None,
             custom_metadata={"weft": weft} if weft else None,
+        )
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return AnthropicStream()
+
+    # Requests, read back.
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Messages that only this provider has, or a field that others do not know."""
+        if not has_messages(wire):
+            return False
+        messages, tools = objects_in(wire.get("messages")), objects_in(wire.get("tools"))
+        blocks = [block for message in messages for block in objects_in(message.get("content"))]
+        return (
+            "system" in wire
+            or any(block.get("type") in _OWN_BLOCKS for block in blocks)
+            or any("input_schema" in tool for tool in tools)
         )
 
     def read(self, wire: JsonObject) -> ReadRequest:
@@ -461,17 +485,7 @@ class Anthropic(Dialect):
             places=("messages", "system", "tools", "output_config.format"),
         )
 
-    def is_request(self, wire: JsonObject) -> bool:
-        """Messages that only this provider has, or a field that others do not know."""
-        if not has_messages(wire):
-            return False
-        messages, tools = objects_in(wire.get("messages")), objects_in(wire.get("tools"))
-        blocks = [block for message in messages for block in objects_in(message.get("content"))]
-        return (
-            "system" in wire
-            or any(block.get("type") in _OWN_BLOCKS for block in blocks)
-            or any("input_schema" in tool for tool in tools)
-        )
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """System text, tools, schema, choice and thinking."""
@@ -517,10 +531,12 @@ class Anthropic(Dialect):
         parts: list[Quantity] = []
         asks = False
         for index, block in enumerate(as_list(content)):
-            found = _weigh_block(f"/content/{index}", block)
-            asks = asks or found[0].kind != "result"
-            parts += found
+            quantities = _weigh_block(f"/content/{index}", block)
+            asks = asks or quantities[0].kind != "result"
+            parts += quantities
         return WeighedTurn(role, parts, asks=asks and role == "user")
+
+    # What the provider refuses.
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400."""
@@ -531,10 +547,6 @@ class Anthropic(Dialect):
         yield from _refuse_limit(wire, model)
         yield from _refuse_tools(wire, model)
         yield from _refuse_format(wire, model)
-
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return AnthropicStream()
 
     def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
         """Every message, item or content, and how they follow each other."""
@@ -576,6 +588,9 @@ class Anthropic(Dialect):
         return outline._replace(paused=True) if own else outline
 
 
+# --- lowering
+
+
 def _document(source: Wire, name: str) -> Wire:
     wire: Wire = {"type": "document", "source": source}
     return {**wire, "title": name} if name else wire
@@ -600,6 +615,9 @@ def _settle(wire: Wire, most: float | None) -> None:
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     if isinstance(budget, int) and most is not None:
         wire["max_tokens"] = min(MAX_TOKENS + budget, most)
+
+
+# --- answers
 
 
 _STOPS = {
@@ -627,32 +645,37 @@ def _lift_block(block: Json) -> Part:
         raise ERRORS.unreadable("a content block of the answer is no object")
     match block:
         case {"type": "text", "text": str(text)}:
-            kept = but(block, "type", "text")
+            other_fields = but(block, "type", "text")
             blank = text.isspace()  # which only goes back where it came from
             return Part(
-                text, part_metadata=provider_metadata(NAME, kept if kept or blank else None)
+                text,
+                part_metadata=provider_metadata(
+                    NAME, other_fields if other_fields or blank else None
+                ),
             )
         case {"type": "thinking", "thinking": str(text)}:
             signature = text_in(block.get("signature")) or None
-            kept = but(block, "type", "thinking", "signature" if signature else "")
+            other_fields = but(block, "type", "thinking", "signature" if signature else "")
             return Part(
                 text,
                 thought=True,
                 thought_signature=signature,
-                part_metadata=provider_metadata(NAME, kept if kept or signature is None else None),
+                part_metadata=provider_metadata(
+                    NAME, other_fields if other_fields or signature is None else None
+                ),
             )
         case {"type": "tool_use"}:
             # a call without a name is still a call: whoever answers it says what is wrong
             name, call_id = text_in(block.get("name")), text_in(block.get("id")) or None
-            kept = but(block, "type", "id", "name", "input")
+            other_fields = but(block, "type", "id", "name", "input")
             call = FunctionCall(name=name, id=call_id)
-            return lifted_call(NAME, call, block.get("input"), kept or None)
+            return lifted_call(NAME, call, block.get("input"), other_fields or None)
         case _:
             return opaque_part(NAME, block)
 
 
 def _lift_error(
-    stop: str, finish: str | None, body: JsonObject, *, said: bool
+    stop: str, finish: str | None, body: JsonObject, *, has_content: bool
 ) -> tuple[str | None, str | None]:
     """Why there is no answer, or not the one that was asked for."""
     if stop == "refusal":
@@ -660,7 +683,7 @@ def _lift_error(
         category, why = text_in(details.get("category")), text_in(details.get("explanation"))
         about = f"the model refused to answer ({category})" if category else ""
         return "refusal", why or about or "the model refused to answer"
-    if finish == "MAX_TOKENS" and not said:
+    if finish == "MAX_TOKENS" and not has_content:
         return "max_tokens", f"the model said nothing before it ran out of tokens ({stop})"
     return None, None
 
@@ -682,6 +705,9 @@ def _lift_usage(usage: JsonObject) -> Usage:
     )
 
 
+# --- streams
+
+
 class _GrowingBlock:
     """A content block that is still coming in; texts are joined once it is whole."""
 
@@ -697,11 +723,11 @@ class _GrowingBlock:
 
     def extend(self, field: str, value: Json) -> None:
         """More of a field of any kind: texts and lists grow, all else takes the place of it."""
-        held = self.block.get(field)
+        before = self.block.get(field)
         if isinstance(value, str):
             self.add(field, value)
-        elif isinstance(value, list) and isinstance(held, list):
-            self.block = {**self.block, field: held + value}
+        elif isinstance(value, list) and isinstance(before, list):
+            self.block = {**self.block, field: before + value}
         else:
             self.block = {**self.block, field: value}
 
@@ -815,6 +841,9 @@ def _out_of_order(event: str) -> ModelError:
     return ERRORS.unreadable(f"the stream has a {event} that nothing came before")
 
 
+# --- requests read back
+
+
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "model", "system": "system"}
 
 
@@ -831,8 +860,8 @@ def _read_turn(message: JsonObject, where: str, calls: dict[str, str]) -> ReadTu
     if role is None:
         raise illegible(f"{message.get('role')!r} is no role", f"{where}/role")
     content = message.get("content")
-    said: Json = {"type": "text", "text": content} if isinstance(content, str) else content
-    blocks = require_objects(said, f"{where}/content")
+    listed: Json = {"type": "text", "text": content} if isinstance(content, str) else content
+    blocks = require_objects(listed, f"{where}/content")
     if role != "model":
         return ReadTurn(role, tuple(ReadPart(_read_part(block, calls), block) for block in blocks))
     calls |= {text_at(block, "id"): text_at(block, "name") for block in blocks if "id" in block}
@@ -851,12 +880,12 @@ def _read_part(block: JsonObject, calls: dict[str, str]) -> Part:
 
 def _read_result(block: JsonObject, calls: dict[str, str]) -> Part:
     content = block.get("content")
-    said = text_response(joined_text(content, "text"), failed=block.get("is_error") is True)
+    answer = text_response(joined_text(content, "text"), failed=block.get("is_error") is True)
     parts = content if isinstance(content, list) else []
-    shown = [_read_media(part) for part in parts if isinstance(part, dict)]
+    media = [_read_media(part) for part in parts if isinstance(part, dict)]
     call_id = text_at(block, "tool_use_id")
     name = calls.get(call_id, "")
-    return result_part(call_id, name, said, [part for part in shown if part is not None])
+    return result_part(call_id, name, answer, [part for part in media if part is not None])
 
 
 def _read_media(block: JsonObject) -> Part | None:
@@ -892,6 +921,9 @@ def _read_output(form: Json) -> ReadOutput | None:
     return ReadOutput(schema, "answer", beside) if isinstance(schema, dict) else None
 
 
+# --- counting
+
+
 _STATEFUL = ("container", "context_management", "thread")
 
 
@@ -912,9 +944,9 @@ def _weigh_block(pointer: str, block: Json) -> list[Quantity]:
             return [Quantity(pointer, "call", as_json(block.get("input", {})), name)]
         case "tool_result":
             inner = as_list(block.get("content"))
-            shown = [one for one in inner if not _is_text(one)]
+            media = [one for one in inner if not _is_text(one)]
             text = "".join(_block_text(one) for one in inner if _is_text(one))
-            below = [part for one in shown for part in _weigh_block(pointer, one)]
+            below = [part for one in media for part in _weigh_block(pointer, one)]
             return [Quantity(pointer, "result", text), *below]
         case "image":
             return [_weigh_media(pointer, object_in(block.get("source")), "image/png")]
@@ -924,8 +956,8 @@ def _weigh_block(pointer: str, block: Json) -> list[Quantity]:
             return [Quantity(pointer, "other", as_json(block), uncounted=LATER)]
         case "search_result":
             text = "".join(_block_text(one) for one in as_list(block.get("content")))
-            told = as_text(block.get("title")) + as_text(block.get("source"))
-            return [Quantity(pointer, "document", told + text)]
+            heading = as_text(block.get("title")) + as_text(block.get("source"))
+            return [Quantity(pointer, "document", heading + text)]
         case _:
             return [Quantity(pointer, "other", as_json(readable(block)), uncounted=SERVED)]
 
@@ -948,6 +980,9 @@ def _is_text(block: Json) -> bool:
 
 def _block_text(block: Json) -> str:
     return as_text(block.get("text") if isinstance(block, dict) else block)
+
+
+# --- refusing: the head
 
 
 _SAMPLING_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": None}
@@ -1078,6 +1113,9 @@ def _refuse_format(wire: JsonObject, model: str) -> Findings:
         message = f"{model} cannot be held to a schema"
         yield Finding(OPTION, "/output_config/format", message, "ask for the answer by a tool")
     yield from refuse_open_or_bounded(form.get("schema"), "/output_config/format/schema")
+
+
+# --- refusing: the turns
 
 
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")

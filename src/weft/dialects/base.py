@@ -128,8 +128,8 @@ class Dialect:
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
-        name, held = self.traits.name, self.holds(prompt)
-        report = LoweringReport(dialect=name, strict=strict, model=prompt.model, stores=held)
+        name, stores = self.traits.name, self.holds(prompt)
+        report = LoweringReport(dialect=name, strict=strict, model=prompt.model, stores=stores)
         if track is None:
             return self._lower(prompt, report, Track())
         with track.lock:
@@ -139,11 +139,11 @@ class Dialect:
         traits, items = self.traits, prompt.items
         head = track.head
         if head is None or not head.fits(prompt):
-            made, placed = self.head(prompt, report)
+            wire_head, placed = self.head(prompt, report)
             lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
-            if not is_encodable(made):
-                made = cast("Wire", scrubbed(made))
-            head = Head(prompt, made, placed, lead, report.take())
+            if not is_encodable(wire_head):
+                wire_head = cast("Wire", scrubbed(wire_head))
+            head = Head(prompt, wire_head, placed, lead, report.take())
             track.head = head
         settled = items.settled
         if track.items < settled:
@@ -154,8 +154,10 @@ class Dialect:
             track.settle(settled, ready, last, report.take())
         tail = items.tail
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
-        said = tail[: len(tail) - len(once)]
-        rest, last = self._extend(track.open, said, report) if said else ([], track.open)
+        lasting_items = tail[: len(tail) - len(once)]
+        rest, last = (
+            self._extend(track.open, lasting_items, report) if lasting_items else ([], track.open)
+        )
         lasting = [*rest, last] if last is not None else rest
         if once:
             more, last = self._extend(last, once, report)
@@ -466,9 +468,9 @@ class Dialect:
             declared = self.declared(tool, report)
             if declared is not None:
                 placed.append(Placed(self.add_tool(tools, tool, declared), tool.origin))
-        held = wire.get("tools")
+        own_tools = wire.get("tools")
         if tools:
-            wire["tools"] = [*tools, *held] if isinstance(held, list) else tools
+            wire["tools"] = [*tools, *own_tools] if isinstance(own_tools, list) else tools
 
     def add_tool(self, tools: list[Json], tool: ToolDecl, declared: Wire) -> str:
         """Put one more tool into the list; the place where it stands."""
@@ -628,14 +630,16 @@ def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> No
         name for block in foreign for name in _meaningful_fields(block.kept or {})
     )
     if names:
-        told = ", ".join(f"`{name}`" for name in names)
+        listed = ", ".join(f"`{name}`" for name in names)
         maker = foreign[0].provider or "an unknown provider"
-        report.add("WEFT704", foreign[0].origin, f"{told} of {maker} cannot go to {report.dialect}")
+        report.add(
+            "WEFT704", foreign[0].origin, f"{listed} of {maker} cannot go to {report.dialect}"
+        )
 
 
-def _meaningful_fields(kept: JsonObject) -> list[str]:
+def _meaningful_fields(fields: JsonObject) -> list[str]:
     return [
-        name for name, value in kept.items() if name not in _BOOKKEEPING and not _is_empty(value)
+        name for name, value in fields.items() if name not in _BOOKKEEPING and not _is_empty(value)
     ]
 
 

@@ -172,13 +172,13 @@ def marks_in(wire: Wire) -> int:
 
 def _marks(wire: Wire) -> list[Json]:
     """The marks of the tools and the system text."""
-    found: list[Json] = []
+    marks: list[Json] = []
     for key in ("tools", "system"):
         listed = wire.get(key)
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, dict) and MARK in one:
-                found.append(one[MARK])
-    return found
+                marks.append(one[MARK])
+    return marks
 
 
 def _ttl(mark: Json, cache: Cache) -> str:

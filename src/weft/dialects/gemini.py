@@ -1,4 +1,8 @@
-"""Gemini generateContent: parts in contents, roles user and model, JSON Schema fields."""
+"""Gemini generateContent, whole: parts in contents, roles user and model, JSON Schema fields.
+
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -127,11 +131,11 @@ def _write_thinking(wire: Wire, value: Json) -> list[str]:
         return ["thinking"]
     names = {"budget": "thinkingBudget", "effort": "thinkingLevel", "include": "includeThoughts"}
     missed: list[str] = []
-    for name, given in value.items():
-        if name == "effort" and given not in _EFFORTS:
-            missed.append(f"thinking.effort={given}")
+    for name, setting in value.items():
+        if name == "effort" and setting not in _EFFORTS:
+            missed.append(f"thinking.effort={setting}")
         elif name in names:
-            put(wire, f"generationConfig.thinkingConfig.{names[name]}", given)
+            put(wire, f"generationConfig.thinkingConfig.{names[name]}", setting)
         else:
             missed.append(f"thinking.{name}")
     return missed
@@ -255,16 +259,16 @@ class Gemini(Dialect):
         self, wire: Wire, placed: list[Placed], report: LoweringReport
     ) -> list[Placed]:
         """Leave out what the cached content holds: the provider refuses to be told twice."""
-        held = [key for key in CACHED if wire.pop(key, None) is not None]
-        if held:
+        cached = [key for key in CACHED if wire.pop(key, None) is not None]
+        if cached:
             report.add(
                 "WEFT702",
                 Origin("config", "extra"),
-                f"{', '.join(held)} are left out: the cached content has them",
+                f"{', '.join(cached)} are left out: the cached content has them",
                 "create the cached content with them",
                 severity=Severity.INFO,
             )
-        return [one for one in placed if one.pointer.split("/")[1] not in held]
+        return [one for one in placed if one.pointer.split("/")[1] not in cached]
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and, where there are any, parameters."""
@@ -278,12 +282,12 @@ class Gemini(Dialect):
         if tool.own is not None:
             return super().add_tool(tools, tool, declared)
         last = tools[-1] if tools else None
-        held = last.get("functionDeclarations") if isinstance(last, dict) else None
-        if not isinstance(held, list):
-            held = list[Json]()
-            tools.append({"functionDeclarations": held})
-        held.append(declared)
-        return f"/tools/{len(tools) - 1}/functionDeclarations/{len(held) - 1}"
+        functions = last.get("functionDeclarations") if isinstance(last, dict) else None
+        if not isinstance(functions, list):
+            functions = list[Json]()
+            tools.append({"functionDeclarations": functions})
+        functions.append(declared)
+        return f"/tools/{len(tools) - 1}/functionDeclarations/{len(functions) - 1}"
 
     def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One content; the first call of a turn that another model signed says so."""
@@ -351,13 +355,13 @@ class Gemini(Dialect):
         """Inline data, or an address."""
         if UNREAD.match(mime_of(block)):
             return {"text": missing_media(block, report)}
-        held: Wire = {"mimeType": block.mime_type}
+        source: Wire = {"mimeType": block.mime_type}
         if block.uri is not None:
-            held["fileUri"] = block.uri
-            part: Wire = {"fileData": held}
+            source["fileUri"] = block.uri
+            part: Wire = {"fileData": source}
         else:
-            held["data"] = block.data
-            part = {"inlineData": held}
+            source["data"] = block.data
+            part = {"inlineData": source}
         return self._signed(part, block, report)
 
     def code(self, block: CodeBlock, report: LoweringReport) -> Wire:
@@ -396,6 +400,8 @@ class Gemini(Dialect):
             return part
         return {**part, "thoughtSignature": block.signature}
 
+    # Answers, whole and streamed.
+
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole answer says; the first candidate is the answer."""
         if tells_error(body):
@@ -426,7 +432,7 @@ class Gemini(Dialect):
         if blocked and not candidates:
             finish = blocked if blocked in _REASONS else "OTHER"
         code, message = _lift_error(
-            first, finish, body, said=any(part.kind != "empty" for part in parts)
+            first, finish, body, has_content=any(part.kind != "empty" for part in parts)
         )
         return ModelResponse(
             content=Content(parts, "model") if parts else None,
@@ -441,6 +447,16 @@ class Gemini(Dialect):
             logprobs_result=object_in(first.get("logprobsResult")) or None,
             avg_logprobs=float(average) if isinstance(average, (int, float)) else None,
         )
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return GeminiStream()
+
+    # Requests, read back.
+
+    def spell(self, wire: JsonObject) -> JsonObject:
+        """The request with every name of the provider's in camelCase."""
+        return {_camel(key): _spell_value(value, _camel(key)) for key, value in wire.items()}
 
     def read(self, wire: JsonObject) -> ReadRequest:
         """System, turns, tools, schema and options of a request."""
@@ -463,6 +479,8 @@ class Gemini(Dialect):
             config=read_options(self.options, wire),
             places=tuple(places),
         )
+
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """System text, tools, schema and choice."""
@@ -497,10 +515,12 @@ class Gemini(Dialect):
         parts: list[Quantity] = []
         asks = False
         for index, part in enumerate(as_list(turn.get("parts"))):
-            found = _weigh_part(f"/parts/{index}", part)
-            asks = asks or not any(one.kind == "result" for one in found)
-            parts += found
+            quantities = _weigh_part(f"/parts/{index}", part)
+            asks = asks or not any(one.kind == "result" for one in quantities)
+            parts += quantities
         return WeighedTurn(role, parts, asks=asks and role == "user")
+
+    # What the provider refuses.
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400."""
@@ -516,17 +536,9 @@ class Gemini(Dialect):
         yield from _refuse_schema(config)
         yield from _refuse_abilities(wire, config, model)
 
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return GeminiStream()
-
     def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
         """Every message, item or content, and how they follow each other."""
         return GeminiTurnRules(model)
-
-    def spell(self, wire: JsonObject) -> JsonObject:
-        """The request with every name of the provider's in camelCase."""
-        return {_camel(key): _spell_value(value, _camel(key)) for key, value in wire.items()}
 
     def outline(self, turn: JsonObject, at: str) -> Outline:
         """Every part holds one thing, and what it needs."""
@@ -546,6 +558,9 @@ class Gemini(Dialect):
             elif "functionResponse" in part:
                 results.append(_outline_pair(part, "functionResponse", "response", at, place))
         return outline_of("user" if role == "user" else "model", calls, results, at)
+
+
+# --- answers
 
 
 _GOOD = frozenset(("STOP", "MAX_TOKENS", "CONTINUATION"))
@@ -585,117 +600,117 @@ def _lift_parts(candidate: JsonObject) -> tuple[Part, ...]:
     return tuple(_lift_part(part) for part in parts)
 
 
-def _lift_part(given: Json) -> Part:
+def _lift_part(wire: Json) -> Part:
     """One part of an answer as a part of the log."""
-    if not isinstance(given, dict):
+    if not isinstance(wire, dict):
         raise ERRORS.unreadable("a part of the answer is no object")
     for field, read in _LIFTERS.items():
-        value = given.get(field)
+        value = wire.get(field)
         if isinstance(value, dict):
-            part = read(given, value)
+            part = read(wire, value)
             if part is not None:
                 return part
-    text, signature = given.get("text"), _signature(given)
-    if isinstance(text, str) and given.get("thought") is True:
-        return _lift_thought(given, text, signature)
+    text, signature = wire.get("text"), _signature(wire)
+    if isinstance(text, str) and wire.get("thought") is True:
+        return _lift_thought(wire, text, signature)
     if isinstance(text, str) and text:
-        return _with_fields(Part(text), {"text": text}, given)
-    if signature and given.keys() <= {"text", "thought", "thoughtSignature"}:
-        return _lift_thought(given, "", signature)
-    return Part("") if given == {"text": ""} else opaque_part(NAME, given)
+        return _with_fields(Part(text), {"text": text}, wire)
+    if signature and wire.keys() <= {"text", "thought", "thoughtSignature"}:
+        return _lift_thought(wire, "", signature)
+    return Part("") if wire == {"text": ""} else opaque_part(NAME, wire)
 
 
-def _signature(given: JsonObject) -> str | None:
-    return text_in(given.get("thoughtSignature")) or None
+def _signature(wire: JsonObject) -> str | None:
+    return text_in(wire.get("thoughtSignature")) or None
 
 
-def _with_fields(part: Part, made: JsonObject, given: JsonObject) -> Part:
+def _with_fields(part: Part, spelled: JsonObject, wire: JsonObject) -> Part:
     """The part, signed, with what it lacks of the form it was given in once it is `made` again."""
-    signature = _signature(given)
+    signature = _signature(wire)
     if signature:
-        made = {**made, "thoughtSignature": signature}
-    metadata = provider_metadata(NAME, difference(made, given) or None)
+        spelled = {**spelled, "thoughtSignature": signature}
+    metadata = provider_metadata(NAME, difference(spelled, wire) or None)
     if signature is None and metadata is None:
         return part
     return replace(part, thought_signature=signature, part_metadata=metadata)
 
 
-def _lift_thought(given: JsonObject, text: str, signature: str | None) -> Part:
+def _lift_thought(wire: JsonObject, text: str, signature: str | None) -> Part:
     """A thought, or nothing but a signature; one that is unsigned goes back as well."""
-    made: JsonObject = {"text": text, "thought": True} if text else {"text": ""}
+    spelled: JsonObject = {"text": text, "thought": True} if text else {"text": ""}
     if signature:
-        made["thoughtSignature"] = signature
-    kept = difference(made, given)
+        spelled["thoughtSignature"] = signature
+    missing = difference(spelled, wire)
     return Part(
-        text if "text" in given else None,
-        thought=True if given.get("thought") else None,
+        text if "text" in wire else None,
+        thought=True if wire.get("thought") else None,
         thought_signature=signature,
-        part_metadata=provider_metadata(NAME, kept if kept or signature is None else None),
+        part_metadata=provider_metadata(NAME, missing if missing or signature is None else None),
     )
 
 
-def _lift_call(given: JsonObject, call: JsonObject) -> Part | None:
+def _lift_call(wire: JsonObject, call: JsonObject) -> Part | None:
     name = text_in(call.get("name"))
     arguments = call.get("args", {})
     call_id = text_in(call.get("id")) or None
-    made: JsonObject = {"name": name, "args": arguments}
+    spelled: JsonObject = {"name": name, "args": arguments}
     if call_id and not call_id.startswith("adk-"):
-        made["id"] = call_id
-    whole: JsonObject = {"functionCall": made}
-    signature = _signature(given)
+        spelled["id"] = call_id
+    whole: JsonObject = {"functionCall": spelled}
+    signature = _signature(wire)
     if signature:
         whole["thoughtSignature"] = signature
-    kept = difference(whole, given) if name else None
+    missing = difference(whole, wire) if name else None
     return lifted_call(
-        NAME, FunctionCall(name=name, id=call_id), arguments, kept or None, signature
+        NAME, FunctionCall(name=name, id=call_id), arguments, missing or None, signature
     )
 
 
-def _lift_tool_call(given: JsonObject, asked: JsonObject) -> Part | None:
+def _lift_tool_call(wire: JsonObject, asked: JsonObject) -> Part | None:
     """A call of the provider's own tool, which stands in the log as it is."""
-    if not given.keys() <= {"toolCall", "thoughtSignature"}:
+    if not wire.keys() <= {"toolCall", "thoughtSignature"}:
         return None
-    return Part(tool_call=asked, thought_signature=_signature(given))
+    return Part(tool_call=asked, thought_signature=_signature(wire))
 
 
-def _lift_tool_response(given: JsonObject, came: JsonObject) -> Part | None:
-    if not given.keys() <= {"toolResponse", "thoughtSignature"}:
+def _lift_tool_response(wire: JsonObject, came: JsonObject) -> Part | None:
+    if not wire.keys() <= {"toolResponse", "thoughtSignature"}:
         return None
-    return Part(tool_response=came, thought_signature=_signature(given))
+    return Part(tool_response=came, thought_signature=_signature(wire))
 
 
-def _lift_inline(given: JsonObject, blob: JsonObject) -> Part | None:
+def _lift_inline(wire: JsonObject, blob: JsonObject) -> Part | None:
     data, mime_type = blob.get("data"), text_in(blob.get("mimeType"))
     if not isinstance(data, str):
         return None
-    made: JsonObject = {"inlineData": {"mimeType": mime_type or _ANY_TYPE, "data": data}}
-    held = Blob(mime_type or None, data, text_in(blob.get("displayName")) or None)
-    return _with_fields(Part(inline_data=held), made, given)
+    spelled: JsonObject = {"inlineData": {"mimeType": mime_type or _ANY_TYPE, "data": data}}
+    data_part = Blob(mime_type or None, data, text_in(blob.get("displayName")) or None)
+    return _with_fields(Part(inline_data=data_part), spelled, wire)
 
 
-def _lift_file(given: JsonObject, file: JsonObject) -> Part | None:
+def _lift_file(wire: JsonObject, file: JsonObject) -> Part | None:
     uri, mime_type = file.get("fileUri"), text_in(file.get("mimeType"))
     if not isinstance(uri, str):
         return None
-    made: JsonObject = {"fileData": {"mimeType": mime_type or _ANY_TYPE, "fileUri": uri}}
-    held = FileData(uri, mime_type or None, text_in(file.get("displayName")) or None)
-    return _with_fields(Part(file_data=held), made, given)
+    spelled: JsonObject = {"fileData": {"mimeType": mime_type or _ANY_TYPE, "fileUri": uri}}
+    file_part = FileData(uri, mime_type or None, text_in(file.get("displayName")) or None)
+    return _with_fields(Part(file_data=file_part), spelled, wire)
 
 
-def _lift_code(given: JsonObject, code: JsonObject) -> Part | None:
+def _lift_code(wire: JsonObject, code: JsonObject) -> Part | None:
     source, language = text_in(code.get("code")), text_in(code.get("language"))
-    made: JsonObject = {"executableCode": {"language": language or "PYTHON", "code": source}}
+    spelled: JsonObject = {"executableCode": {"language": language or "PYTHON", "code": source}}
     written = ExecutableCode(source, language or None, text_in(code.get("id")) or None)
-    return _with_fields(Part(executable_code=written), made, given)
+    return _with_fields(Part(executable_code=written), spelled, wire)
 
 
-def _lift_code_result(given: JsonObject, ran: JsonObject) -> Part | None:
+def _lift_code_result(wire: JsonObject, ran: JsonObject) -> Part | None:
     outcome, output = text_in(ran.get("outcome")), text_in(ran.get("output"))
-    made: JsonObject = {
+    spelled: JsonObject = {
         "codeExecutionResult": {"outcome": outcome or "OUTCOME_OK", "output": output}
     }
     gave = CodeExecutionResult(outcome or None, output or None, text_in(ran.get("id")) or None)
-    return _with_fields(Part(code_execution_result=gave), made, given)
+    return _with_fields(Part(code_execution_result=gave), spelled, wire)
 
 
 _LIFTERS: dict[str, Callable[[JsonObject, JsonObject], Part | None]] = {
@@ -711,7 +726,7 @@ _LIFTERS: dict[str, Callable[[JsonObject, JsonObject], Part | None]] = {
 
 
 def _lift_error(
-    first: JsonObject, finish: str | None, body: JsonObject, *, said: bool
+    first: JsonObject, finish: str | None, body: JsonObject, *, has_content: bool
 ) -> tuple[str | None, str | None]:
     """Why there is no answer, or not the one that was asked for."""
     feedback = object_in(body.get("promptFeedback"))
@@ -726,7 +741,7 @@ def _lift_error(
     why = text_in(first.get("finishMessage"))
     if finish == "MAX_TOKENS":
         words = why or "the model said nothing before it ran out of tokens"
-        return (None, None) if said else ("max_tokens", words)
+        return (None, None) if has_content else ("max_tokens", words)
     reason = text_in(first.get("finishReason"))
     return finish.lower(), why or f"the model stopped before it was done ({reason})"
 
@@ -744,6 +759,9 @@ def _lift_usage(counts: JsonObject) -> tuple[Usage | None, JsonObject]:
         return msgspec.convert(taken, Usage), spent
     except msgspec.ValidationError:  # a detail of another kind than it was
         return None, without(counts)
+
+
+# --- streams
 
 
 _GROWING = frozenset(("citationMetadata", "logprobsResult"))
@@ -772,9 +790,9 @@ class _GrowingCandidate:
                     if isinstance(part, dict):
                         self._add_part(part)
             elif value is not None:
-                held = self.fields.get(key)
-                if isinstance(held, dict) and isinstance(value, dict):
-                    value = _grown(held, value) if key in _GROWING else {**held, **value}
+                before = self.fields.get(key)
+                if isinstance(before, dict) and isinstance(value, dict):
+                    value = _grown(before, value) if key in _GROWING else {**before, **value}
                 self.fields[key] = value
 
     def whole(self) -> JsonObject:
@@ -825,24 +843,24 @@ class _GrowingCandidate:
             self.parts[-1] = {**part, "functionCall": without(call, "partialArgs", "willContinue")}
         for piece in objects_in(pieces):
             self._arguments.add(piece)
-        held = self.parts[-1]
+        growing = self.parts[-1]
         more = without(call, "partialArgs", "willContinue", "args")
-        whole = {**object_in(held["functionCall"]), **more}
+        whole = {**object_in(growing["functionCall"]), **more}
         whole["args"] = self._arguments.values
-        held = {**held, **without(part, "functionCall")}
-        held["functionCall"] = whole
-        self.parts[-1] = held
+        growing = {**growing, **without(part, "functionCall")}
+        growing["functionCall"] = whole
+        self.parts[-1] = growing
         if not goes_on:
             self._arguments = None
 
 
-def _grown(held: JsonObject, more: JsonObject) -> JsonObject:
+def _grown(before: JsonObject, more: JsonObject) -> JsonObject:
     """Both: lists one after the other, all else as it was said last."""
-    grown = {**held, **more}
+    grown = {**before, **more}
     for key, value in more.items():
-        before = held.get(key)
-        if isinstance(before, list) and isinstance(value, list):
-            grown[key] = before + value
+        old = before.get(key)
+        if isinstance(old, list) and isinstance(value, list):
+            grown[key] = old + value
     return grown
 
 
@@ -862,15 +880,15 @@ class GeminiStream:
         if candidates is None and (name == "error" or tells_error(data)):
             raise ERRORS.failure(None, data)
         self._fields.update(data)
-        shown: tuple[Part, ...] = ()
+        pieces: tuple[Part, ...] = ()
         for chunk in candidates if isinstance(candidates, list) else ():
             if isinstance(chunk, dict):
                 index = chunk.get("index", 0)
                 candidate = self._candidate(index)
                 candidate.add(chunk)
                 if index == 0:
-                    shown += _partial_parts(chunk.get("content"))
-        return ModelResponse(content=Content(shown, "model"), partial=True) if shown else None
+                    pieces += _partial_parts(chunk.get("content"))
+        return ModelResponse(content=Content(pieces, "model"), partial=True) if pieces else None
 
     def ended(self) -> None:
         """The word of a server that imitates the provider, for the reason it should have given."""
@@ -896,15 +914,15 @@ class GeminiStream:
 
 def _partial_parts(content: Json) -> tuple[Part, ...]:
     """What a chunk has to show; several parts of one kind are one."""
-    shown: list[Part] = []
+    pieces: list[Part] = []
     parts = content.get("parts") if isinstance(content, dict) else None
     for part in parts if isinstance(parts, list) else ():
         text = part.get("text") if isinstance(part, dict) else None
         if isinstance(part, dict) and isinstance(text, str) and text:
-            shown.append(Part(text, thought=True if part.get("thought") else None))
-    if len(shown) > 1 and all(part.thought == shown[0].thought for part in shown):
-        return (Part("".join(part.text or "" for part in shown), thought=shown[0].thought),)
-    return tuple(shown)
+            pieces.append(Part(text, thought=True if part.get("thought") else None))
+    if len(pieces) > 1 and all(part.thought == pieces[0].thought for part in pieces):
+        return (Part("".join(part.text or "" for part in pieces), thought=pieces[0].thought),)
+    return tuple(pieces)
 
 
 _STEP = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'.*?'|".*?")\]""")
@@ -928,9 +946,9 @@ class _GrowingArguments:
         if not steps:
             return
         value = _piece_value(piece)
-        held = _value_at(self.values, steps)
-        if path == self._open and isinstance(value, str) and isinstance(held, str):
-            value = held + value
+        before = _value_at(self.values, steps)
+        if path == self._open and isinstance(value, str) and isinstance(before, str):
+            value = before + value
         _set_at(self.values, steps, value)
         self._open = str(path) if piece.get("willContinue") else ""
 
@@ -953,33 +971,36 @@ def _steps(path: str) -> list[str | int]:
     return steps
 
 
-def _value_at(held: Json, steps: Sequence[str | int]) -> Json:
+def _value_at(value: Json, steps: Sequence[str | int]) -> Json:
     for step in steps:
-        if isinstance(held, dict) and isinstance(step, str):
-            held = held.get(step)
-        elif isinstance(held, list) and isinstance(step, int) and step < len(held):
-            held = held[step]
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
         else:
             return None
-    return held
+    return value
 
 
-def _set_at(held: Json, steps: Sequence[str | int], value: Json) -> None:
+def _set_at(holder: Json, steps: Sequence[str | int], value: Json) -> None:
     """Put a value at its path, making the objects and lists on the way."""
     for at, step in enumerate(steps):
         last = at == len(steps) - 1
         fresh: Json = value if last else [] if isinstance(steps[at + 1], int) else {}
-        if isinstance(held, dict) and isinstance(step, str):
-            if last or not isinstance(held.get(step), (dict, list)):
-                held[step] = fresh
-            held = held[step]
-        elif isinstance(held, list) and isinstance(step, int):
-            held.extend([None] * (step + 1 - len(held)))
-            if last or not isinstance(held[step], (dict, list)):
-                held[step] = fresh
-            held = held[step]
+        if isinstance(holder, dict) and isinstance(step, str):
+            if last or not isinstance(holder.get(step), (dict, list)):
+                holder[step] = fresh
+            holder = holder[step]
+        elif isinstance(holder, list) and isinstance(step, int):
+            holder.extend([None] * (step + 1 - len(holder)))
+            if last or not isinstance(holder[step], (dict, list)):
+                holder[step] = fresh
+            holder = holder[step]
         else:
             return
+
+
+# --- requests read back
 
 
 _PARTS = {
@@ -1008,7 +1029,7 @@ def _spell_value(value: Json, key: str) -> Json:
 
 
 def _camel(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found[1].upper(), name)
+    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda match: match[1].upper(), name)
 
 
 def _content_parts(content: Json) -> list[JsonObject]:
@@ -1034,8 +1055,8 @@ def _read_part(part: JsonObject) -> Part:
     known = {key: value for key, value in part.items() if key in _PARTS}
     try:
         read_one = msgspec.convert(known, Part)
-        for shown in (read_one.function_response or FunctionResponse()).parts or ():
-            msgspec.convert(shown, Part)
+        for media in (read_one.function_response or FunctionResponse()).parts or ():
+            msgspec.convert(media, Part)
     except msgspec.ValidationError:
         return Part()
     return read_one
@@ -1043,17 +1064,17 @@ def _read_part(part: JsonObject) -> Part:
 
 def _read_tools(tool: JsonObject) -> list[ReadTool]:
     """The functions of an entry, and what else stands in it: a tool of the provider's own."""
-    found: list[ReadTool] = []
+    tools: list[ReadTool] = []
     for declared in require_objects(tool.get("functionDeclarations"), "functionDeclarations"):
         schema = declared.get("parametersJsonSchema", _plain_schema(declared.get("parameters")))
-        held: JsonObject = schema if isinstance(schema, dict) else {}
-        held = held or {"type": "object", "properties": {}}
+        parameters: JsonObject = schema if isinstance(schema, dict) else {}
+        parameters = parameters or {"type": "object", "properties": {}}
         name, about = text_at(declared, "name"), text_at(declared, "description")
-        found.append(ReadTool(declared, name, about, held))
+        tools.append(ReadTool(declared, name, about, parameters))
     own = {key: value for key, value in tool.items() if key != "functionDeclarations"}
-    if own or not found:
-        found.append(ReadTool(own, next(iter(own), ""), own=True))
-    return found
+    if own or not tools:
+        tools.append(ReadTool(own, next(iter(own), ""), own=True))
+    return tools
 
 
 def _read_output(wire: JsonObject) -> ReadOutput | None:
@@ -1067,8 +1088,8 @@ def _read_output(wire: JsonObject) -> ReadOutput | None:
     plain = _plain_schema(typed)
     if not isinstance(plain, dict):
         return None
-    kept: JsonObject = {"responseJsonSchema": None, "responseSchema": typed}
-    return ReadOutput(plain, "answer", kept)
+    fields: JsonObject = {"responseJsonSchema": None, "responseSchema": typed}
+    return ReadOutput(plain, "answer", fields)
 
 
 def _plain_schema(schema: Json) -> Json:
@@ -1083,7 +1104,9 @@ def _plain_schema(schema: Json) -> Json:
         if name == "type":
             plain[name] = _KINDS.get(str(value), value)
         elif name == "properties" and isinstance(value, dict):
-            plain[name] = {each: _plain_schema(held) for each, held in value.items()}
+            plain[name] = {
+                each: _plain_schema(property_schema) for each, property_schema in value.items()
+            }
         elif name in ("items", "anyOf", "prefixItems", "additionalProperties"):
             plain[name] = _plain_schema(value)
         elif name not in ("nullable", "propertyOrdering"):
@@ -1091,6 +1114,9 @@ def _plain_schema(schema: Json) -> Json:
     if schema.get("nullable") is True:
         return {"anyOf": [plain, {"type": "null"}]}
     return plain
+
+
+# --- counting
 
 
 _REFERENCE = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
@@ -1103,47 +1129,50 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 def _weigh_part(pointer: str, part: Json) -> list[Quantity]:
     if not isinstance(part, dict):
         return [Quantity(pointer, "text", as_text(part))]
-    found: list[Quantity] = []
+    seals: list[Quantity] = []
     if either_case(part, "toolCall") or either_case(part, "toolResponse"):  # not counted as input
         return [Quantity(pointer, "other", "", uncounted=SERVED)]
     signature = either_case(part, "thoughtSignature")
     if isinstance(signature, str):
-        found.append(Quantity(pointer, "thought", "", sealed=len(signature)))
+        seals.append(Quantity(pointer, "thought", "", sealed=len(signature)))
     if part.get("thought"):
-        return found
+        return seals
     if "text" in part:
-        return [*found, Quantity(pointer, "text", as_text(part["text"]))]
+        return [*seals, Quantity(pointer, "text", as_text(part["text"]))]
     if isinstance(call := either_case(part, "functionCall"), dict):
         args = as_json(call.get("args", {}))
-        return [*found, Quantity(pointer, "call", args, as_text(call.get("name")))]
+        return [*seals, Quantity(pointer, "call", args, as_text(call.get("name")))]
     if isinstance(result := either_case(part, "functionResponse"), dict):
         text = as_text(result.get("name")) + as_json(result.get("response"))
-        shown = [_weigh_media(pointer, object_in(one)) for one in as_list(result.get("parts"))]
-        return [*found, Quantity(pointer, "result", text), *shown]
+        media = [_weigh_media(pointer, object_in(one)) for one in as_list(result.get("parts"))]
+        return [*seals, Quantity(pointer, "result", text), *media]
     if isinstance(code := either_case(part, "executableCode"), dict):
-        return [*found, Quantity(pointer, "text", as_text(code.get("code")))]
+        return [*seals, Quantity(pointer, "text", as_text(code.get("code")))]
     if isinstance(output := either_case(part, "codeExecutionResult"), dict):
-        return [*found, Quantity(pointer, "text", as_text(output.get("output")))]
-    return [*found, _weigh_media(pointer, part)]
+        return [*seals, Quantity(pointer, "text", as_text(output.get("output")))]
+    return [*seals, _weigh_media(pointer, part)]
 
 
 def _weigh_media(pointer: str, part: JsonObject) -> Quantity:
     for key in ("inlineData", "fileData"):
-        if isinstance(held := either_case(part, key), dict):
-            data = as_text(held.get("data")) if key == "inlineData" else ""
-            return Quantity(pointer, "media", data, as_text(either_case(held, "mimeType")))
+        if isinstance(source := either_case(part, key), dict):
+            data = as_text(source.get("data")) if key == "inlineData" else ""
+            return Quantity(pointer, "media", data, as_text(either_case(source, "mimeType")))
     return Quantity(pointer, "other", as_json(part))
 
 
 def _is_recursive(schema: JsonObject | None) -> bool:
     """Whether a definition of the schema names itself, directly or through others."""
     definitions = object_in((schema or {}).get("$defs"))
-    names = {name: set(_REFERENCE.findall(as_json(held))) for name, held in definitions.items()}
+    names = {
+        name: set(_REFERENCE.findall(as_json(references)))
+        for name, references in definitions.items()
+    }
     reached = dict(names)
     for _ in names:
-        for name, held in reached.items():
-            reached[name] = held.union(*(names.get(each, set()) for each in held))
-    return any(name in held for name, held in reached.items())
+        for name, references in reached.items():
+            reached[name] = references.union(*(names.get(each, set()) for each in references))
+    return any(name in references for name, references in reached.items())
 
 
 def _system_texts(value: Json) -> list[str]:
@@ -1152,12 +1181,17 @@ def _system_texts(value: Json) -> list[str]:
 
 
 def _weigh_tool(declaration: JsonObject) -> WeighedTool:
-    schema = next((found for key in _SCHEMAS if (found := either_case(declaration, key))), None)
+    schema = next(
+        (candidate for key in _SCHEMAS if (candidate := either_case(declaration, key))), None
+    )
     return WeighedTool(
         as_text(declaration.get("name")),
         as_text(declaration.get("description")),
         object_in(schema) or None,
     )
+
+
+# --- refusing: the head
 
 
 _TOOL_NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
@@ -1234,8 +1268,8 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
                 message = "`parameters` and `parametersJsonSchema` stand together"
                 yield Finding(SCHEMA, where, message, "leave out one of them")
             name = str(function.get("name", ""))
-            shown = schema if isinstance(schema, dict) and "type" in schema else typed
-            functions.append(DeclaredTool(where, name, shown, where))
+            parameters = schema if isinstance(schema, dict) and "type" in schema else typed
+            functions.append(DeclaredTool(where, name, parameters, where))
         if "googleSearchRetrieval" in tool and not model.startswith("gemini-1"):
             message = f"{model} searches by `googleSearch`"
             yield Finding(REQUEST, at, message, "use googleSearch")
@@ -1277,15 +1311,15 @@ def _refuse_combinations(wire: JsonObject, config: JsonObject, model: str) -> Fi
 
 
 def _refuse_schema(config: JsonObject) -> Findings:
-    held = [key for key in ("responseSchema", "responseJsonSchema") if config.get(key)]
-    if len(held) > 1:
+    schemas = [key for key in ("responseSchema", "responseJsonSchema") if config.get(key)]
+    if len(schemas) > 1:
         message = "the answer has two schemas"
-        yield Finding(SCHEMA, f"/generationConfig/{held[0]}", message, "leave out one of them")
+        yield Finding(SCHEMA, f"/generationConfig/{schemas[0]}", message, "leave out one of them")
     kind = config.get("responseMimeType")
-    if held and kind not in ("application/json", "text/x.enum"):
+    if schemas and kind not in ("application/json", "text/x.enum"):
         hint = 'set responseMimeType to "application/json"'
         message = "the answer has a schema, and need not be JSON"
-        yield Finding(OPTION, f"/generationConfig/{held[0]}", message, hint)
+        yield Finding(OPTION, f"/generationConfig/{schemas[0]}", message, hint)
 
 
 def _refuse_abilities(wire: JsonObject, config: JsonObject, model: str) -> Findings:
@@ -1315,6 +1349,9 @@ def _refuse_abilities(wire: JsonObject, config: JsonObject, model: str) -> Findi
                 yield Finding(REQUEST, f"/{key}", message, "leave it out")
 
 
+# --- refusing: the turns
+
+
 _RESULT_MEDIA = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
 """What a function may show beside its result."""
 
@@ -1331,33 +1368,6 @@ class _Side(NamedTuple):
     unsigned: str = ""
     """Where its first call stands, if no signature stands at it or before it."""
     signed: bool = False
-
-
-def _require_one_thing(part: JsonObject, at: str) -> None:
-    """Refuse a part that holds nothing, two things, or media without its data."""
-    kinds = [kind for kind in part if kind in _PART_KINDS]
-    if len(kinds) > 1:
-        raise Misshapen(at, f"this part holds {' and '.join(kinds)}", "give each a part of its own")
-    if "text" in part and not part["text"] and "thoughtSignature" not in part:
-        raise Misshapen(at, "this part is empty", "leave it out")
-    for kind, needed in (("inlineData", "data"), ("fileData", "fileUri")):
-        if kind in part:
-            require_text(require_object(part[kind], f"{at}/{kind}"), needed, f"{at}/{kind}")
-
-
-_PART_KINDS = frozenset(
-    ("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
-     "codeExecutionResult")
-)  # fmt: skip
-
-
-def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: str) -> Named:
-    """A call or a result, with its name, and its id where it has one."""
-    at = f"{at}/{kind}"
-    pair = require_object(part[kind], turn_at + at)
-    require_object(pair.get(needed, {}), f"{turn_at}{at}/{needed}")
-    call_id = require_text(pair, "id", turn_at + at) if "id" in pair else ""
-    return Named(call_id, require_text(pair, "name", turn_at + at), at)
 
 
 class GeminiTurnRules:
@@ -1463,16 +1473,43 @@ def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
         if key in part and UNREAD.match(kind):
             yield unread_media(kind, f"{where}/{key}/mimeType", "gemini")
     place = f"{where}/functionResponse/parts"
-    shown = placed_objects(object_at(part, "functionResponse").get("parts"), place)
-    if shown and re.match(r"gemini-(1|2)(\.|-)", model):
+    media_parts = placed_objects(object_at(part, "functionResponse").get("parts"), place)
+    if media_parts and re.match(r"gemini-(1|2)(\.|-)", model):
         message = f"{model} takes no media in a function's result"
         yield Finding(MEDIA, place, message, "send it in the user's turn that follows")
         return
-    for at, media in shown:
-        held = object_at(media, "inlineData") or object_at(media, "fileData")
-        kind = str(held.get("mimeType", "")).lower()
+    for at, media in media_parts:
+        source = object_at(media, "inlineData") or object_at(media, "fileData")
+        kind = str(source.get("mimeType", "")).lower()
         if kind and not _RESULT_MEDIA.match(kind):
             yield unread_media(kind, at, "a function's result")
+
+
+def _require_one_thing(part: JsonObject, at: str) -> None:
+    """Refuse a part that holds nothing, two things, or media without its data."""
+    kinds = [kind for kind in part if kind in _PART_KINDS]
+    if len(kinds) > 1:
+        raise Misshapen(at, f"this part holds {' and '.join(kinds)}", "give each a part of its own")
+    if "text" in part and not part["text"] and "thoughtSignature" not in part:
+        raise Misshapen(at, "this part is empty", "leave it out")
+    for kind, needed in (("inlineData", "data"), ("fileData", "fileUri")):
+        if kind in part:
+            require_text(require_object(part[kind], f"{at}/{kind}"), needed, f"{at}/{kind}")
+
+
+_PART_KINDS = frozenset(
+    ("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
+     "codeExecutionResult")
+)  # fmt: skip
+
+
+def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: str) -> Named:
+    """A call or a result, with its name, and its id where it has one."""
+    at = f"{at}/{kind}"
+    pair = require_object(part[kind], turn_at + at)
+    require_object(pair.get(needed, {}), f"{turn_at}{at}/{needed}")
+    call_id = require_text(pair, "id", turn_at + at) if "id" in pair else ""
+    return Named(call_id, require_text(pair, "name", turn_at + at), at)
 
 
 DIALECT = Gemini()

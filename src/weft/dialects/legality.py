@@ -116,11 +116,11 @@ def refuse_range(wire: JsonObject, path: str, limits: tuple[float, float]) -> Fi
 
 
 def refuse_unsupported(
-    held: JsonObject, above: str, names: Mapping[str, Json], who: str
+    fields: JsonObject, above: str, names: Mapping[str, Json], who: str
 ) -> Findings:
     """Options that are set and that this model takes only one value of, if any."""
     for name, only in names.items():
-        value = held.get(name)
+        value = fields.get(name)
         if value is not None and value != only and not (value == [] or value is False):
             yield Finding(
                 OPTION, f"{above}/{name}", f"{who} does not take `{name}`", f"leave out `{name}`"
@@ -226,14 +226,14 @@ def schema_nodes(schema: Json, pointer: str) -> Iterator[tuple[str, JsonObject]]
         return
     yield pointer, schema
     for key in ("properties", "$defs", "definitions"):
-        held = schema.get(key)
-        for name, part in held.items() if isinstance(held, dict) else ():
+        nested = schema.get(key)
+        for name, part in nested.items() if isinstance(nested, dict) else ():
             yield from schema_nodes(part, f"{pointer}/{key}/{escape(name)}")
     for key in ("items", "additionalProperties"):
         yield from schema_nodes(schema.get(key), f"{pointer}/{key}")
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        held = schema.get(key)
-        for at, part in enumerate(held if isinstance(held, list) else ()):
+        nested = schema.get(key)
+        for at, part in enumerate(nested if isinstance(nested, list) else ()):
             yield from schema_nodes(part, f"{pointer}/{key}/{at}")
 
 
@@ -324,8 +324,8 @@ def _recurs(schema: Json) -> bool:
     named = {
         f"#/{key}/{name}": part
         for key in ("$defs", "definitions")
-        if isinstance(held := schema.get(key), dict)
-        for name, part in held.items()
+        if isinstance(definitions := schema.get(key), dict)
+        for name, part in definitions.items()
     }
     leads = {
         ref: {str(node["$ref"]) for _, node in schema_nodes(part, "") if "$ref" in node}

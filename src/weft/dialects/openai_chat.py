@@ -1,4 +1,9 @@
-"""OpenAI Chat Completions, and every server that speaks it: system is a turn, results a role."""
+"""OpenAI Chat Completions, whole, and every server that speaks it.
+
+The system text is a turn, and results have a role of their own.
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 import re
 from collections.abc import Sequence
@@ -139,9 +144,9 @@ _AUDIO_FORMATS = {
 
 def _write_thinking(wire: Wire, value: Json) -> list[str]:
     missed: list[str] = []
-    for name, given in value.items() if isinstance(value, dict) else ():
-        if name == "effort" and given in EFFORTS:
-            wire["reasoning_effort"] = given
+    for name, setting in value.items() if isinstance(value, dict) else ():
+        if name == "effort" and setting in EFFORTS:
+            wire["reasoning_effort"] = setting
         else:
             missed.append(f"thinking.{name}")
     return missed
@@ -243,8 +248,8 @@ class OpenAIChat(Dialect):
         placed: list[Placed] = []
         self.place_options(prompt, wire, placed, report)
         if prompt.output is not None and prompt.output.how == "native":
-            held = output_format(prompt.output, report)
-            wire["response_format"] = {"type": "json_schema", "json_schema": held}
+            json_schema = output_format(prompt.output, report)
+            wire["response_format"] = {"type": "json_schema", "json_schema": json_schema}
             placed.append(Placed("/response_format", prompt.output.origin))
         if prompt.tools:
             self.put_tools(prompt, wire, placed, report)
@@ -276,8 +281,8 @@ class OpenAIChat(Dialect):
         if role == "model":
             return self._model_turn(blocks, report)
         entries: list[Entry] = []
-        shown: list[tuple[Wire, Block]] = []
-        said: list[tuple[Wire, Block]] = []
+        result_media: list[tuple[Wire, Block]] = []
+        parts: list[tuple[Wire, Block]] = []
         fields: Wire = {}
         for block in blocks:
             part = self.part(block, report)
@@ -285,15 +290,15 @@ class OpenAIChat(Dialect):
                 continue
             if isinstance(block, ResultBlock):
                 entries.append(Entry(part, "tool", (("", block),)))
-                shown += self._shown(block, report)
+                result_media += self._result_media(block, report)
             elif "role" in part:
                 entries.append(Entry(part, str(part["role"]), (("/content", block),)))
             elif "type" in part:
-                said.append((part, block))
+                parts.append((part, block))
             else:
                 fields |= part
-        if shown or said:
-            message = self._message("user", shown + said)
+        if result_media or parts:
+            message = self._message("user", result_media + parts)
             entries.append(Entry(message.wire | fields, "user", message.blocks, message.joined))
         return entries
 
@@ -303,12 +308,12 @@ class OpenAIChat(Dialect):
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
     def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
-        said: list[tuple[Wire, Block]] = []
+        parts: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}
         sources: list[tuple[str, Block]] = []
-        for made in blocks:
-            block = self._for_anyone(made, report)
+        for source in blocks:
+            block = self._for_anyone(source, report)
             part = self.part(block, report)
             if part is None:
                 continue
@@ -316,18 +321,18 @@ class OpenAIChat(Dialect):
                 sources.append((f"/tool_calls/{len(calls)}", block))
                 calls.append(part)
             elif "type" in part:
-                said.append((part, block))
+                parts.append((part, block))
             else:
                 sources += [(f"/{key}", block) for key in part]
                 own.update(part)
-        if not said and all(isinstance(block, ThoughtBlock) for _, block in sources):
+        if not parts and all(isinstance(block, ThoughtBlock) for _, block in sources):
             return []
         wire: Wire = {"role": "assistant"}
         if "content" not in own:
             wire["content"] = None
         pieces: tuple[tuple[int, Block], ...] = ()
-        if said:
-            text = self._message("assistant", said)
+        if parts:
+            text = self._message("assistant", parts)
             wire["content"] = text.wire["content"]
             sources = [*text.blocks, *sources]
             pieces = text.joined
@@ -335,7 +340,9 @@ class OpenAIChat(Dialect):
             wire["tool_calls"] = calls
         return [Entry({**own, **wire}, "assistant", tuple(sources), pieces)]
 
-    def _shown(self, result: ResultBlock, report: LoweringReport) -> list[tuple[Wire, Block]]:
+    def _result_media(
+        self, result: ResultBlock, report: LoweringReport
+    ) -> list[tuple[Wire, Block]]:
         """What a result shows, after a line that says whose it is."""
         if not result.media:
             return []
@@ -348,11 +355,11 @@ class OpenAIChat(Dialect):
         label: Wire = {"type": "text", "text": f"[shown by {result.name}]:"}
         return [(label, result), *((self.media(media, report), media) for media in result.media)]
 
-    def _message(self, role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
+    def _message(self, role: str, parts: Sequence[tuple[Wire, Block]]) -> Entry:
         """A message: one text where it is only text, which every server takes, else parts."""
-        texts = [(str(part["text"]), block) for part, block in said if _is_text(part)]
-        if len(texts) == len(said) and not any(self.has_kept(block) for _, block in said):
-            if len(said) == 1:
+        texts = [(str(part["text"]), block) for part, block in parts if _is_text(part)]
+        if len(texts) == len(parts) and not any(self.has_kept(block) for _, block in parts):
+            if len(parts) == 1:
                 text, block = texts[0]
                 return Entry({"role": role, "content": text}, role, (("/content", block),))
             whole = join_texts(texts)
@@ -360,8 +367,8 @@ class OpenAIChat(Dialect):
             pieces = tuple((end - len(GAP), one) for end, (_, one) in zip(ends, texts, strict=True))
             wire: Wire = {"role": role, "content": whole.text}
             return Entry(wire, role, (("/content", whole),), pieces)
-        sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
-        return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)
+        sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(parts))
+        return Entry({"role": role, "content": [part for part, _ in parts]}, role, sources)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is a turn of its own."""
@@ -393,26 +400,28 @@ class OpenAIChat(Dialect):
             return block
         if self.own(block, report):
             return block
-        kept = block.kept or {}
-        anyones = {key: value for key, value in kept.items() if key in ("arguments", "type")}
-        if kept.get("said_in") == ["refusal"]:
+        fields = block.kept or {}
+        anyones = {key: value for key, value in fields.items() if key in ("arguments", "type")}
+        if fields.get("said_in") == ["refusal"]:
             anyones["said_in"] = ["refusal"]
-        if len(anyones) < len(kept):
+        if len(anyones) < len(fields):
             self.drop_foreign(block, report, what="field")
         return msgspec.structs.replace(block, kept=anyones or None)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
         """The part in its server's form: a text may stand in fields beside the content."""
-        held = block.kept or {}
+        fields = block.kept or {}
         if isinstance(block, CallBlock):
-            held = {key: value for key, value in held.items() if key not in ("arguments", "type")}
-            deep_update(wire, held)
+            fields = {
+                key: value for key, value in fields.items() if key not in ("arguments", "type")
+            }
+            deep_update(wire, fields)
             return wire
-        names = held.get("said_in")
+        names = fields.get("said_in")
         if not isinstance(names, list) or not isinstance(block, (TextBlock, ThoughtBlock)):
             return super().with_kept(wire, block)
-        fields: Wire = {str(name): block.text for name in names}
-        return {**fields, **{key: value for key, value in held.items() if key != "said_in"}}
+        said_in: Wire = {str(name): block.text for name in names}
+        return {**said_in, **{key: value for key, value in fields.items() if key != "said_in"}}
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """An element of tool_calls; its arguments are text."""
@@ -448,6 +457,8 @@ class OpenAIChat(Dialect):
                 return {"type": "file", "file": {**file, "file_data": data_url(block)}}
         return {"type": "text", "text": missing_media(block, report)}
 
+    # Answers, whole and streamed.
+
     def lift(self, body: JsonObject) -> ModelResponse:
         """What the first choice says; the others are kept beside it."""
         if tells_error(body):
@@ -465,8 +476,8 @@ class OpenAIChat(Dialect):
         if role != "assistant":
             raise ERRORS.unreadable(f"the answer has the role {role!r} instead of 'assistant'")
         parts = _lift_message(message)
-        told = text_in(choice.get("finish_reason"))
-        finish = _FINISHES.get(told, "OTHER") if told else None
+        reason = text_in(choice.get("finish_reason"))
+        finish = _FINISHES.get(reason, "OTHER") if reason else None
         code, error = answer_error(parts, finish, text_in(message.get("refusal")))
         usage = object_in(body.get("usage"))
         counted = AnswerUsage(usage, "prompt_tokens", "completion_tokens") if usage else None
@@ -488,6 +499,16 @@ class OpenAIChat(Dialect):
             logprobs_result=object_in(choice.get("logprobs")) or None,
         )
 
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return ChatStream()
+
+    # Requests, read back.
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Any list of messages: everybody writes this format."""
+        return has_messages(wire)
+
     def read(self, wire: JsonObject) -> ReadRequest:
         """System, turns, tools, schema and options of a request."""
         messages = require_objects(wire.get("messages"), "messages")
@@ -503,9 +524,7 @@ class OpenAIChat(Dialect):
             places=("messages", "tools", "response_format.json_schema"),
         )
 
-    def is_request(self, wire: JsonObject) -> bool:
-        """Any list of messages: everybody writes this format."""
-        return has_messages(wire)
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """Tools, schema and choice; the system text is among the messages."""
@@ -542,6 +561,8 @@ class OpenAIChat(Dialect):
             parts.append(_weigh_call("/function_call", {"function": call}))
         return WeighedTurn(role, parts, asks=role == "user")
 
+    # What the provider refuses.
+
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400.
 
@@ -555,10 +576,6 @@ class OpenAIChat(Dialect):
         yield from _refuse_tools(wire, model)
         form = object_at(wire, "response_format", "json_schema")
         yield from refuse_format(form, "/response_format/json_schema", model)
-
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return ChatStream()
 
     def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
         """Every message, item or content, and how they follow each other."""
@@ -588,8 +605,14 @@ class OpenAIChat(Dialect):
         return Outline("user" if role == "user" else "system")
 
 
+# --- lowering
+
+
 def _is_text(part: Wire) -> bool:
     return part.get("type") == "text" and "text" in part
+
+
+# --- answers
 
 
 _FINISHES = {
@@ -641,17 +664,17 @@ def _lift_thoughts(message: JsonObject) -> list[Part]:
         named[_details_text(details)] = []
     parts: list[Part] = []
     for text, names in named.items():
-        held: JsonObject = {"said_in": names}
+        fields: JsonObject = {"said_in": names}
         if details and not parts:
-            held["reasoning_details"] = details
-        parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, held)))
+            fields["reasoning_details"] = details
+        parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, fields)))
     return parts
 
 
 def _details_text(details: Json) -> str:
     """What the details of a thought say in words."""
-    said = (text_in(one.get("text")) or text_in(one.get("summary")) for one in objects_in(details))
-    return "".join(said)
+    texts = (text_in(one.get("text")) or text_in(one.get("summary")) for one in objects_in(details))
+    return "".join(texts)
 
 
 def _lift_content(content: Json) -> list[Part]:
@@ -666,8 +689,8 @@ def _lift_content(content: Json) -> list[Part]:
                 Part(text=text, part_metadata=provider_metadata(NAME, without(part, "text")))
             )
         elif kind == "thinking":
-            told = part.get("thinking")
-            text = told if isinstance(told, str) else _details_text(told)
+            thinking = part.get("thinking")
+            text = thinking if isinstance(thinking, str) else _details_text(thinking)
             parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, part)))
         elif kind is not None:
             parts.append(opaque_part(NAME, part))
@@ -676,43 +699,48 @@ def _lift_content(content: Json) -> list[Part]:
 
 def _lift_audio(audio: JsonObject) -> Part:
     """What was spoken, in words; it goes back by its id alone."""
-    text, told = text_in(audio.get("transcript")), audio.get("id")
+    text, audio_id = text_in(audio.get("transcript")), audio.get("id")
     if not text:
-        return opaque_part(NAME, {"audio": {"id": told}})
+        return opaque_part(NAME, {"audio": {"id": audio_id}})
     return Part(
-        text=text, part_metadata=provider_metadata(NAME, {"said_in": [], "audio": {"id": told}})
+        text=text, part_metadata=provider_metadata(NAME, {"said_in": [], "audio": {"id": audio_id}})
     )
 
 
 def _lift_tool_call(call: JsonObject) -> Part:
-    told = text_in(call.get("id"))
+    call_id = text_in(call.get("id"))
     if call.get("type") == "custom" or "custom" in call:
         custom = object_in(call.get("custom"))
-        held = without(call, "id", "type", "custom")
+        fields = without(call, "id", "type", "custom")
         if more := without(custom, "name", "input"):
-            held["custom"] = more
+            fields["custom"] = more
         name, text = text_in(custom.get("name")), custom.get("input")
-        return lift_text_call(NAME, told, name, text, "custom", held)
+        return lift_text_call(NAME, call_id, name, text, "custom", fields)
     function = object_in(call.get("function"))
-    held = without(call, "id", "type", "function")
+    fields = without(call, "id", "type", "function")
     if more := without(function, "name", "arguments"):
-        held["function"] = more
-    return lift_call(NAME, told, text_in(function.get("name")), function.get("arguments"), held)
+        fields["function"] = more
+    return lift_call(
+        NAME, call_id, text_in(function.get("name")), function.get("arguments"), fields
+    )
 
 
 def _unsent_fields(message: JsonObject) -> JsonObject:
     """Fields of the message that the provider does not take back, or that say nothing."""
     rest = without(message, *_LIFTED)
-    held: JsonObject = {key: value for key, value in rest.items() if _is_blank(value)}
+    unsent: JsonObject = {key: value for key, value in rest.items() if _is_blank(value)}
     if (annotations := message.get("annotations")) is not None:
-        held["annotations"] = annotations
+        unsent["annotations"] = annotations
     if audio := without(object_in(message.get("audio")), "id", "transcript"):
-        held["audio"] = audio
-    return held
+        unsent["audio"] = audio
+    return unsent
 
 
 def _is_blank(value: Json) -> bool:
     return value is None or value in ("", [], {})
+
+
+# --- streams
 
 
 _CHUNK_ONLY = frozenset(("choices", "usage", "obfuscation", "object"))
@@ -801,7 +829,7 @@ class ChatStream:
         """The answer as it would have come whole."""
         if not self._first.ended:
             raise ERRORS.cut_off()
-        choices: list[Json] = [held.whole(at) for at, held in sorted(self._choices.items())]
+        choices: list[Json] = [growing.whole(at) for at, growing in sorted(self._choices.items())]
         body: JsonObject = {**self._head, "object": "chat.completion", "choices": choices}
         return {**body, "usage": self._usage} if self._usage else body
 
@@ -832,12 +860,12 @@ def _partial_delta(delta: JsonObject) -> ModelResponse | None:
 class _GrowingChoice:
     """One choice as far as it has come."""
 
-    __slots__ = ("calls", "ended", "held", "keys", "last", "message", "texts")
+    __slots__ = ("calls", "ended", "fields", "keys", "last", "message", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {name: [] for name in _TEXTS}
         self.message: JsonObject = {}
-        self.held: JsonObject = {}
+        self.fields: JsonObject = {}
         self.calls: list[_GrowingCall] = []
         self.keys: dict[int, _GrowingCall] = {}
         self.last: _GrowingCall | None = None
@@ -848,8 +876,8 @@ class _GrowingChoice:
         for key, value in choice.items():
             if value is None or key in ("delta", "message", "index"):
                 continue
-            self.held[key] = _join_values(self.held[key], value) if key == "logprobs" and (
-                key in self.held
+            self.fields[key] = _join_values(self.fields[key], value) if key == "logprobs" and (
+                key in self.fields
             ) else value  # fmt: skip
         self.ended = self.ended or bool(choice.get("finish_reason"))
         message = self.message
@@ -870,13 +898,13 @@ class _GrowingChoice:
 
     def _call(self, piece: JsonObject) -> None:
         """Take a piece of a call: of the one it says, or else of the last one."""
-        index, told = piece.get("index"), text_in(piece.get("id"))
+        index, call_id = piece.get("index"), text_in(piece.get("id"))
         call = self.keys.get(index) if isinstance(index, int) else None
         if call is None and not isinstance(index, int):
-            call = next((one for one in self.calls if told and one.id == told), None)
-            if call is None and not told:
+            call = next((one for one in self.calls if call_id and one.id == call_id), None)
+            if call is None and not call_id:
                 call = self.last
-        if call is None or call.is_over(piece, told):
+        if call is None or call.is_over(piece, call_id):
             call = _GrowingCall()
             self.calls.append(call)
         if isinstance(index, int):
@@ -895,26 +923,26 @@ class _GrowingChoice:
                 message[name] = listed + more if isinstance(listed, list) else text
         if self.calls:
             message["tool_calls"] = [call.whole() for call in self.calls]
-        return {"index": index, "message": message, **self.held}
+        return {"index": index, "message": message, **self.fields}
 
 
 class _GrowingCall:
     """One call as far as it has come: of a function, or of a tool that takes text."""
 
-    __slots__ = ("held", "id", "inner", "kind", "name", "text")
+    __slots__ = ("fields", "id", "inner", "kind", "name", "text")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.text: list[str] = []
         self.kind = "function"
-        self.held: JsonObject = {}
+        self.fields: JsonObject = {}
         self.inner: JsonObject = {}
 
-    def is_over(self, piece: JsonObject, told: str) -> bool:
+    def is_over(self, piece: JsonObject, call_id: str) -> bool:
         """Whether the piece begins another call, whatever index it says."""
-        if told and self.id:
-            return told != self.id
+        if call_id and self.id:
+            return call_id != self.id
         name = text_in(
             (object_in(piece.get("function")) or object_in(piece.get("custom"))).get("name")
         )
@@ -929,7 +957,7 @@ class _GrowingCall:
                 self.kind = key
                 self._inside(value)
             elif key not in ("index", "type") and value is not None:
-                self.held[key] = _join_values(self.held.get(key), value)
+                self.fields[key] = _join_values(self.fields.get(key), value)
 
     def _inside(self, inner: JsonObject) -> None:
         for key, value in inner.items():
@@ -947,7 +975,7 @@ class _GrowingCall:
         """The call as a whole answer has it."""
         field = "input" if self.kind == "custom" else "arguments"
         inner: JsonObject = {"name": self.name, field: "".join(self.text), **self.inner}
-        call: JsonObject = {"type": self.kind, self.kind: inner, **self.held}
+        call: JsonObject = {"type": self.kind, self.kind: inner, **self.fields}
         return {"id": self.id, **call} if self.id else call
 
 
@@ -973,11 +1001,11 @@ def _join_details(before: Json, pieces: list[JsonObject]) -> list[Json]:
     for piece in pieces:
         kind, index = piece.get("type"), piece.get("index")
         at = len(details)
-        for position, held in enumerate(details):
-            if not isinstance(held, dict) or held.get("type") != kind:
+        for position, detail in enumerate(details):
+            if not isinstance(detail, dict) or detail.get("type") != kind:
                 continue
             whole = index is None and (position < len(details) - 1 or "data" in piece)
-            if held.get("index") == index and not whole:
+            if detail.get("index") == index and not whole:
                 at = position
         if at == len(details):
             details.append(dict(piece))
@@ -994,6 +1022,9 @@ def _join_detail(detail: JsonObject, piece: JsonObject) -> JsonObject:
         grows = key in ("text", "summary", "data") and isinstance(value, str)
         merged[key] = text_in(merged.get(key)) + text_in(value) if grows else value
     return merged
+
+
+# --- requests read back
 
 
 _ANSWERED = ("refusal", "audio", "reasoning_content", "reasoning", "reasoning_details")
@@ -1025,8 +1056,8 @@ def _read_turn(message: JsonObject, calls: dict[str, str]) -> ReadTurn:
             return ReadTurn("model", _read_answer(message, calls))
         case "tool":
             call_id = text_at(message, "tool_call_id")
-            said = text_response(joined_text(message.get("content"), "text"))
-            part = result_part(call_id, calls.get(call_id, ""), said)
+            answer = text_response(joined_text(message.get("content"), "text"))
+            part = result_part(call_id, calls.get(call_id, ""), answer)
             return ReadTurn("user", (ReadPart(part, message),))
         case _:
             return ReadTurn("user", (ReadPart(opaque_part(NAME, message), message),))
@@ -1052,18 +1083,18 @@ def _read_answer(message: JsonObject, calls: dict[str, str]) -> tuple[ReadPart, 
     if own or any(not isinstance(each.get("function"), dict) for each in asked):
         blank = _read_fields({"content": ""}) if message.get("content") == "" else ()
         return (*(ReadPart(part, None) for part in _lift_message(message)), *blank)
-    made: list[ReadPart] = []
+    called: list[ReadPart] = []
     for each in asked:
         call_id, function = text_at(each, "id"), each["function"]
         assert isinstance(function, dict)
         text = function.get("arguments")
-        made.append(ReadPart(lift_call(NAME, call_id, calls[call_id], text, {}), each))
+        called.append(ReadPart(lift_call(NAME, call_id, calls[call_id], text, {}), each))
     known = ["role", "tool_calls"]
-    said: tuple[ReadPart, ...] = ()
+    spoken: tuple[ReadPart, ...] = ()
     if message.get("content"):
-        said = _read_content(message)
+        spoken = _read_content(message)
         known.append("content")
-    return (*said, *made, *_read_fields(message, *known))
+    return (*spoken, *called, *_read_fields(message, *known))
 
 
 def _read_fields(message: JsonObject, *known: str) -> tuple[ReadPart, ...]:
@@ -1096,8 +1127,23 @@ def _read_tool(tool: JsonObject) -> ReadTool:
     if not isinstance(function, dict):
         return ReadTool(tool, text_at(tool, "type"), own=True)
     name, schema = text_at(function, "name"), function.get("parameters")
-    held: JsonObject = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-    return ReadTool(tool, name, text_at(function, "description"), held)
+    parameters: JsonObject = (
+        schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
+    )
+    return ReadTool(tool, name, text_at(function, "description"), parameters)
+
+
+# --- counting
+
+
+def _weigh_call(pointer: str, call: JsonObject) -> Quantity:
+    if not isinstance(function := call.get("function"), dict):
+        return Quantity(pointer, "other", as_json(call))
+    name = as_text(function.get("name"))
+    return Quantity(pointer, "call", arguments_json(function.get("arguments")), name)
+
+
+# --- refusing
 
 
 _ROLE_PARTS = {
@@ -1114,68 +1160,6 @@ _MOST_STOPS = 4
 
 _THINKS_UNASKED = r"gpt-5\.6"
 """Models that think unless they are told not to, and call no functions here while they do."""
-
-
-def _tool_calls(turn: JsonObject, at: str) -> list[Json]:
-    calls = turn.get("tool_calls", [])
-    if not isinstance(calls, list) or ("tool_calls" in turn and not calls):
-        raise Misshapen(f"{at}/tool_calls", "this list is empty", "leave it out")
-    return calls
-
-
-def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
-    at = f"/tool_calls/{index}"
-    kind = "custom" if call.get("type") == "custom" else "function"
-    place = f"{turn_at}{at}/{kind}"
-    function = require_object(call.get(kind), place)
-    if kind == "function":
-        require_arguments(function, place)
-    name = require_text(function, "name", place)
-    return Named(require_text(call, "id", turn_at + at), name, at)
-
-
-class ChatTurnRules:
-    """Unknown roles, empty turns, media a role does not take, calls without results."""
-
-    def __init__(self, model: str, *, strict: bool = False) -> None:
-        self._model = model
-        self._strict = strict
-        self._openai = is_openai(model)
-        self._checks = strict or self._openai
-        self._waiting: dict[str, str] = {}
-        self._any = False
-
-    def fork(self) -> "ChatTurnRules":
-        """A copy to read on with."""
-        copy = ChatTurnRules(self._model, strict=self._strict)
-        copy._waiting, copy._any = dict(self._waiting), self._any
-        return copy
-
-    def read(self, turn: JsonObject, at: str) -> Findings:
-        """One more message."""
-        self._any = True
-        if not self._checks:
-            return
-        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
-        if spoken and not self._waiting and "tool_calls" not in turn:
-            return
-        yield from _refuse_message(turn, at, self._model)
-        if turn.get("role") == "tool":
-            yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
-            return
-        yield from refuse_unanswered(self._waiting, _PAIR)
-        for where, call in placed_objects(turn.get("tool_calls"), f"{at}/tool_calls"):
-            self._waiting[str(call.get("id"))] = where
-
-    def end(self, wire: JsonObject) -> Findings:
-        """What the end of the conversation leaves open."""
-        if not self._any:
-            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
-        if not self._checks:
-            return
-        yield from refuse_unanswered(dict(self._waiting), _PAIR)
-        if self._openai and object_at(wire, "response_format").get("type") == "json_object":
-            yield from refuse_unsaid_json(wire.get("messages"), "/response_format")
 
 
 def _refuse_options(wire: JsonObject, model: str) -> Findings:
@@ -1227,6 +1211,50 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
         yield Finding(REQUEST, "/tools", f"{model} calls no tools", "use another model")
 
 
+class ChatTurnRules:
+    """Unknown roles, empty turns, media a role does not take, calls without results."""
+
+    def __init__(self, model: str, *, strict: bool = False) -> None:
+        self._model = model
+        self._strict = strict
+        self._openai = is_openai(model)
+        self._checks = strict or self._openai
+        self._waiting: dict[str, str] = {}
+        self._any = False
+
+    def fork(self) -> "ChatTurnRules":
+        """A copy to read on with."""
+        copy = ChatTurnRules(self._model, strict=self._strict)
+        copy._waiting, copy._any = dict(self._waiting), self._any
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more message."""
+        self._any = True
+        if not self._checks:
+            return
+        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
+        if spoken and not self._waiting and "tool_calls" not in turn:
+            return
+        yield from _refuse_message(turn, at, self._model)
+        if turn.get("role") == "tool":
+            yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
+            return
+        yield from refuse_unanswered(self._waiting, _PAIR)
+        for where, call in placed_objects(turn.get("tool_calls"), f"{at}/tool_calls"):
+            self._waiting[str(call.get("id"))] = where
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if not self._any:
+            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+        if not self._checks:
+            return
+        yield from refuse_unanswered(dict(self._waiting), _PAIR)
+        if self._openai and object_at(wire, "response_format").get("type") == "json_object":
+            yield from refuse_unsaid_json(wire.get("messages"), "/response_format")
+
+
 def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
     role, content = message.get("role"), message.get("content")
     takes = _ROLE_PARTS.get(str(role))
@@ -1235,8 +1263,10 @@ def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
     if role in ("system", "developer") and re.match(r"o1-(mini|preview)", model):
         hint = "say it in the user's turn"
         yield Finding(REQUEST, f"{at}/role", f"{model} takes no system text", hint)
-    said = any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
-    if content is None and not (role == "assistant" and said):
+    has_content = any(
+        message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")
+    )
+    if content is None and not (role == "assistant" and has_content):
         yield Finding(REQUEST, f"{at}/content", "this turn says nothing", "say something")
     if content == []:
         yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
@@ -1255,11 +1285,22 @@ def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
             yield from refuse_file(object_at(part, "file"), f"{where}/file")
 
 
-def _weigh_call(pointer: str, call: JsonObject) -> Quantity:
-    if not isinstance(function := call.get("function"), dict):
-        return Quantity(pointer, "other", as_json(call))
-    name = as_text(function.get("name"))
-    return Quantity(pointer, "call", arguments_json(function.get("arguments")), name)
+def _tool_calls(turn: JsonObject, at: str) -> list[Json]:
+    calls = turn.get("tool_calls", [])
+    if not isinstance(calls, list) or ("tool_calls" in turn and not calls):
+        raise Misshapen(f"{at}/tool_calls", "this list is empty", "leave it out")
+    return calls
+
+
+def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
+    at = f"/tool_calls/{index}"
+    kind = "custom" if call.get("type") == "custom" else "function"
+    place = f"{turn_at}{at}/{kind}"
+    function = require_object(call.get(kind), place)
+    if kind == "function":
+        require_arguments(function, place)
+    name = require_text(function, "name", place)
+    return Named(require_text(call, "id", turn_at + at), name, at)
 
 
 DIALECT = OpenAIChat()

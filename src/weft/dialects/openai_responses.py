@@ -1,4 +1,8 @@
-"""OpenAI Responses: a flat list of items, with reasoning taken along in sealed form."""
+"""OpenAI Responses, whole: a flat list of items, with reasoning taken along in sealed form.
+
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -139,11 +143,11 @@ _FILE_NAMES = {
 
 def _write_thinking(wire: Wire, value: Json) -> list[str]:
     missed: list[str] = []
-    for name, given in value.items() if isinstance(value, dict) else ():
-        if name == "effort" and given in EFFORTS:
-            put(wire, "reasoning.effort", given)
+    for name, setting in value.items() if isinstance(value, dict) else ():
+        if name == "effort" and setting in EFFORTS:
+            put(wire, "reasoning.effort", setting)
         elif name == "include":
-            if given:
+            if setting:
                 put(wire, "reasoning.summary", "auto")
         else:
             missed.append(f"thinking.{name}")
@@ -244,14 +248,14 @@ class OpenAIResponses(Dialect):
         self.place_options(prompt, wire, placed, report)
         wanted: list[Json] = []
         kept_nowhere = wire.get("store") is False
-        told = "thinking" in prompt.config and facts_for(prompt.model).thinks
-        if kept_nowhere and (told or reasons(prompt.model)):
+        thinks = "thinking" in prompt.config and facts_for(prompt.model).thinks
+        if kept_nowhere and (thinks or reasons(prompt.model)):
             wanted.append("reasoning.encrypted_content")
         if prompt.config.get("logprobs"):
             wanted.append(_LOGPROBS)
         if wanted and wire.get("include", ()) is not None:
-            held = wire.get("include")
-            asked = held if isinstance(held, list) else []
+            included = wire.get("include")
+            asked = included if isinstance(included, list) else []
             wire["include"] = [*asked, *(name for name in wanted if name not in asked)]
         if prompt.output is not None and prompt.output.how == "native":
             form = output_format(prompt.output, report)
@@ -305,14 +309,14 @@ class OpenAIResponses(Dialect):
         loose = any(_is_reasoning(block) and not self._returns(block, report) for block in blocks)
         entries: list[Entry] = []
         for block in blocks:
-            held: Block | None = block
+            sendable: Block | None = block
             if block.provider == self.traits.name and not _is_reasoning(block):
                 foreign = not self.own(block, report) and not isinstance(block, OpaqueBlock)
-                held = _without_id(block) if loose or foreign else block
-            if held is None:
+                sendable = _without_id(block) if loose or foreign else block
+            if sendable is None:
                 self.drop_foreign(block, report, what="part without its reasoning")
                 continue
-            part = self.part(held, report)
+            part = self.part(sendable, report)
             if part is None:
                 continue
             if isinstance(block, (CallBlock, ThoughtBlock, OpaqueBlock)):
@@ -347,8 +351,8 @@ class OpenAIResponses(Dialect):
         if block.role == "model":
             wire: Wire = {"role": "assistant", "content": block.text}
             return Entry(wire, "assistant", (("/content", block),))
-        said: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
-        return Entry(said, "user", (("/content/0", block),))
+        wire_in: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
+        return Entry(wire_in, "user", (("/content/0", block),))
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is an item of its own."""
@@ -386,11 +390,11 @@ class OpenAIResponses(Dialect):
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
         """The item with its provider's own fields; a text stands in the message it came in."""
-        kept = block.kept or {}
+        fields = block.kept or {}
         if isinstance(block, CallBlock):
-            return {**wire, **{key: kept[key] for key in kept if key != "arguments"}}
-        if isinstance(block, TextBlock) and block.role == "model" and "message" in kept:
-            return _message_item(block.text, kept)
+            return {**wire, **{key: fields[key] for key in fields if key != "arguments"}}
+        if isinstance(block, TextBlock) and block.role == "model" and "message" in fields:
+            return _message_item(block.text, fields)
         return super().with_kept(wire, block)
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
@@ -409,8 +413,8 @@ class OpenAIResponses(Dialect):
         text = output_text(block)
         if not block.media:
             return {**wire, "output": text}
-        said: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
-        return {**wire, "output": said + [self.media(media, report) for media in block.media]}
+        texts: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
+        return {**wire, "output": texts + [self.media(media, report) for media in block.media]}
 
     def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image or a file; the model's own turn takes text only."""
@@ -428,6 +432,8 @@ class OpenAIResponses(Dialect):
             if url and (kind in _FILE_NAMES or kind.startswith("text/")):
                 return {"type": "input_file", "file_url": url}
         return {"type": "input_text", "text": missing_media(block, report)}
+
+    # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole answer says."""
@@ -459,12 +465,18 @@ class OpenAIResponses(Dialect):
             custom_metadata=answer_metadata(counted, without(body, *_LIFTED, *_ECHOED)),
         )
 
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return ResponsesStream()
+
+    # Requests, read back.
+
     def read(self, wire: JsonObject) -> ReadRequest:
         """System, turns, tools, schema and options of a request."""
-        held = wire.get("input")
-        said: Json = {"role": "user", "content": held} if isinstance(held, str) else held
+        listed = wire.get("input")
+        items: Json = {"role": "user", "content": listed} if isinstance(listed, str) else listed
         calls: dict[str, str] = {}
-        turns = _join_answers([_read_turn(item, calls) for item in require_objects(said, "input")])
+        turns = _join_answers([_read_turn(item, calls) for item in require_objects(items, "input")])
         instructions = text_at(wire, "instructions")
         text: JsonObject = {"role": "system", "content": instructions}
         system = (ReadPart(Part(text=instructions), text),) if instructions else ()
@@ -477,6 +489,8 @@ class OpenAIResponses(Dialect):
             places=("input", "tools", *(["text.format"] if _has_schema(wire) else []))
             + (("instructions",) if instructions else ()),
         )
+
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """Instructions, tools, schema and choice."""
@@ -543,6 +557,8 @@ class OpenAIResponses(Dialect):
                     "", [Quantity("", "other", as_json(readable(turn)), uncounted=SERVED)]
                 )
 
+    # What the provider refuses.
+
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the items that the provider would answer with a 400."""
         yield from self.refuse_ranges(wire)
@@ -551,10 +567,6 @@ class OpenAIResponses(Dialect):
         form = object_at(wire, "text", "format")
         if form.get("type") == "json_schema":
             yield from refuse_format(form, "/text/format", model)
-
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return ResponsesStream()
 
     def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
         """Every message, item or content, and how they follow each other."""
@@ -577,6 +589,9 @@ class OpenAIResponses(Dialect):
         role = turn.get("role")
         require_words(turn, at)
         return Outline("model" if role == "assistant" else "user" if role == "user" else "system")
+
+
+# --- lowering
 
 
 def _stands_alone(block: Block) -> bool:
@@ -619,12 +634,12 @@ def _is_readable(block: Block) -> bool:
 
 def _without_id(block: Block) -> Block | None:
     """The block without the id that ties it to reasoning; None where it cannot be without."""
-    kept = block.kept or {}
-    if isinstance(block, TextBlock) and isinstance(envelope := kept.get("message"), dict):
+    fields = block.kept or {}
+    if isinstance(block, TextBlock) and isinstance(envelope := fields.get("message"), dict):
         phase: JsonObject = {"phase": envelope["phase"]} if envelope.get("phase") else {}
         return msgspec.structs.replace(block, kept=phase or None)
-    if isinstance(block, CallBlock) and "id" in kept:
-        rest: JsonObject = {key: value for key, value in kept.items() if key != "id"}
+    if isinstance(block, CallBlock) and "id" in fields:
+        rest: JsonObject = {key: value for key, value in fields.items() if key != "id"}
         return msgspec.structs.replace(block, kept=rest)
     if isinstance(block, OpaqueBlock):
         if block.payload.get("type") not in _NAMELESS:
@@ -645,26 +660,26 @@ def _summary(text: str) -> list[Json]:
     return [{"type": "summary_text", "text": text}] if text else []
 
 
-def _message_item(text: str, kept: JsonObject) -> Wire:
+def _message_item(text: str, fields: JsonObject) -> Wire:
     """The message a text came in, with this text alone; `kept` has what stood beside it."""
-    envelope = kept["message"]
+    envelope = fields["message"]
     assert isinstance(envelope, dict)
     piece: Wire = {"type": "output_text", "text": text}
-    if kept.get("type") == "refusal":
+    if fields.get("type") == "refusal":
         piece = {"type": "refusal", "refusal": text}
-    piece |= {key: value for key, value in kept.items() if key != "message"}
+    piece |= {key: value for key, value in fields.items() if key != "message"}
     return {"type": "message", "role": "assistant", **envelope, "content": [piece]}
 
 
 def _gather_messages(entries: Sequence[Entry]) -> list[Entry]:
     """The items, the texts of one message in one."""
-    made: list[Entry] = []
+    gathered: list[Entry] = []
     for entry in entries:
-        if made and (whole := _join_messages(made[-1], entry)) is not None:
-            made[-1] = whole
+        if gathered and (whole := _join_messages(gathered[-1], entry)) is not None:
+            gathered[-1] = whole
         else:
-            made.append(entry)
-    return made
+            gathered.append(entry)
+    return gathered
 
 
 def _join_messages(first: Entry, second: Entry) -> Entry | None:
@@ -687,14 +702,17 @@ def _results_by_kind(entries: list[Entry]) -> list[Entry]:
     ]
     if not custom:
         return entries
-    made: list[Entry] = []
+    answered: list[Entry] = []
     for entry in entries:
         wire = entry.wire
         if wire.get("type") == "function_call_output" and wire["call_id"] in custom:
             wire = {**wire, "type": "custom_tool_call_output"}
             entry = msgspec.structs.replace(entry, wire=wire)
-        made.append(entry)
-    return made
+        answered.append(entry)
+    return answered
+
+
+# --- answers
 
 
 _FINISHES = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
@@ -731,26 +749,26 @@ def _lift_item(item: JsonObject) -> list[Part]:
         case {"type": "function_call"}:
             name = text_in(item.get("name"))
             call_id, arguments = text_in(item.get("call_id")), item.get("arguments")
-            held = but(item, "type", "call_id", "name", "arguments")
-            return [lift_call(NAME, call_id, name, arguments, held)]
+            fields = but(item, "type", "call_id", "name", "arguments")
+            return [lift_call(NAME, call_id, name, arguments, fields)]
         case {"type": "custom_tool_call", "name": str(name), "input": text}:
             call_id = text_in(item.get("call_id"))
-            held = but(item, "type", "call_id", "name", "input")
-            return [lift_text_call(NAME, call_id, name, text, "custom_tool_call", held)]
+            fields = but(item, "type", "call_id", "name", "input")
+            return [lift_text_call(NAME, call_id, name, text, "custom_tool_call", fields)]
         case _:
             return [opaque_part(NAME, item)]
 
 
 def _lift_piece(piece: JsonObject, envelope: JsonObject) -> Part:
     """One part of a message's content, with the message's own fields beside it."""
-    held: JsonObject = {"message": envelope}
+    beside: JsonObject = {"message": envelope}
     match piece:
         case {"type": "output_text", "text": str(text)} if text:
             return Part(
-                text, part_metadata=provider_metadata(NAME, but(piece, "type", "text") | held)
+                text, part_metadata=provider_metadata(NAME, but(piece, "type", "text") | beside)
             )
         case {"type": "refusal", "refusal": str(text)} if text:
-            return Part(text, part_metadata=provider_metadata(NAME, but(piece, "refusal") | held))
+            return Part(text, part_metadata=provider_metadata(NAME, but(piece, "refusal") | beside))
         case _:
             whole: JsonObject = {"type": "message", "role": "assistant", **envelope}
             return opaque_part(NAME, {**whole, "content": [piece]})
@@ -761,18 +779,21 @@ def _lift_thought(item: JsonObject) -> Part:
     summary = [text_in(piece.get("text")) for piece in objects_in(item.get("summary"))]
     shown_whole = [text_in(piece.get("text")) for piece in objects_in(item.get("content"))]
     text = _GAP.join(summary or shown_whole)
-    held = but(item, "type", "encrypted_content")
-    if held.get("summary") == _summary(text):
-        del held["summary"]
+    fields = but(item, "type", "encrypted_content")
+    if fields.get("summary") == _summary(text):
+        del fields["summary"]
     sealed = text_in(item.get("encrypted_content")) or None
     return Part(
-        text, thought=True, thought_signature=sealed, part_metadata=provider_metadata(NAME, held)
+        text, thought=True, thought_signature=sealed, part_metadata=provider_metadata(NAME, fields)
     )
 
 
 def _refusal_text(items: list[JsonObject]) -> str:
     pieces = [piece for item in items for piece in objects_in(item.get("content"))]
     return "".join(text_in(piece.get("refusal")) for piece in pieces)
+
+
+# --- streams
 
 
 class ResponsesStream:
@@ -829,13 +850,16 @@ class ResponsesStream:
         output = objects_in(self._body.get("output"))
         if not output:
             output = [done[at] for at in sorted(done)]
-        by_id = {told: item for item in done.values() if (told := text_in(item.get("id")))}
+        by_id = {item_id: item for item in done.values() if (item_id := text_in(item.get("id")))}
         items: list[Json] = []
         for at, item in enumerate(output):
             same = done.get(at, item)
             finished = by_id.get(text_in(item.get("id")), same)
             items.append(finished if finished.get("type") == item.get("type") else item)
         return {**self._body, "output": items}
+
+
+# --- requests read back
 
 
 def _has_schema(wire: JsonObject) -> bool:
@@ -881,8 +905,8 @@ def _read_message(item: JsonObject) -> ReadTurn:
         if plain:
             return ReadTurn("model", (ReadPart(Part(text=content), None),))
     elif role == "assistant":
-        said = _lift_item({"type": "message", **item})
-        return ReadTurn("model", tuple(ReadPart(part, None) for part in said))
+        lifted = _lift_item({"type": "message", **item})
+        return ReadTurn("model", tuple(ReadPart(part, None) for part in lifted))
     if role == "user" and plain and content:
         text: Json = {"type": "input_text", "text": content}
         parts = require_objects(text if isinstance(content, str) else content, "content")
@@ -892,12 +916,12 @@ def _read_message(item: JsonObject) -> ReadTurn:
 
 
 def _read_result(item: JsonObject, call_id: str, calls: dict[str, str]) -> Part:
-    held = item.get("output")
-    parts = held if isinstance(held, list) else []
-    shown = [_read_part(part) for part in parts if isinstance(part, dict)]
-    media = [part for part in shown if part.kind == "media"]
+    output = item.get("output")
+    parts = output if isinstance(output, list) else []
+    parts_read = [_read_part(part) for part in parts if isinstance(part, dict)]
+    media = [part for part in parts_read if part.kind == "media"]
     return result_part(
-        call_id, calls.get(call_id, ""), text_response(joined_text(held, "input_text")), media
+        call_id, calls.get(call_id, ""), text_response(joined_text(output, "input_text")), media
     )
 
 
@@ -921,8 +945,22 @@ def _read_tool(tool: JsonObject) -> ReadTool:
     if tool.get("type") != "function":
         return ReadTool(tool, name or text_at(tool, "type"), own=True)
     schema = tool.get("parameters")
-    held: JsonObject = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-    return ReadTool(tool, name, text_at(tool, "description"), held)
+    parameters: JsonObject = (
+        schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
+    )
+    return ReadTool(tool, name, text_at(tool, "description"), parameters)
+
+
+# --- counting
+
+
+_ASKED_BACK = ("custom", "local_shell", "namespace")
+"""Tools that whoever asks runs: what is declared is all there is of them."""
+
+_STATEFUL = ("previous_response_id", "conversation", "prompt")
+
+
+# --- refusing
 
 
 _ROLES = ("user", "assistant", "system", "developer")
@@ -939,6 +977,56 @@ _ANSWERED_HERE = ("function_call", "custom_tool_call")
 """Calls that whoever asks must answer; the provider answers the others."""
 
 _PAIR = "answer every call, and send a call with its result"
+
+
+def _refuse_options(wire: JsonObject, model: str) -> Findings:
+    reasoning = object_at(wire, "reasoning")
+    yield from refuse_options(wire, reasoning.get("effort"), "/reasoning/effort", model)
+    yield from refuse_short_limit(wire, "max_output_tokens", _LEAST_TOKENS)
+    if reasoning.get("context") == "all_turns" and not loads_later(model):
+        message = f"{model} cannot be told how much reasoning to keep"
+        yield Finding(OPTION, "/reasoning/context", message, "leave it out")
+    plain = is_openai(model) and not reasons(model)
+    include = wire.get("include")
+    if plain and isinstance(include, list) and _SEALED_REASONING in include:
+        message = f"{model} does not think, so there is no reasoning to give"
+        yield Finding(OPTION, "/include", message, f"leave out {_SEALED_REASONING}")
+    if plain and object_at(wire, "text").get("verbosity") not in (None, "medium"):
+        message = f"{model} has one verbosity only"
+        yield Finding(OPTION, "/text/verbosity", message, "leave it out")
+    if wire.get("background") is True and wire.get("store") is False:
+        message = "what runs in the background must be stored"
+        yield Finding(OPTION, "/background", message, "leave out background, or store it")
+    if wire.get("previous_response_id") and wire.get("conversation"):
+        message = "the request goes on from an answer and from a conversation"
+        yield Finding(OPTION, "/conversation", message, "leave out one of them")
+
+
+def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+    listed = placed_objects(wire.get("tools"), "/tools")
+    functions = [
+        (
+            DeclaredTool(at, str(tool.get("name", "")), tool.get("parameters"), f"{at}/parameters"),
+            tool.get("strict") is True,
+        )
+        for at, tool in listed
+        if tool.get("type") == "function" and not tool.get("defer_loading")
+    ]
+    yield from refuse_functions(functions)
+    minimal = object_at(wire, "reasoning").get("effort") == "minimal"
+    for at, tool in listed:
+        kind = str(tool.get("type"))
+        later = kind == "tool_search" or tool.get("defer_loading") is True
+        if later and not loads_later(model):
+            message = f"{model} cannot look for tools that are loaded later"
+            yield Finding(REQUEST, at, message, "send the tools at once, or use another model")
+        if minimal and kind in _NOT_MINIMAL:
+            message = f"`{kind}` cannot be used with minimal effort"
+            yield Finding(OPTION, at, message, "use low effort or more")
+        if kind == "computer_use_preview" and wire.get("truncation") != "auto":
+            message = "using a computer needs truncation"
+            hint = 'set extra={"openai-responses": {"truncation": "auto"}}'
+            yield Finding(OPTION, "/truncation", message, hint)
 
 
 class ResponsesTurnRules:
@@ -1041,56 +1129,6 @@ def _led_nowhere(at: str) -> Finding:
     return Finding(REQUEST, at, message, "send the item that followed it as it came, or neither")
 
 
-def _refuse_options(wire: JsonObject, model: str) -> Findings:
-    reasoning = object_at(wire, "reasoning")
-    yield from refuse_options(wire, reasoning.get("effort"), "/reasoning/effort", model)
-    yield from refuse_short_limit(wire, "max_output_tokens", _LEAST_TOKENS)
-    if reasoning.get("context") == "all_turns" and not loads_later(model):
-        message = f"{model} cannot be told how much reasoning to keep"
-        yield Finding(OPTION, "/reasoning/context", message, "leave it out")
-    plain = is_openai(model) and not reasons(model)
-    include = wire.get("include")
-    if plain and isinstance(include, list) and _SEALED_REASONING in include:
-        message = f"{model} does not think, so there is no reasoning to give"
-        yield Finding(OPTION, "/include", message, f"leave out {_SEALED_REASONING}")
-    if plain and object_at(wire, "text").get("verbosity") not in (None, "medium"):
-        message = f"{model} has one verbosity only"
-        yield Finding(OPTION, "/text/verbosity", message, "leave it out")
-    if wire.get("background") is True and wire.get("store") is False:
-        message = "what runs in the background must be stored"
-        yield Finding(OPTION, "/background", message, "leave out background, or store it")
-    if wire.get("previous_response_id") and wire.get("conversation"):
-        message = "the request goes on from an answer and from a conversation"
-        yield Finding(OPTION, "/conversation", message, "leave out one of them")
-
-
-def _refuse_tools(wire: JsonObject, model: str) -> Findings:
-    listed = placed_objects(wire.get("tools"), "/tools")
-    functions = [
-        (
-            DeclaredTool(at, str(tool.get("name", "")), tool.get("parameters"), f"{at}/parameters"),
-            tool.get("strict") is True,
-        )
-        for at, tool in listed
-        if tool.get("type") == "function" and not tool.get("defer_loading")
-    ]
-    yield from refuse_functions(functions)
-    minimal = object_at(wire, "reasoning").get("effort") == "minimal"
-    for at, tool in listed:
-        kind = str(tool.get("type"))
-        later = kind == "tool_search" or tool.get("defer_loading") is True
-        if later and not loads_later(model):
-            message = f"{model} cannot look for tools that are loaded later"
-            yield Finding(REQUEST, at, message, "send the tools at once, or use another model")
-        if minimal and kind in _NOT_MINIMAL:
-            message = f"`{kind}` cannot be used with minimal effort"
-            yield Finding(OPTION, at, message, "use low effort or more")
-        if kind == "computer_use_preview" and wire.get("truncation") != "auto":
-            message = "using a computer needs truncation"
-            hint = 'set extra={"openai-responses": {"truncation": "auto"}}'
-            yield Finding(OPTION, "/truncation", message, hint)
-
-
 def _is_continued(wire: JsonObject) -> bool:
     """Whether the provider holds a part of what is said."""
     return any(wire.get(key) for key in ("previous_response_id", "conversation", "prompt"))
@@ -1104,8 +1142,8 @@ def _refuse_message(item: JsonObject, at: str, model: str) -> Findings:
         yield Finding(REQUEST, f"{at}/content", "this turn says nothing", "say something")
     for where, part in placed_objects(content, f"{at}/content"):
         kind = str(part.get("type"))
-        said = kind in ("output_text", "refusal")
-        if kind not in _PART_TYPES or said != (role == "assistant"):
+        is_answer = kind in ("output_text", "refusal")
+        if kind not in _PART_TYPES or is_answer != (role == "assistant"):
             yield unread_media(kind, where, f"the role {role}")
         else:
             yield from _refuse_part(part, where, model)
@@ -1121,12 +1159,6 @@ def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
             yield from refuse_audio(where, model)
         case _:
             return
-
-
-_ASKED_BACK = ("custom", "local_shell", "namespace")
-"""Tools that whoever asks runs: what is declared is all there is of them."""
-
-_STATEFUL = ("previous_response_id", "conversation", "prompt")
 
 
 DIALECT = OpenAIResponses()

@@ -103,17 +103,17 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         return FittedOption(
             None, (f"{model} does not think: `thinking` is left out",) if wanted else ()
         )
-    made, lost = dict(value), list[str]()
+    fitted, lost = dict(value), list[str]()
     if idle and not facts.rests:
         lost.append(f"{model} always thinks: `thinking.budget` is left out")
-        del made["budget"]
+        del fitted["budget"]
         if facts.efforts:
-            effort = made.setdefault("effort", facts.efforts[0])
+            effort = fitted.setdefault("effort", facts.efforts[0])
     if facts.efforts is not None and isinstance(effort, str) and effort in EFFORTS:
         if not facts.efforts:
             lost.append(f"{model} cannot be told how hard to think: `{effort}` is left out")
-            del made["effort"]
+            del fitted["effort"]
         elif effort not in facts.efforts:
-            made["effort"] = nearest(effort, facts.efforts)
-            lost.append(f"{model} has no effort `{effort}`: `{made['effort']}` is asked for")
-    return FittedOption(made or None, tuple(lost))
+            fitted["effort"] = nearest(effort, facts.efforts)
+            lost.append(f"{model} has no effort `{effort}`: `{fitted['effort']}` is asked for")
+    return FittedOption(fitted or None, tuple(lost))

@@ -112,18 +112,18 @@ _ALONE = _count_alone()
 
 def letters(value: Json) -> int:
     """How many letters a value holds, names of fields left out."""
-    found = 0
-    held = [value]
-    for each in held:  # it grows as it is read
+    count = 0
+    pending = [value]
+    for each in pending:  # it grows as it is read
         if type(each) is str:
-            found += len(each)
+            count += len(each)
         elif type(each) is dict:
-            held += each.values()
+            pending += each.values()
         elif type(each) is list:
-            held += each
+            pending += each
         else:
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 LONG = 500

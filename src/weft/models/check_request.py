@@ -192,8 +192,8 @@ def _branch(prompt: Prompt) -> str:
         return ""
     items = prompt.items
     with items.lock:
-        held = cast("tuple[int, str]", items.memo.get("deepest branch", (0, "")))
-        read, deepest = held if held[0] <= items.settled else (0, "")
+        cached = cast("tuple[int, str]", items.memo.get("deepest branch", (0, "")))
+        read, deepest = cached if cached[0] <= items.settled else (0, "")
         deepest = _deepest(items.since(read)[: items.settled - read], deepest)
         items.memo["deepest branch"] = (items.settled, deepest)
     return _deepest(items.since(items.settled), deepest)
@@ -238,10 +238,10 @@ def _same(old: Json, new: Json) -> bool:
 
 def _grown(old: JsonObject, new: JsonObject, parts: str) -> bool:
     """Whether the turn is the old one with more parts at its end."""
-    held, more = old.get(parts), new.get(parts)
-    if not isinstance(held, list) or not isinstance(more, list):
+    sent, more = old.get(parts), new.get(parts)
+    if not isinstance(sent, list) or not isinstance(more, list):
         return False
-    return _same({**old, parts: held}, {**new, parts: more[: len(held)]})
+    return _same({**old, parts: sent}, {**new, parts: more[: len(sent)]})
 
 
 def _taken_back(before: Prompt, after: Prompt) -> bool:
@@ -265,8 +265,8 @@ def _taken_back(before: Prompt, after: Prompt) -> bool:
         if new.event in edited or _labels(new) - _labels(old):
             return True
         if old.event != new.event or new.last <= old.last:
-            left = {item.event for item in news[index:]}
-            return not any(item.event in left for item in olds[index:])
+            remaining = {item.event for item in news[index:]}
+            return not any(item.event in remaining for item in olds[index:])
         late = True
     return late or len(news) < len(olds)
 

@@ -390,7 +390,7 @@ def _output(given: ReadOutput | None, dialect: str) -> Output | None:
         name=given.name,
         origin=Origin("field", "output_schema"),
         provider=dialect,
-        kept=given.kept or None,
+        kept=given.beside or None,
     )
 
 
