@@ -367,7 +367,7 @@ def _options(compiled: "Compiled") -> Iterator[OptionRow]:
             value,
             prompt.config_origins.get(name, Origin("config", name)),
             sent,
-            "/" + place.replace(".", "/") if isinstance(place, str) else "",
+            place.pointer if place is not None else "",
         )
 
 
