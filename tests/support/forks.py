@@ -167,6 +167,8 @@ def serve(line_number: int) -> None:
     os.environ["PYTHONPATH"] = os.environ.pop("WEFT_TESTS_PATH")
     for name in [name for name in sys.modules if name == "tests" or name.startswith("tests.")]:
         del sys.modules[name]
+    # A test may write a module again within a second, which the cache would not notice.
+    sys.dont_write_bytecode = True
     line = socket.socket(fileno=line_number)
     while True:
         header, streams, _, _ = socket.recv_fds(line, HEADER, 3)
