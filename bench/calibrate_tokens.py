@@ -32,9 +32,9 @@ import msgspec
 
 from weft import _token_tables as tables
 from weft import tokens
-from weft.dialects.measure import Meter, meter_for
-from weft.dialects.measure.meter import reader_for
-from weft.dialects.measure.quantities import Head, Part, list_of
+from weft.dialects import dialect_named
+from weft.dialects.measure import Meter, Quantity, Scale, WeighedHead
+from weft.dialects.wire import as_list
 from weft.tokens import Overheads
 from weft.values import compact
 
@@ -58,14 +58,17 @@ class Shape:
     def chars(self) -> int:
         return len(json.dumps(self.wire, ensure_ascii=False))
 
-    @cached_property
-    def head(self) -> Head:
-        return reader_for(self.dialect).head(self.wire)
+    @property
+    def scale(self) -> Scale:
+        return dialect_named(self.dialect).meter(self.model).scale
 
     @cached_property
-    def parts(self) -> list[Part]:
-        reader = reader_for(self.dialect)
-        turns = map(reader.turn, list_of(self.wire.get(reader.turns)))
+    def head(self) -> WeighedHead:
+        return self.scale.head(self.wire)
+
+    @cached_property
+    def parts(self) -> list[Quantity]:
+        turns = map(self.scale.turn, as_list(self.wire.get(self.scale.turns)))
         return [part for turn in turns for part in turn.parts]
 
     @property
@@ -75,7 +78,7 @@ class Shape:
 
     @cached_property
     def uncounted(self) -> tuple[str, ...]:
-        return meter_for(self.dialect, self.model).uncounted(self.wire)
+        return dialect_named(self.dialect).meter(self.model).uncounted(self.wire)
 
 
 def read(path: Path) -> Iterator[Shape]:
@@ -123,7 +126,7 @@ def shape_of(exchange: dict[str, Any]) -> Shape:
 
 
 def total(shape: Shape, costs: Overheads) -> int:
-    return Meter(shape.dialect, shape.model, costs).request(shape.wire)
+    return Meter(shape.scale, shape.model, costs).request(shape.wire)
 
 
 def payload(shape: Shape, costs: Overheads) -> int:

@@ -25,9 +25,8 @@ import meaning
 
 from weft.compiler.view import blocks_of
 from weft.content import Content
-from weft.dialects import dialect_named
-from weft.dialects.lift import lift, stream_of
-from weft.dialects.lift.sse import Events
+from weft.dialects import dialect_named, lift, stream_of
+from weft.dialects.stream import Events
 from weft.errors import WeftError
 from weft.ir import Item, ModelResponse, Prompt
 from weft.models.check_request import check_request

@@ -3,7 +3,7 @@
 The same agent and the same questions are asked three ways: as an uncompiled request with the
 engine's own `tools` parameter; with the tools written into the system text and JSON asked for,
 under a schema of all three; and as Weft compiles it, with the choice narrowed and the arguments
-held to what was said.
+held to the schema of the chosen tool.
 
     python bench/tool_choice.py            both ways, about two minutes on two cores
     python bench/tool_choice.py --ours     only ours
@@ -19,8 +19,7 @@ from typing import Literal
 import weft
 from weft import Agent
 from weft.models.local import LocalModel
-from weft.models.local_chat import request_for
-from weft.models.local_schema import bounded
+from weft.models.local.chat import bounded, request_for
 from weft.values import JsonObject
 
 Currency = Literal["USD", "EUR", "GBP", "JPY", "NOK"]
@@ -164,7 +163,7 @@ async def listed(question: str) -> Call | None:
 
 async def _asked(body: JsonObject) -> JsonObject:
     """The whole answer of the bare engine."""
-    from weft.dialects.lift import stream_of
+    from weft.dialects import stream_of
 
     _, engine = MODEL.start()
     reader = stream_of("openai-chat")

@@ -14,11 +14,11 @@ from typing import Literal
 import weft
 from weft import Agent, Event, Runner
 from weft.models import LocalModel
-from weft.models.local_chat import objects, request_for
+from weft.models.local.chat import objects, request_for
 
 FORECASTS = {"Oslo": ("rain", 8), "Bergen": ("storm", 6), "Rome": ("sun", 19)}
-RATES = {"EUR": 1.0, "NOK": 11.75, "USD": 1.08}
-Currency = Literal["EUR", "NOK", "USD"]
+RATES = {"EUR": 1.0, "NOK": 11.75}
+Currency = Literal["EUR", "NOK"]
 
 
 def get_weather(city: str) -> dict[str, object]:

@@ -74,7 +74,7 @@ def test_an_agent_knows_the_words_of_others(word: str, ours: str) -> None:
 
 
 def test_every_word_of_others_leads_to_an_option_that_exists() -> None:
-    from weft.declare.policy_parts import AGENT_VERBS, AGENT_WORDS
+    from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 
     fields = set(Agent.__dataclass_fields__)
     assert not fields & set(AGENT_WORDS)

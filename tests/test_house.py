@@ -29,13 +29,11 @@ PROVIDER_ROOMS = (
     "dialects/",
     "models/",
     "interop/adk/",
-    "testing/gemini_",
     "tokens.py",
     "_token_tables.py",
 )
 PROVIDER_EXCEPTIONS = {
     "declare/config.py": "a hint shows how an option is written for one dialect",
-    "testing/__init__.py": "the name of the server that stands in for one",
 }
 """Files outside those rooms that may name a provider, each with the reason."""
 
@@ -206,11 +204,11 @@ def test_provider_names_stay_in_their_rooms() -> None:
     assert set(named) == set(PROVIDER_EXCEPTIONS), named
 
 
-def test_provider_sdks_are_imported_only_by_models_and_stand_ins() -> None:
+def test_provider_sdks_are_imported_only_by_models() -> None:
     importers = {
         name_of(path): name
         for path in SOURCES
-        if not name_of(path).startswith(("models/", "testing/gemini_"))
+        if not name_of(path).startswith("models/")
         for name in imports_of(path)
         if any(f"{name}.".startswith(f"{sdk}.") for sdk in SDKS)
     }

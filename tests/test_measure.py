@@ -29,7 +29,6 @@ from weft.content import (
 )
 from weft.dialects import DIALECTS, count_request
 from weft.dialects.measure import Meter
-from weft.dialects.measure.meter import READERS
 from weft.errors import BudgetExceeded, UsageError
 from weft.tokens import audio_seconds, counter_for, overheads_for, thought_tokens
 from weft.values import Json, JsonObject
@@ -41,6 +40,7 @@ FAMILIES = {
     "openai-chat": ("openai-chat/gpt-4.1", "openrouter/openai/gpt-5", "ollama/unknown"),
     "openai-responses": ("openai-responses/gpt-4.1", "gpt-5.4"),
 }
+READERS = {name: dialect.meter("gpt-5").scale for name, dialect in DIALECTS.items()}
 MODELS = [(dialect, model) for dialect, models in FAMILIES.items() for model in models]
 
 
@@ -353,7 +353,7 @@ def test_an_image_is_counted_by_its_size_not_its_bytes(
     known = {"gemini": 1_032, "anthropic": 1_398, "openai-chat": 765, "openai-responses": 765}
     (found,) = READERS[dialect].turn(_message(dialect, part)).parts
     assert found.text == PNG
-    assert Meter(dialect, model).part(found) == known[dialect]
+    assert Meter(READERS[dialect], model).part(found) == known[dialect]
 
 
 def _message(dialect: str, part: Json) -> JsonObject:
@@ -375,7 +375,7 @@ def test_an_image_at_an_address_counts_as_a_small_one_at_least(
 ) -> None:
     message = _message(dialect, part)
     (image,) = READERS[dialect].turn(message).parts
-    meter = Meter(dialect, FAMILIES[dialect][0])
+    meter = Meter(READERS[dialect], FAMILIES[dialect][0])
     assert (image.kind, image.text) == ("media", "")
     assert 0 < meter.part(image) < 500
     assert meter.uncounted({READERS[dialect].turns: [message]}) == (
@@ -386,7 +386,7 @@ def test_an_image_at_an_address_counts_as_a_small_one_at_least(
 def test_text_sent_as_a_document_costs_a_little_more() -> None:
     source: JsonObject = {"type": "text", "media_type": "text/plain", "data": "Hi"}
     document, text = (
-        Meter("anthropic", "claude-sonnet-4-5").turn(_message("anthropic", part)).tokens
+        Meter(READERS["anthropic"], "claude-sonnet-4-5").turn(_message("anthropic", part)).tokens
         for part in ({"type": "document", "source": source}, {"type": "text", "text": "Hi"})
     )
     assert document == text + 38
@@ -563,13 +563,13 @@ UNKNOWN: list[tuple[str, str, JsonObject, str]] = [
 def test_what_only_the_provider_can_count_is_named(
     dialect: str, model: str, wire: JsonObject, words: str
 ) -> None:
-    meter = Meter(dialect, model)
+    meter = Meter(READERS[dialect], model)
     assert any(words in told for told in meter.uncounted(wire))
     assert meter.request(wire) < 1_600
 
 
 def test_a_tool_that_others_run_has_its_size_and_is_not_unknown() -> None:
-    meter = Meter("anthropic", "claude-sonnet-4-5")
+    meter = Meter(READERS["anthropic"], "claude-sonnet-4-5")
     tools = [{"type": "memory_20250818", "name": "memory"}]
     wire: JsonObject = {"tools": tools, "messages": [{"role": "user", "content": "hello"}]}
     assert meter.uncounted(wire) == ()

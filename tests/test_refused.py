@@ -11,8 +11,7 @@ from tests.linear import calls
 from weft import Agent, Event, RunConfig, Session
 from weft.compiler.prefix import refused
 from weft.content import Content, Part, call_part, media_part, result_part
-from weft.dialects import DIALECTS, dialect_named
-from weft.dialects.refuse import refusals
+from weft.dialects import DIALECTS, dialect_named, refusals
 from weft.errors import LoweringError, UsageError
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call, make_session

@@ -9,7 +9,7 @@ from tests.build import calls, returns, says, session, user
 from tests.strategies import logs
 from weft import Agent, Event, RunConfig, Session, compile
 from weft.dialects import DIALECTS
-from weft.dialects.options import escape
+from weft.dialects.wire import escape
 from weft.errors import UsageError
 from weft.values import Json
 

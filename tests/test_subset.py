@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from openai.lib._pydantic import _ensure_strict_json_schema  # pyright: ignore[reportPrivateUsage]
 
 from tests.support.laws import all_laws
-from weft.dialects.accepted import Loss
-from weft.dialects.subset import for_anthropic, for_gemini, for_openai, strict_possible, wrap_root
+from weft.dialects.schema_subset import (
+    Loss,
+    for_anthropic,
+    for_gemini,
+    for_openai,
+    strict_possible,
+    wrap_root,
+)
 from weft.errors import DeclarationError
 from weft.jsonschema import validator, walk, without_nulls
 from weft.values import Json, JsonObject

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from weft.declare.tool import tool
     from weft.declare.transform import S
     from weft.diagnostics import Diagnostic, Origin, Severity
-    from weft.dialects.measure import count_tokens
+    from weft.dialects import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.callbacks import Plugin
+    from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
-    from weft.runtime.run import RunOutcome
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
 

@@ -9,7 +9,7 @@ part, in `partMetadata`, where every reader of ADK JSON lets it be.
 import base64
 import json
 from collections.abc import Iterable
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 
@@ -35,6 +35,45 @@ class Value(
     repr_omit_defaults=True,
 ):
     """What all values of the log share: frozen, camelCase JSON, nulls left out, nothing unknown."""
+
+
+KEY = "weft"
+"""Where Weft's notes stand in the metadata of an event or a part; others ignore it."""
+
+
+class Notes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A struct that is stored under the key `weft` of a metadata object."""
+
+    def onto(self, metadata: JsonObject | None) -> JsonObject:
+        """The metadata with these notes; other keys, and other notes, stay as they are."""
+        notes: JsonObject = msgspec.to_builtins(self)
+        return {**(metadata or {}), KEY: {**notes_in(metadata), **notes}}
+
+    def beneath(self, metadata: JsonObject | None) -> JsonObject:
+        """The metadata with these notes where it has no such note itself."""
+        notes: JsonObject = msgspec.to_builtins(self)
+        return {**(metadata or {}), KEY: {**notes, **notes_in(metadata)}}
+
+
+class PartProvenance(Notes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What Weft keeps on a part, under `partMetadata.weft`; None: not noted.
+
+    What Weft keeps on an event is `weft.session.provenance.Provenance`.
+    """
+
+    provider: str | None = None
+    """The dialect that the part's signature, payload or fields belong to."""
+    payload: JsonObject | None = None
+    """The provider's own JSON of a part that only this provider understands."""
+    fields: JsonObject | None = msgspec.field(default=None, name="kept")
+    """Fields of the provider's own form of the part that no field of a part has a name for."""
+    malformed: str | None = None
+    """What a model wrote as a call's arguments, where that is no JSON object."""
+    untrusted: Json | None = None
+    """Set when the log was read from outside: the notes that do not count."""
+
+
+_NO_NOTES = PartProvenance()
 
 
 class FunctionCall(Value, frozen=True):
@@ -134,31 +173,20 @@ class Part(Value, frozen=True):
         return "thought" if self.thought_signature else "empty"
 
     @property
+    def provenance(self) -> PartProvenance:
+        """What Weft keeps on this part."""
+        metadata = self.part_metadata
+        return _NO_NOTES if metadata is None else read_notes(metadata, PartProvenance, _NO_NOTES)
+
+    @property
     def opaque(self) -> tuple[str, JsonObject] | None:
         """The provider and its own JSON, for a part only that provider understands."""
         if self.part_metadata is None:
             return None
-        held = self.part_metadata.get("weft")
-        if not isinstance(held, dict):
+        notes = self.provenance
+        if notes.provider is None or notes.payload is None:
             return None
-        provider, payload = held.get("provider"), held.get("payload")
-        if isinstance(provider, str) and isinstance(payload, dict):
-            return provider, payload
-        return None
-
-    @property
-    def provider(self) -> str:
-        """The provider that signed this part, where the part says so."""
-        held = (self.part_metadata or {}).get("weft")
-        provider = held.get("provider") if isinstance(held, dict) else None
-        return provider if isinstance(provider, str) else ""
-
-    @property
-    def kept(self) -> JsonObject | None:
-        """Fields of the provider's own form of this part that no field here has a name for."""
-        held = (self.part_metadata or {}).get("weft")
-        kept = held.get("kept") if isinstance(held, dict) else None
-        return kept if isinstance(kept, dict) else None
+        return notes.provider, notes.payload
 
     @staticmethod
     def from_bytes(data: bytes, mime_type: str, *, name: str | None = None) -> "Part":
@@ -199,7 +227,7 @@ def text_part(text: str) -> Part:
 
 def thought_part(text: str, *, signature: str | None = None, provider: str = "") -> Part:
     """A thought, with the opaque signature that must go back unchanged."""
-    metadata: JsonObject | None = {"weft": {"provider": provider}} if provider else None
+    metadata = PartProvenance(provider=provider).onto(None) if provider else None
     return Part(text=text, thought=True, thought_signature=signature, part_metadata=metadata)
 
 
@@ -226,7 +254,7 @@ def file_part(uri: str, mime_type: str) -> Part:
 
 def opaque_part(provider: str, payload: JsonObject) -> Part:
     """A part that only `provider` understands and that goes back to it unchanged."""
-    return Part(part_metadata={"weft": {"provider": provider, "payload": payload}})
+    return Part(part_metadata=PartProvenance(provider=provider, payload=payload).onto(None))
 
 
 ContentLike = str | Content | Part | Iterable[str | Part]
@@ -421,6 +449,51 @@ def _refuse_others(value: Value, allowed: frozenset[str], where: str) -> None:
             raise SessionError(words, where=where, hint=_POSTED_HINT)
 
 
+_SomeNotes = TypeVar("_SomeNotes", bound=Notes)
+
+
+def read_notes(metadata: JsonObject, kind: type[_SomeNotes], nothing: _SomeNotes) -> _SomeNotes:
+    """The notes in a metadata object; `nothing` where it has none.
+
+    A log may come from outside, so a note of the wrong type counts as absent.
+    """
+    stored = metadata.get(KEY)
+    if not isinstance(stored, dict):
+        return nothing
+    try:
+        return msgspec.convert(stored, kind)
+    except msgspec.ValidationError:
+        names = (field.encode_name for field in msgspec.structs.fields(kind))
+        readable = {name: _readable(name, stored[name], kind) for name in names if name in stored}
+        return msgspec.convert(readable, kind)
+
+
+def _readable(name: str, value: Json, kind: type[Notes]) -> Json:
+    """What of a note has the right type: all of it, some entries of it, or nothing."""
+    if _fits(name, value, kind):
+        return value
+    if isinstance(value, list):
+        return [entry for entry in value if _fits(name, [entry], kind)] or None
+    if isinstance(value, dict):
+        some: JsonObject = {k: v for k, v in value.items() if _fits(name, {k: v}, kind)}
+        return some if some and _fits(name, some, kind) else None
+    return None
+
+
+def _fits(name: str, value: Json, kind: type[Notes]) -> bool:
+    try:
+        msgspec.convert({name: value}, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def notes_in(metadata: JsonObject | None) -> JsonObject:
+    """The notes of a metadata object as the JSON they are stored as."""
+    stored = metadata.get(KEY) if metadata is not None else None
+    return stored if isinstance(stored, dict) else {}
+
+
 def untrusted(content: Content) -> Content:
     """The content as it counts where nobody knows that Weft wrote it.
 
@@ -428,16 +501,16 @@ def untrusted(content: Content) -> Content:
     unread. In a log from outside it is set aside, where nothing looks for it, and not lost.
     """
     parts = content.parts or ()
-    if not any(part.part_metadata and "weft" in part.part_metadata for part in parts):
+    if not any(part.part_metadata and KEY in part.part_metadata for part in parts):
         return content
     return msgspec.structs.replace(content, parts=tuple(map(_untrusted_part, parts)))
 
 
 def _untrusted_part(part: Part) -> Part:
     metadata = part.part_metadata or {}
-    if "weft" not in metadata:
+    if KEY not in metadata:
         return part
-    held = metadata["weft"]
+    held = metadata[KEY]
     told: JsonObject = {}
     rest: Json = held
     if isinstance(held, dict):
@@ -448,7 +521,7 @@ def _untrusted_part(part: Part) -> Part:
         before = told.get("untrusted")
         both = isinstance(before, dict) and isinstance(rest, dict)
         told["untrusted"] = {**before, **rest} if both else rest  # type: ignore[dict-item]
-    return msgspec.structs.replace(part, part_metadata={**metadata, "weft": told})
+    return msgspec.structs.replace(part, part_metadata={**metadata, KEY: told})
 
 
 def _require_part(raw: JsonObject, *, where: str) -> None:

@@ -27,7 +27,7 @@ from weft.checker.check import declared_inputs
 from weft.declare import Agent, Node, Tool
 from weft.declare.compose import Composable
 from weft.declare.nodes import agents_of
-from weft.declare.visit import rebuilt
+from weft.declare.visit import rebuild
 from weft.testing import ScriptedModel, call
 
 HERE = Path(__file__).parent
@@ -144,7 +144,7 @@ def _spoken_by(flow: Node, model: ScriptedModel) -> Node:
         below = tuple(_spoken_by(child, model) for child in agent.sub_agents)
         return replace(agent, model=model, tools=tuple(tools), sub_agents=below)  # type: ignore[arg-type]
 
-    return rebuilt(flow, change)
+    return rebuild(flow, change)
 
 
 def _everybody(node: Node) -> list[Agent]:

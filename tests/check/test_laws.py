@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft import Agent, Loop, Map, Parallel, Result, Route, Runner, S, Sequence, race
 from weft.declare import Node, agents_of
-from weft.declare.visit import rebuilt
+from weft.declare.visit import rebuild
 from weft.testing import ScriptedModel
 
 KEYS = ("a", "b", "c", "d")
@@ -71,7 +71,7 @@ class Author:
 async def ran(flow: Node, answer: str) -> tuple[Result, ScriptedModel]:
     agents = {agent.name: [answer] * 200 for agent in agents_of(flow)}
     model = ScriptedModel(agents)
-    spoken = rebuilt(flow, lambda agent: replace(agent, model=model))
+    spoken = rebuild(flow, lambda agent: replace(agent, model=model))
     async with Runner(spoken, store="memory://") as runner:
         result = await runner.run(
             session_id="s",

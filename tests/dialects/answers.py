@@ -9,8 +9,8 @@ import msgspec
 
 import weft
 from weft import Agent
-from weft.dialects.lift import lift, stream_of
-from weft.dialects.lift.sse import Events
+from weft.dialects import lift, stream_of
+from weft.dialects.stream import Events
 from weft.ir import ModelResponse
 from weft.models import Model
 from weft.testing import ScriptedModel

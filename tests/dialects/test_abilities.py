@@ -6,8 +6,8 @@ import pytest
 
 from weft import Agent, RunConfig, Session, compile
 from weft.content import Blob, Content, Part
-from weft.dialects.abilities import EFFORTS, nearest
 from weft.dialects.facts import facts_for
+from weft.dialects.options import EFFORTS, nearest
 from weft.errors import LoweringError
 from weft.models.check_request import check_request
 from weft.session import Event

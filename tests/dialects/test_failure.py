@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from weft.dialects.lift.failure import failure
+from weft.dialects import dialect_named
 from weft.values import JsonObject
 
 
@@ -111,11 +111,11 @@ CASES: list[tuple[str, int | None, JsonObject, str]] = [
 def test_an_error_has_one_code_for_all_providers(
     dialect: str, status: int | None, body: JsonObject, code: str
 ) -> None:
-    error = failure(dialect, status, body)
+    error = dialect_named(dialect).errors.failure(status, body)
     assert error.code == code
     assert (error.provider, error.status) == (dialect, status)
     assert error.message
-    again = failure(dialect, status, None, json.dumps([body]))
+    again = dialect_named(dialect).errors.failure(status, None, json.dumps([body]))
     assert (again.code, again.message) == (code, error.message)
 
 
@@ -131,22 +131,27 @@ def test_an_error_has_one_code_for_all_providers(
     "text", ["", "<html><body>Bad Gateway</body></html>", "[]", "null", "oops"]
 )
 def test_without_words_the_status_says_it(status: int | None, code: str, text: str) -> None:
-    error = failure("openai-chat", status, None, text)
+    error = dialect_named("openai-chat").errors.failure(status, None, text)
     assert error.code == code
     assert error.message
     assert "<html>" not in error.message
 
 
 def test_a_page_is_named_and_not_shown() -> None:
-    error = failure("anthropic", 502, None, "<!DOCTYPE html><p>Bad gateway</p>")
+    error = dialect_named("anthropic").errors.failure(
+        502, None, "<!DOCTYPE html><p>Bad gateway</p>"
+    )
     assert error.message == "the answer is a web page, not JSON"
 
 
 def test_the_hint_says_what_to_do() -> None:
-    assert "ANTHROPIC_API_KEY" in failure("anthropic", 401, None).hint
-    assert "GEMINI_API_KEY" in failure("gemini", 403, None).hint
-    assert "credit" in failure("openai-chat", 429, openai("insufficient_quota")).hint
-    assert "base URL" in failure("openai-chat", 404, None).hint
+    assert "ANTHROPIC_API_KEY" in dialect_named("anthropic").errors.failure(401, None).hint
+    assert "GEMINI_API_KEY" in dialect_named("gemini").errors.failure(403, None).hint
+    assert (
+        "credit"
+        in dialect_named("openai-chat").errors.failure(429, openai("insufficient_quota")).hint
+    )
+    assert "base URL" in dialect_named("openai-chat").errors.failure(404, None).hint
 
 
 @pytest.mark.parametrize(
@@ -161,7 +166,7 @@ def test_the_hint_says_what_to_do() -> None:
     ],
 )
 def test_how_long_to_wait_is_read_from_the_error(body: JsonObject, seconds: float | None) -> None:
-    assert failure("openai-chat", 429, body).retry_after == seconds
+    assert dialect_named("openai-chat").errors.failure(429, body).retry_after == seconds
 
 
 def test_what_a_gateway_was_told_is_told() -> None:
@@ -169,10 +174,13 @@ def test_what_a_gateway_was_told_is_told() -> None:
     body: JsonObject = {
         "error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": raw}}
     }
-    error = failure("openai-chat", 400, body)
+    error = dialect_named("openai-chat").errors.failure(400, body)
     assert error.code == "context_overflow"
     assert error.message == f"Provider returned error: {raw}"
 
 
 def test_a_long_message_is_shortened() -> None:
-    assert len(failure("gemini", 400, google(400, "X", "y" * 5000)).message) < 1100
+    assert (
+        len(dialect_named("gemini").errors.failure(400, google(400, "X", "y" * 5000)).message)
+        < 1100
+    )

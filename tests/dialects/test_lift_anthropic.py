@@ -10,7 +10,7 @@ from tests.dialects.answers import (
     weft_of,
 )
 from weft import Agent
-from weft.dialects.lift import lift
+from weft.dialects import lift
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.testing import ScriptedModel
@@ -89,7 +89,7 @@ def test_text_thoughts_and_calls_become_parts() -> None:
     assert call.function_call is not None
     assert call.function_call.id == "toolu_1"
     assert call.function_call.args == {"key": "a", "deep": [1, {"b": None}]}
-    assert call.kept == {"caller": {"type": "direct"}}
+    assert call.provenance.fields == {"caller": {"type": "direct"}}
     assert response.finish_reason == "STOP"
     assert response.error_code is None
     assert response.model_version == "claude-sonnet-4-6-20260101"

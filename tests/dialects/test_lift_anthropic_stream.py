@@ -30,7 +30,7 @@ from tests.dialects.test_lift_anthropic import (
     body,
     text,
 )
-from weft.dialects.lift import stream_of
+from weft.dialects import stream_of
 from weft.errors import ModelError
 from weft.values import Json, JsonObject
 

@@ -9,7 +9,7 @@ from tests.dialects.answers import (
     sent_back,
     weft_of,
 )
-from weft.dialects.lift import lift
+from weft.dialects import lift
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.values import Json, JsonObject

@@ -8,7 +8,7 @@ from openai.types.chat import ChatCompletion
 from tests.dialects.answers import sent_back, weft_of
 from tests.dialects.test_conformance import MISFITS
 from weft.content import Part
-from weft.dialects.lift import lift
+from weft.dialects import lift
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.values import Json, JsonObject

@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from tests.dialects.answers import Read, Told, byte_by_byte, in_pieces, read, sent_back, stream
 from tests.dialects.test_lift_openai_chat import GPT, NAME, OPEN, call, parts_of
-from weft.dialects.lift import stream_of
+from weft.dialects import stream_of
 from weft.errors import ModelError
 from weft.values import Json, JsonObject
 

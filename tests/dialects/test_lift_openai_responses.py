@@ -8,7 +8,7 @@ from openai.types.responses import Response
 from tests.dialects.answers import Sent, sent_back, weft_of
 from tests.dialects.test_conformance import MISFITS
 from tests.dialects.test_lift_openai_chat import parts_of
-from weft.dialects.lift import lift
+from weft.dialects import lift
 from weft.errors import ModelError
 from weft.values import Json, JsonObject
 

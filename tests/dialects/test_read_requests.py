@@ -8,8 +8,7 @@ from bench.meaning import meaning
 
 from tests.dialects.requests import CASES, REQUESTS
 from tests.support.laws import all_laws
-from weft.dialects import DIALECTS, dialect_named
-from weft.dialects.refuse import refusals
+from weft.dialects import DIALECTS, dialect_named, refusals
 from weft.errors import WeftError
 from weft.ir import Prompt, verify
 from weft.replay.recordings import read_request

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.answers import byte_by_byte, in_pieces
-from weft.dialects.lift.sse import Events
+from weft.dialects.stream import Events
 
 
 def events(*chunks: bytes) -> list[tuple[str, str]]:

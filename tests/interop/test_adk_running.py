@@ -26,7 +26,7 @@ from tests.interop.kit import (
     google_search,
 )
 from tests.interop.shapes import llm
-from weft.declare.visit import rebuilt
+from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.interop.adk import check_adk, from_adk
 from weft.testing import ScriptedModel, call
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 def run(agent: Any, *answers: Any, message: str = "hi there") -> tuple[Any, ScriptedModel]:
     """A run of the imported tree with a scripted model."""
     model = ScriptedModel([*answers])
-    flow = rebuilt(from_adk(agent), lambda one: replace(one, model=model))
+    flow = rebuild(from_adk(agent), lambda one: replace(one, model=model))
     return weft.run_sync(flow, message), model
 
 
@@ -87,7 +87,7 @@ async def test_after_agent_is_async_and_adds_to_what_was_said() -> None:
         return said(f"and {part.text}, {await callback_context.list_artifacts()}")
 
     model = ScriptedModel(["first"])
-    flow = rebuilt(
+    flow = rebuild(
         from_adk(llm("a", after_agent_callback=after)), lambda a: replace(a, model=model)
     )
     async with weft.Runner(flow) as runner:
@@ -250,7 +250,7 @@ async def test_callbacks_look_back_at_the_session_and_at_every_scope_of_the_stat
 
     model = ScriptedModel([call("weather", city="Oslo"), "one", "two"])
     agent = llm("a", "{user:name} {temp:now}", tools=[weather], before_agent_callback=before)
-    flow = rebuilt(from_adk(agent), lambda one: replace(one, model=model))
+    flow = rebuild(from_adk(agent), lambda one: replace(one, model=model))
     async with weft.Runner(flow) as runner:
         await runner.run(session_id="s", message="hi")
         result = await runner.run(session_id="s", message="again")
@@ -325,7 +325,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_spent(place: str, arou
     elif around == "branch":
         agent = ParallelAgent(name="all", sub_agents=[llm("first"), agent])
     model = ScriptedModel(["one", "two"])
-    flow = rebuilt(from_adk(agent), lambda one: replace(one, model=model))
+    flow = rebuild(from_adk(agent), lambda one: replace(one, model=model))
     with pytest.raises(UsageError, match="cannot be run here") as raised:
         weft.run_sync(flow, "hi")
     assert place.strip() in str(raised.value)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from weft.errors import ModelError
-from weft.models import weights
-from weft.models.local import LocalModel
-from weft.models.local_engine import Conversation, Engine
+from weft.models.local import LocalModel, weights
+from weft.models.local.engine import Conversation, Engine
 from weft.values import JsonObject
 
 WINDOW = 1024

@@ -4,11 +4,12 @@ import pytest
 
 import weft
 from tests.models.server import Server, says
+from tests.standins.gemini import GeminiServer
 from weft import Agent
 from weft.errors import ModelError, UsageError
 from weft.models import Anthropic, Gemini, Model, OpenAI
 from weft.models.counting import count
-from weft.testing import GeminiServer, ScriptedModel
+from weft.testing import ScriptedModel
 
 
 def _tool(city: str) -> str:

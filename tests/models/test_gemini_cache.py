@@ -11,13 +11,13 @@ from google.genai import types
 
 import weft
 from tests.models.server import Server, says
+from tests.standins.gemini import GeminiRequest, GeminiServer
 from weft import Agent, RunConfig, Runner
 from weft.errors import DeclarationError, ModelError
 from weft.models import Gemini
 from weft.models.gemini import Heads
 from weft.session import Event
-from weft.testing import GeminiServer, call
-from weft.testing.gemini_service import GeminiRequest
+from weft.testing import call
 
 MODEL = "gemini-2.5-flash"
 RULES = " ".join(f"Rule {number}: be brief and kind." for number in range(400))

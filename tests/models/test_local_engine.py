@@ -19,8 +19,9 @@ from tests.cli.run import weft as command
 from tests.models.local_weights import fetched, overheard
 from weft import Agent, Event, Runner, Session
 from weft.compiler.caching import EVICTED
-from weft.models import Anthropic, Model, OpenAI, local_engine
+from weft.models import Anthropic, Model, OpenAI
 from weft.models.local import LocalModel, LocalServer, serve
+from weft.models.local import engine as local_engine
 from weft.values import JsonObject
 
 WINDOW = 768
@@ -192,7 +193,7 @@ async def test_what_another_conversation_cut_off_is_a_miss_with_somebody_to_blam
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One slot, and no room beside it: what the second session is told ends the first."""
-    monkeypatch.setattr(local_engine, "_KEPT", 0)
+    monkeypatch.setattr(local_engine, "_CACHE_MEGABYTES", 0)
     bot = Agent(
         "solo", model=local(OTHER, slots=1), instruction="You are kind to all, day and night.",
         generate_config=SHORT,

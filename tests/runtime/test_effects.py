@@ -11,7 +11,6 @@ import pytest
 import weft
 from weft import Agent, C, Event, ModelResponse, Parallel, RunConfig, Runner, Session
 from weft.cli.inputs import at_step
-from weft.compiler.inputs import effect_of
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError, UsageError
 from weft.ir import Prompt
@@ -50,7 +49,7 @@ def model_of(agent: Agent) -> ScriptedModel:
 
 
 def effects_in(session: Session) -> list[dict[str, object]]:
-    return [dict(effect) for event in session.events if (effect := effect_of(event))]
+    return [dict(effect) for event in session.events if (effect := event.provenance.effect)]
 
 
 def shown(prompt: Prompt) -> list[str]:
@@ -88,7 +87,7 @@ def test_an_effect_is_internal_and_its_usage_counts() -> None:
     )
     first = weft.run_sync(bot, LONG)
     second = weft.run_sync(bot, "And back?", session=first.session)
-    event = next(event for event in second.events if effect_of(event))
+    event = next(event for event in second.events if event.provenance.effect)
     assert event.author == "bot"
     assert event.audience == "internal"
     assert event.content is None
@@ -350,7 +349,9 @@ def test_an_agent_that_is_called_as_a_tool_has_effects_of_its_own() -> None:
     result = weft.run_sync(Agent("boss", model=model, tools=[helper]), "Go to Oslo")
     assert result.error is None
     assert shown(asked(model, "extractor")[0]) == ["user: Find a hotel"]
-    assert [event.isolation_scope for event in result.session.events if effect_of(event)] != [None]
+    assert [
+        event.isolation_scope for event in result.session.events if event.provenance.effect
+    ] != [None]
 
 
 def test_what_is_redacted_does_not_reach_the_summarizer_either() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from weft import Actions, Agent, Content, Event, Part, Runner, Session
-from weft.runtime.bindings import Kit
+from weft.runtime.bindings import AgentBindings
 from weft.session import MemoryStore, SessionKey
 from weft.testing import ScriptedModel, call
 
@@ -102,6 +102,6 @@ async def test_what_was_learned_of_a_tool_outlasts_the_runner() -> None:
 
     bot = Agent("bot", model=ScriptedModel([call("get", city="Oslo"), "ok"]), tools=[get])
     await Runner(bot).run(message="hi")
-    assert Kit(bot, ()).tools["get"] is Kit(bot, ()).tools["get"]
+    assert AgentBindings(bot, ()).tools["get"] is AgentBindings(bot, ()).tools["get"]
     other = bot.instruct("Be brief.")
-    assert Kit(other, ()).tools["get"] is not Kit(bot, ()).tools["get"]
+    assert AgentBindings(other, ()).tools["get"] is not AgentBindings(bot, ()).tools["get"]

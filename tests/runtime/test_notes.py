@@ -8,7 +8,6 @@ import pytest
 
 import weft
 from weft import Agent, C, CallbackContext, Content, Part, RunConfig, Runner, S, Session, Step
-from weft.compiler.inputs import effect_of
 from weft.declare.policy_parts import Strategy
 from weft.declare.transform import noted
 from weft.errors import DeclarationError, MissingVariable
@@ -293,7 +292,7 @@ def test_what_a_schema_asks_for_is_in_the_state_before_the_request(store: str) -
         'Trip: {"city":"Oslo","days":3}',
     ]
     assert session.state["trip"] == {"city": "Oslo", "days": 3}
-    effects = [event for event in session.events if effect_of(event)]
+    effects = [event for event in session.events if event.provenance.effect]
     assert [event.actions.state_delta for event in effects] == [
         {"trip": {"city": "Oslo"}},
         {"trip": {"city": "Oslo", "days": 3}},
@@ -410,7 +409,7 @@ def test_facts_have_sources_and_grow_with_the_conversation() -> None:
         "The user wants to fly to Oslo",
         "The flight is on May 12",
     ]
-    effect = [one for event in second.session.events if (one := effect_of(event))][-1]
+    effect = [one for event in second.session.events if (one := event.provenance.effect)][-1]
     assert effect["dropped"] == ["The flight costs 900 EUR", "He flies to Rome"]
     compiled = weft.compile(bot, session=second.session.before(len(second.session.events) - 1))
     assert any("2 of the facts" in one.message for one in compiled.diagnostics)

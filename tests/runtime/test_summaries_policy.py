@@ -7,7 +7,6 @@ import pytest
 
 import weft
 from weft import Agent, C, Content, Event, Part, RunConfig, Session, ToolContext
-from weft.compiler.inputs import effect_of
 from weft.content import call_part, result_part
 from weft.errors import DeclarationError
 from weft.ir import Prompt
@@ -98,7 +97,7 @@ def test_many_summaries_in_a_row_become_one() -> None:
         "user: [summary of earlier turns]: turns 9",
         "user: next",
     ]
-    assert sum(effect_of(event) is not None for event in result.session.events) == 10
+    assert sum(event.provenance.effect is not None for event in result.session.events) == 10
     again = weft.compile(bot, session=result.session.before(len(result.session.events) - 1))
     assert shown(again.prompt) == shown(model.prompts[-1])
 
@@ -184,7 +183,7 @@ def test_an_unanswered_question_and_what_is_to_be_done_must_be_in_the_summary() 
         model = ScriptedModel({"bot": ["Good"], "summarizer": [summary]})
         bot = Agent("bot", model=model, context=C.default().summarize(before=1, every=2))
         result = weft.run_sync(bot, "next", session=Session("s", events=events))
-        [effect] = [one for event in result.session.events if (one := effect_of(event))]
+        [effect] = [one for event in result.session.events if (one := event.provenance.effect)]
         assert problem in str(effect.get("error", ""))
         assert bool(problem) == ("error" in effect)
         request = "\n".join(shown(model.prompts[-1]))

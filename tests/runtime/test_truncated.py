@@ -12,7 +12,7 @@ import weft
 from weft import Agent, C, Event, ModelResponse, RunConfig, Runner
 from weft.cli.screen import Screen
 from weft.content import Content, Part
-from weft.dialects.lift import lift
+from weft.dialects import lift
 from weft.errors import DeclarationError
 from weft.session import Usage
 from weft.testing import ScriptedModel, call, thought

@@ -12,7 +12,8 @@ import pytest
 from tests.build import user
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
-from weft.stores.postgres import MIGRATIONS, Migration, PostgresStore, explained, migrate, place
+from weft.stores.postgres import PostgresStore
+from weft.stores.postgres_tables import MIGRATIONS, Migration, explained, migrate, place
 
 KEY = SessionKey("app", "ada", "s")
 

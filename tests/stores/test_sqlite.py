@@ -20,8 +20,9 @@ from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.session.memory import Kept
-from weft.stores.cache import Cache
-from weft.stores.sqlite import MIGRATIONS, Migration, SqliteStore, open_file
+from weft.stores.cache import OVERHEAD, Cache
+from weft.stores.sqlite import SqliteStore
+from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
 from weft.values import Strand
 
 KEY = SessionKey("app", "ada", "s")
@@ -466,7 +467,8 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
 
 
 def test_the_cache_keeps_what_was_used_last_and_is_never_set_back() -> None:
-    cache = Cache(size=2)
+    in_use: set[SessionKey] = set()
+    cache = Cache(2 * OVERHEAD, in_use=in_use.__contains__)
 
     def kept(id: str, number: int, length: int) -> Kept:
         events = Strand([user("Hi")] * length)

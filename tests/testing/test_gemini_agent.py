@@ -9,10 +9,11 @@ from google import genai
 from google.genai import types
 
 import weft
+from tests.standins.gemini import GeminiModel, GeminiServer
 from weft import Agent, RunConfig, Runner
 from weft.errors import ModelError
 from weft.models import Gemini, Retry
-from weft.testing import GeminiModel, GeminiServer, call, cut, thought
+from weft.testing import call, cut, thought
 from weft.values import JsonObject
 
 MODEL = "gemini-3-flash-preview"

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from weft.testing import GeminiServer
+from tests.standins.gemini import GeminiServer
 
 MODEL = "gemini-3-flash-preview"
 OLDER = "gemini-2.5-flash"

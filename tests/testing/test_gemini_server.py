@@ -11,12 +11,10 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
+from tests.standins.gemini import GeminiModel, GeminiRequest, GeminiServer
 from weft import ModelResponse
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.testing import (
-    GeminiModel,
-    GeminiRequest,
-    GeminiServer,
     call,
     chunks,
     cut,

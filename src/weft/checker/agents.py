@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
 from weft.checker.functions import Uses, keys_of, uses_of
@@ -26,27 +26,20 @@ from weft.declare.checks import CALLBACKS
 from weft.declare.compare import same
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
     Capture,
     Distill,
-    Everything,
     Extract,
-    FromAgents,
     Label,
-    Matching,
     NoteDown,
     Notes,
-    Nothing,
     Relevant,
-    Selector,
     StateKeys,
-    ThisTurn,
-    UserWords,
     When,
-    WithoutAgents,
 )
 from weft.declare.route import Case
+from weft.declare.visit import Question
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 from weft.values import JsonObject
@@ -85,30 +78,30 @@ def _text_reads(agent: Agent, text: object, place: Origin) -> Iterator[Read]:
         yield Read(variable.key, origin, variable.path, optional, typed=typed)
 
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
-def kept(derive: Callable[[Agent], Found]) -> Callable[[Agent], Found]:
+def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answer]:
     """The same function, asked once for each agent."""
 
-    def found(agent: Agent) -> Found:
+    def answer_for(agent: Agent) -> Answer:
         memo = agent.memo
         if derive not in memo:
             memo[derive] = derive(agent)
-        return cast("Found", memo[derive])
+        return cast("Answer", memo[derive])
 
-    found.__doc__ = derive.__doc__
-    return found
+    answer_for.__doc__ = derive.__doc__
+    return answer_for
 
 
-def listed(derive: Callable[[Agent], Iterator[Found]]) -> Callable[[Agent], tuple[Found, ...]]:
+def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tuple[Answer, ...]]:
     """The same function, asked once for each agent, with all it finds as a tuple."""
 
-    def all_of(agent: Agent) -> tuple[Found, ...]:
+    def all_of(agent: Agent) -> tuple[Answer, ...]:
         return tuple(derive(agent))
 
     all_of.__doc__ = derive.__doc__
-    return kept(all_of)
+    return once_per_agent(all_of)
 
 
 @listed
@@ -180,7 +173,7 @@ def writes_of(agent: Agent) -> Iterator[Written]:
         yield Written(agent.output_key, writer, shape)
 
 
-@kept
+@once_per_agent
 def blurs(agent: Agent) -> str:
     """Why it may write any key: code that is handed the state and does not say what it writes."""
     for tool in agent.tools:
@@ -192,7 +185,7 @@ def blurs(agent: Agent) -> str:
     return ""
 
 
-@kept
+@once_per_agent
 def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
     if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
@@ -200,19 +193,19 @@ def may_read_anything(agent: Agent) -> bool:
     return not all(uses.reads_all for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def may_escalate(agent: Agent) -> bool:
     """Whether its own code may end the loop it runs in."""
     return any(uses.known and uses.escalates for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def is_tied(agent: Agent) -> bool:
     """Whether its code surely never ends the loop it runs in: it is known, and does not."""
     return not any(uses.escalates for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def _code_of(agent: Agent) -> list[Uses]:
     """What its tools and callbacks do with the state."""
     return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
@@ -230,48 +223,6 @@ def must_hand_over(agent: Agent) -> bool:
     """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
     choice = tool_choice(agent)
     return choice == "transfer_to_agent" or (choice in ("any", "required") and not agent.tools)
-
-
-def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
-    """Whether the reader's policy lets the words of an agent before it through.
-
-    One that stores its words under a key, and is followed, speaks data.
-    """
-    return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
-
-
-@kept
-def view_of(reader: Agent) -> tuple[str, ...]:
-    """What decides whose words it sees: the same for readers that see the same."""
-    return tuple(repr(stage.selector) for stage in reader.policy.stages)
-
-
-def heard_by(reader: Agent, world: World) -> set[str]:
-    """Whose words the reader's policy lets through, of all who have spoken."""
-    if reader.context is None:
-        return {name for name, key in world.said.pairs() if key is None and name != reader.name}
-    return {
-        name
-        for name, key in world.said.pairs()
-        if name != reader.name and sees_text_of(reader, name, key)
-    }
-
-
-def _lets_through(selector: Selector, speaker: str, key: str | None) -> bool:
-    match selector:
-        case Everything():
-            return selector.data or key is None
-        case ThisTurn() | Nothing() | UserWords() | StateKeys() | Notes():
-            return False
-        case FromAgents():
-            return speaker in selector.names
-        case WithoutAgents():
-            return speaker not in selector.names
-        case Matching():
-            fits = not selector.author or speaker in selector.author
-            return fits and (not selector.kind or "foreign" in selector.kind)
-        case _:
-            return True
 
 
 def before(agent: Agent, world: World) -> World:
@@ -295,9 +246,9 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
-    held = world.facts.get(key)
-    if held is not None:
-        return done.holding({key: held})
+    fact = world.facts.get(key)
+    if fact is not None:
+        return done.holding({key: fact})
     return replace(done, facts=done.facts.without((key,)))
 
 
@@ -320,21 +271,23 @@ def used_by(tool: Tool) -> Uses:
         return Uses(
             tool.reads, writes=tool.writes, reads_all=known, known=known, escalates=not known
         )
-    found = uses_of(tool.function, tool.context_parameter)
-    named = tool.reads or found.reads
-    reads = tuple(key for key in named if key not in found.asks)
+    uses = uses_of(tool.function, tool.context_parameter)
+    named = tool.reads or uses.reads
+    reads = tuple(key for key in named if key not in uses.asks)
     if tool.writes:
-        ends = found.known and found.escalates
-        found = found._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
-    return found._replace(reads=reads)
+        ends = uses.known and uses.escalates
+        uses = uses._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
+    return uses._replace(reads=reads)
 
 
 @listed
 def callbacks_of(agent: Agent) -> Iterator[tuple[str, Uses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
-        given = cast("object", getattr(agent, name))
-        for one in cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,)):
+        callbacks = cast("object", getattr(agent, name))
+        for one in cast(
+            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+        ):
             if callable(one):
                 yield name, uses_of(one)
 
@@ -354,66 +307,84 @@ def handled(world: World, agent: Agent, *callbacks: str) -> World:
 
 def touched(world: World, uses: Iterable[Uses]) -> World:
     """The world after code may have changed values in place: their shapes are known no longer."""
-    held = {
+    facts = {
         key: fact._replace(schema=None)
         for one in uses
         for key in one.touches
         if (fact := world.facts.get(key)) is not None and fact.schema is not None
     }
-    return world.holding(held)
+    return world.holding(facts)
 
 
 WritersByKey = dict[str, tuple[Writer, ...]]
 
 
 class Writes:
-    """The keys of each node of a flow, worked out once; with or without what only fills gaps."""
+    """Which keys each node of a flow writes, worked out once; with or without what fills gaps."""
 
     def __init__(self, *, fills: bool = True) -> None:
-        self._fills = fills
         self._known: dict[int, WritersByKey] = {}
+        self._pairs = _WritePairs(self, fills=fills)
 
     def of(self, node: Node) -> WritersByKey:
         """The keys that the node or anything below it writes, and who does."""
         known = self._known.get(id(node))
         if known is not None:
             return known
-        found: dict[str, dict[Writer, None]] = {}
-        for key, writer in self._pairs(node):
-            found.setdefault(key, {})[writer] = None
-        known = self._known[id(node)] = {key: tuple(writers) for key, writers in found.items()}
+        writers: dict[str, dict[Writer, None]] = {}
+        for key, writer in self._pairs.visit(node):
+            writers.setdefault(key, {})[writer] = None
+        known = self._known[id(node)] = {key: tuple(names) for key, names in writers.items()}
         return known
 
-    def _pairs(self, node: Node) -> Iterator[tuple[str, Writer]]:
-        match node:
-            case Agent():
-                for key, writer, _ in writes_of(node):
-                    yield key, writer
-                called = [t.agent for t in node.tools if isinstance(t.agent, Composable)]
-                for below in (*node.sub_agents, *cast("list[Node]", called)):
-                    yield from self._flat(below)
-            case Step():
-                writer = step_writer(node)
-                found = Keys() if node.written else keys_of(node.function)
-                keys = node.writes or (() if node.written else (*found.writes, *found.maybe))
-                if self._fills or not node.fills:
-                    yield from ((key, writer) for key in keys)
-                yield from ((new, writer) for _, new in node.renames)
-                yield from ((key, writer) for key in node.captures if key not in keys)
-            case Gate():
-                yield node.key, Writer(node.name, Origin("field", "key", node.name), "gate")
-            case Map():
-                yield node.into, Writer(node.name, Origin("field", "into", node.name), "map")
-                for key, writer in self._flat(node.body):
-                    if scope_of(key) in ("app", "user"):
-                        yield key, writer
-            case _:
-                for child in node.children:
-                    yield from self._flat(child)
 
-    def _flat(self, node: Node) -> Iterator[tuple[str, Writer]]:
-        for key, writers in self.of(node).items():
-            yield from ((key, writer) for writer in writers)
+_Pairs: TypeAlias = Iterator[tuple[str, Writer]]
+
+
+class _WritePairs(Question[_Pairs]):
+    """The keys that a node writes, each with who does; most nodes only have children that write."""
+
+    __slots__ = ("_fills", "_writes")
+
+    def __init__(self, writes: Writes, *, fills: bool) -> None:
+        self._writes = writes
+        self._fills = fills
+
+    def visit_other(self, node: Node) -> _Pairs:
+        return self._of_all(children(node))
+
+    def visit_agent(self, node: Agent) -> _Pairs:
+        for key, writer, _ in writes_of(node):
+            yield key, writer
+        yield from self._of_all((*node.sub_agents, *agents_called_by(node)))
+
+    def visit_step(self, node: Step) -> _Pairs:
+        writer = step_writer(node)
+        code = Keys() if node.written else keys_of(node.function)
+        keys = node.writes or (() if node.written else (*code.writes, *code.maybe))
+        if self._fills or not node.fills:
+            yield from ((key, writer) for key in keys)
+        yield from ((new, writer) for _, new in node.renames)
+        yield from ((key, writer) for key in node.captures if key not in keys)
+
+    def visit_gate(self, node: Gate) -> _Pairs:
+        yield node.key, Writer(node.name, Origin("field", "key", node.name), "gate")
+
+    def visit_map(self, node: Map) -> _Pairs:
+        yield node.into, Writer(node.name, Origin("field", "into", node.name), "map")
+        for key, writer in self._of_all((node.body,)):
+            if scope_of(key) in ("app", "user"):
+                yield key, writer
+
+    def _of_all(self, nodes: Iterable[Node]) -> _Pairs:
+        for node in nodes:
+            for key, writers in self._writes.of(node).items():
+                yield from ((key, writer) for writer in writers)
+
+
+def agents_called_by(agent: Agent) -> list[Node]:
+    """The agents and flows that are tools of an agent."""
+    return cast("list[Node]", [t.agent for t in agent.tools if isinstance(t.agent, Composable)])
 
 
 def step_writer(node: Step) -> Writer:
@@ -422,20 +393,29 @@ def step_writer(node: Step) -> Writer:
     return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
 
 
-def may_write_anything(node: Node) -> bool:
-    """Whether code runs in it that does not say what it writes."""
-    if isinstance(node, Agent):
-        called = [tool.agent for agent in agents_of(node) for tool in agent.tools]
-        flows = cast("list[Node]", [flow for flow in called if isinstance(flow, Composable)])
-        return any(map(blurs, agents_of(node))) or any(map(may_write_anything, flows))
-    if isinstance(node, Step):
+class _MayWriteAnything(Question[bool]):
+    """Whether code runs in a node that does not say what it writes."""
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> bool:
+        return any(map(self.visit, children(node)))
+
+    def visit_agent(self, node: Agent) -> bool:
+        agents = agents_of(node)
+        called = (flow for agent in agents for flow in agents_called_by(agent))
+        return any(map(blurs, agents)) or any(map(self.visit, called))
+
+    def visit_step(self, node: Step) -> bool:
         return not node.writes and not node.written and not keys_of(node.function).writes_all
-    return any(may_write_anything(child) for child in node.children)
+
+
+may_write_anything = _MayWriteAnything().visit
 
 
 def labels_in(node: Node) -> dict[str, frozenset[str]]:
     """By key: the labels that any policy or tool of the flow puts on it."""
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for agent in agents_of(node):
         policies = [agent.policy] if agent.context is not None else []
         while policies:
@@ -443,13 +423,13 @@ def labels_in(node: Node) -> dict[str, frozenset[str]]:
             for one in policy.protections:
                 if isinstance(one, Label):
                     for key in one.keys:
-                        found.setdefault(key, set()).add(one.name)
+                        labels.setdefault(key, set()).add(one.name)
             policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
         for tool in agent.tools:
             for key in used_by(tool).writes:
                 if tool.labels:
-                    found.setdefault(key, set()).update(tool.labels)
-    return {key: frozenset(names) for key, names in found.items()}
+                    labels.setdefault(key, set()).update(tool.labels)
+    return {key: frozenset(names) for key, names in labels.items()}
 
 
 def route_reads(node: Route) -> Iterable[Read]:
@@ -482,18 +462,30 @@ def gate_reads(node: Gate) -> Iterable[Read]:
             yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
-def collected(body: Node) -> JsonObject | None:
+class _Collected(Question[JsonObject]):
     """What a map collects: texts, or values of the schema of the agent that speaks last."""
-    while isinstance(body, Sequence | Timeout):
-        body = body.steps[-1] if isinstance(body, Sequence) else body.body
-    if not isinstance(body, Agent) or body.sub_agents:
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> JsonObject:
         return {"type": "array"}
-    if body.output_schema is None:
-        return {"type": "array", "items": TEXT}
-    return {
-        "type": "array",
-        "items": schema.of_type(body.output_schema, where=f"{body.name}.output_schema"),
-    }
+
+    def visit_sequence(self, node: Sequence) -> JsonObject:
+        return self.visit(node.steps[-1])
+
+    def visit_timeout(self, node: Timeout) -> JsonObject:
+        return self.visit(node.body)
+
+    def visit_agent(self, node: Agent) -> JsonObject:
+        if node.sub_agents:  # any of them may be the last to speak
+            return {"type": "array"}
+        if node.output_schema is None:
+            return {"type": "array", "items": TEXT}
+        where = f"{node.name}.output_schema"
+        return {"type": "array", "items": schema.of_type(node.output_schema, where=where)}
+
+
+collected = _Collected().visit
 
 
 def is_covered(node: Route, world: World) -> bool:

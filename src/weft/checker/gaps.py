@@ -5,10 +5,8 @@ from collections.abc import Iterable, Iterator
 from weft.checker.agents import Writes, may_escalate
 from weft.checker.functions import keys_of
 from weft.declare import (
-    Agent,
     Fallback,
     Loop,
-    Map,
     Node,
     Parallel,
     Race,
@@ -17,8 +15,9 @@ from weft.declare import (
     Step,
     Timeout,
 )
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, below
 from weft.declare.route import OTHERWISE
+from weft.declare.visit import Question
 
 MOST = 3
 """How many paths are named."""
@@ -26,97 +25,106 @@ MOST = 3
 
 def paths_without(root: Node, reader: Node, key: str) -> list[str]:
     """The paths from the start to a node on which a key is not written, each in words."""
-    found = [*dict.fromkeys(_to(root, reader, key, Writes()))]
-    more = len(found) - MOST
-    return [*found[:MOST], f"on {more} more"] if more > 0 else found
+    paths = [*dict.fromkeys(_to(root, reader, key, Writes()))]
+    more = len(paths) - MOST
+    return [*paths[:MOST], f"on {more} more"] if more > 0 else paths
 
 
 def _to(node: Node, reader: Node, key: str, writes: Writes) -> Iterator[str]:
-    """The paths through all that comes before the reader, within a node that holds it."""
+    """The paths through all that comes before the reader, within a node that contains it."""
     if node is reader:
         if isinstance(node, Loop):  # its condition is asked behind a round
-            yield from _through(node.body, key, writes)
+            yield from _PathsThrough(key, writes).visit(node.body)
         return
-    below = next((one for one in _below(node) if _holds(one, reader)), None)
-    if below is None:
+    inner = next((one for one in below(node) if _contains(one, reader)), None)
+    if inner is None:
         return
     if isinstance(node, Sequence):
-        before = node.steps[: next(i for i, one in enumerate(node.steps) if one is below)]
-        yield from _together(before, key, writes)
+        before = node.steps[: next(i for i, one in enumerate(node.steps) if one is inner)]
+        yield from _PathsThrough(key, writes).all_of(before)
     if isinstance(node, Loop) and node.max > 1 and key in writes.of(node.body):
         yield f"in the first round of `{node.name}`"
-    yield from _to(below, reader, key, writes)
+    yield from _to(inner, reader, key, writes)
 
 
-def _holds(node: Node, reader: Node) -> bool:
-    return node is reader or any(_holds(one, reader) for one in _below(node))
+def _contains(node: Node, reader: Node) -> bool:
+    return node is reader or any(_contains(one, reader) for one in below(node))
 
 
-def _below(node: Node) -> tuple[Node, ...]:
-    return node.sub_agents if isinstance(node, Agent) else node.children
+class _PathsThrough(Question[Iterator[str]]):
+    """The paths through a node on which it does not write the key, each in words."""
 
+    __slots__ = ("_key", "_writes")
 
-def _together(nodes: Iterable[Node], key: str, writes: Writes) -> Iterator[str]:
-    """The paths through nodes that all run; none where one of them surely writes the key."""
-    found: list[str] = []
-    for node in nodes:
-        if key in writes.of(node):
-            lacking = [*_through(node, key, writes)]
-            if not lacking:
+    def __init__(self, key: str, writes: Writes) -> None:
+        self._key = key
+        self._writes = writes
+
+    def all_of(self, nodes: Iterable[Node]) -> Iterator[str]:
+        """The paths through nodes that all run; none where one of them surely writes the key."""
+        paths: list[str] = []
+        for node in nodes:
+            if self._key in self._writes.of(node):
+                lacking = [*self.visit(node)]
+                if not lacking:
+                    return
+                paths += lacking
+        yield from paths
+
+    def _one_of(self, chosen: str, way: Node) -> Iterator[str]:
+        """The paths through one of several ways."""
+        if self._key in self._writes.of(way):
+            yield from self.visit(way)
+        else:
+            yield f"through {chosen}, which runs `{way.name}`"
+
+    def visit_other(self, node: Node) -> Iterator[str]:
+        return iter(())
+
+    def visit_sequence(self, node: Sequence) -> Iterator[str]:
+        return self.all_of(node.steps)
+
+    def visit_parallel(self, node: Parallel) -> Iterator[str]:
+        return self.all_of(node.branches)
+
+    def visit_timeout(self, node: Timeout) -> Iterator[str]:
+        return self.visit(node.body)
+
+    def visit_route(self, node: Route) -> Iterator[str]:
+        labels = [*(case.label for case in node.cases), OTHERWISE]
+        for label, way in zip(labels, node.children, strict=False):
+            yield from self._one_of(f"`{node.name}.{label}`", way)
+        if node.default is None:
+            yield f"where no case of `{node.name}` holds"
+
+    def visit_fallback(self, node: Fallback) -> Iterator[str]:
+        for way in node.choices:
+            yield from self._one_of(f"`{node.name}`", way)
+
+    def visit_race(self, node: Race) -> Iterator[str]:
+        for way in node.branches:
+            yield from self._one_of(f"`{node.name}`", way)
+
+    def visit_loop(self, node: Loop) -> Iterator[str]:
+        if node.while_ is not None:
+            yield f"where `{node.name}` takes no round"
+        lacking = [*self.visit(node.body)]
+        yield from lacking
+        if not lacking:
+            yield from self._left_early(node.body)
+
+    def _left_early(self, body: Node) -> Iterator[str]:
+        """Who may end the loop before the key is written."""
+        steps = body.steps if isinstance(body, Sequence) else (body,)
+        for step in steps:
+            if self._key in self._writes.of(step):
                 return
-            found += lacking
-    yield from found
+            for agent in agents_of(step):
+                if may_escalate(agent):
+                    yield f"where `{agent.name}` ends the loop before"
 
-
-def _through(node: Node, key: str, writes: Writes) -> Iterator[str]:
-    """The paths through a node on which it does not write the key."""
-    match node:
-        case Sequence() | Parallel():
-            yield from _together(node.children, key, writes)
-        case Timeout():
-            yield from _through(node.body, key, writes)
-        case Route():
-            labels = [*(case.label for case in node.cases), OTHERWISE]
-            for label, way in zip(labels, node.children, strict=False):
-                yield from _way(f"`{node.name}.{label}`", way, key, writes)
-            if node.default is None:
-                yield f"where no case of `{node.name}` holds"
-        case Fallback() | Race():
-            for way in node.children:
-                yield from _way(f"`{node.name}`", way, key, writes)
-        case Loop():
-            if node.while_ is not None:
-                yield f"where `{node.name}` takes no round"
-            lacking = [*_through(node.body, key, writes)]
-            yield from lacking
-            if not lacking:
-                yield from _left_early(node.body, key, writes)
-        case Step():
-            found = keys_of(node.function)
-            if node.maybe:
-                yield f"where the condition of `{node.written or node.name}` does not hold"
-            elif not node.written and not node.writes and key in found.maybe:
-                yield f"on every path through `{node.name}`"
-        case Agent() | Map():
-            return
-        case _:
-            return
-
-
-def _left_early(body: Node, key: str, writes: Writes) -> Iterator[str]:
-    """Who may end the loop before the key is written."""
-    steps = body.steps if isinstance(body, Sequence) else (body,)
-    for step in steps:
-        if key in writes.of(step):
-            return
-        for agent in agents_of(step):
-            if may_escalate(agent):
-                yield f"where `{agent.name}` ends the loop before"
-
-
-def _way(chosen: str, way: Node, key: str, writes: Writes) -> Iterator[str]:
-    """The paths through one of several ways."""
-    if key in writes.of(way):
-        yield from _through(way, key, writes)
-    else:
-        yield f"through {chosen}, which runs `{way.name}`"
+    def visit_step(self, node: Step) -> Iterator[str]:
+        if node.maybe:
+            yield f"where the condition of `{node.written or node.name}` does not hold"
+        elif not node.written and not node.writes and self._key in keys_of(node.function).maybe:
+            yield f"on every path through `{node.name}`"

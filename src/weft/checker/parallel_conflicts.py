@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from weft.checker.agents import WritersByKey, step_writer
 from weft.checker.world import Read, Site, Writer
-from weft.declare import Agent, Map, Node, Step
+from weft.declare import Map, Node, Step
+from weft.declare.nodes import children
+from weft.declare.visit import Question
 from weft.session.state import scope_of
 
 
-class Takers(NamedTuple):
+class RemovingSteps(NamedTuple):
     """The steps that take keys away, each with the number of its branch and of itself."""
 
     named: dict[str, list[tuple[int, int, Step]]]
@@ -18,23 +20,25 @@ class Takers(NamedTuple):
     """Those that take away all but a few."""
 
 
-def takers(branches: tuple[Node, ...]) -> Takers:
+def steps_that_remove(branches: tuple[Node, ...]) -> RemovingSteps:
     """The steps in some branches that take keys away."""
-    found = Takers({}, [])
-    steps = ((index, step) for index, branch in enumerate(branches) for step in _takers(branch))
+    removing = RemovingSteps({}, [])
+    steps = (
+        (index, step) for index, branch in enumerate(branches) for step in _removing_steps(branch)
+    )
     for number, (index, step) in enumerate(steps):
         for key in dict.fromkeys((*step.drops, *(old for old, _ in step.renames))):
-            found.named.setdefault(key, []).append((number, index, step))
+            removing.named.setdefault(key, []).append((number, index, step))
         if step.keeps is not None:
-            found.keeping.append((number, index, step))
-    return found
+            removing.keeping.append((number, index, step))
+    return removing
 
 
-def torn(
-    found: Takers, index: int, sites: list[Site], own: WritersByKey
+def removed_by_sibling(
+    removing: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
 ) -> Iterator[tuple[Read, Writer]]:
     """What a branch reads that was there before, and who takes it away in another one."""
-    if not found.named and not found.keeping:
+    if not removing.named and not removing.keeping:
         return
     pairs: list[tuple[int, Read, Step]] = []
     for site in sites:
@@ -43,32 +47,42 @@ def torn(
                 continue
             steps = {
                 number: step
-                for number, at, step in (*found.named.get(read.key, ()), *found.keeping)
-                if at != index and _takes(step, read.key)
+                for number, at, step in (*removing.named.get(read.key, ()), *removing.keeping)
+                if at != index and _removes(step, read.key)
             }
             pairs += [(number, read, step) for number, step in steps.items()]
     for _, read, step in sorted(pairs, key=lambda pair: pair[0]):
         yield read, step_writer(step)
 
 
-def _takers(node: Node) -> Iterator[Step]:
-    """The steps that take keys away."""
-    if isinstance(node, Step):
+class _RemovingStepsIn(Question[Iterator[Step]]):
+    """The steps in a node that remove keys; what is inside a map stays there."""
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> Iterator[Step]:
+        for child in children(node):
+            yield from self.visit(child)
+
+    def visit_step(self, node: Step) -> Iterator[Step]:
         if node.drops or node.renames or node.keeps is not None:
             yield node
-    elif not isinstance(node, Agent | Map):
-        for child in node.children:
-            yield from _takers(child)
+
+    def visit_map(self, node: Map) -> Iterator[Step]:
+        return iter(())
 
 
-def _takes(step: Step, key: str) -> bool:
+_removing_steps = _RemovingStepsIn().visit
+
+
+def _removes(step: Step, key: str) -> bool:
     """Whether a step takes a key away."""
     if key in step.drops or any(key == old for old, _ in step.renames):
         return True
     return step.keeps is not None and scope_of(key) == "session" and key not in step.keeps
 
 
-def quarrels(wrote: Iterable[WritersByKey]) -> Iterator[tuple[str, tuple[Writer, ...]]]:
+def written_twice(wrote: Iterable[WritersByKey]) -> Iterator[tuple[str, tuple[Writer, ...]]]:
     """The keys that several branches write, and who does; not where it is the same code."""
     everyone: dict[str, list[Writer]] = {}
     for keys in wrote:

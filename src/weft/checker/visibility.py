@@ -1,134 +1,77 @@
-"""What each agent will see: which channels, which keys and from whom, and how many tokens."""
+"""Whose words an agent sees: by its policy, and by who has spoken before it."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
-
-from weft.checker.agents import heard_by
-from weft.checker.check import inferred_keys, walked, with_keys, world_at_start
-from weft.checker.rules.budget import count, fixed_parts
-from weft.checker.world import Read, Site, Writer
-from weft.declare import Agent, Node
-from weft.values import Json, JsonObject
-
-_CHANNELS = {"template": "template", "policy": "state block", "tool": "tool"}
-
-
-class SeenKey(NamedTuple):
-    """A key that an agent is shown: through which channel, written by whom, and how sure."""
-
-    key: str
-    channel: str
-    writers: tuple[str, ...]
-    sure: bool
+from weft.checker.agents import once_per_agent
+from weft.checker.world import Chart, World
+from weft.declare import Agent
+from weft.declare.policy_parts import (
+    Everything,
+    FromAgents,
+    Matching,
+    Notes,
+    Nothing,
+    Selector,
+    StateKeys,
+    ThisTurn,
+    UserWords,
+    WithoutAgents,
+)
 
 
-class Sight(NamedTuple):
-    """What one agent will see."""
+class Visibility:
+    """Which agents' words were seen so far; readers with one view do not look at them again."""
 
-    agent: str
-    user: bool
-    """Whether it sees what the user said."""
-    conversation: tuple[str, ...]
-    """The agents whose words it sees."""
-    keys: tuple[SeenKey, ...]
-    writes: str
-    inferred: bool
-    """Whether the key that it writes was inferred."""
-    tokens: int
-    """What its instruction and tools take, values not counted."""
-    budget: int
-    """The most tokens that its policy allows; 0 where there is no such limit."""
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], tuple[Chart[str | None], set[str]]] = {}
+        """By view: who had spoken when it was last asked for, and readers not yet seen by another.
+        """
 
-    @property
-    def headroom(self) -> int:
-        """The tokens that are left for values and conversation."""
-        return max(self.budget - self.tokens, 0)
-
-    def to_dict(self) -> JsonObject:
-        """The same as JSON."""
-        keys: list[Json] = [
-            {"key": one.key, "channel": one.channel, "writers": [*one.writers], "sure": one.sure}
-            for one in self.keys
-        ]
-        return {
-            "agent": self.agent,
-            "user": self.user,
-            "conversation": [*self.conversation],
-            "keys": keys,
-            "writes": self.writes or None,
-            "inferred": self.inferred,
-            "tokens": self.tokens,
-            "budget": self.budget or None,
-            "headroom": self.headroom if self.budget else None,
-        }
-
-    def __str__(self) -> str:
-        whose = ["the user", *self.conversation] if self.user else [*self.conversation]
-        lines = [self.agent, f"  conversation  {', '.join(whose) or 'nothing'}"]
-        for one in self.keys:
-            by = ", ".join(one.writers) or "nobody"
-            lines.append(f"  {one.channel:<13} {one.key} from {by}{'' if one.sure else ', or not'}")
-        if self.writes:
-            lines.append(f"  writes        {self.writes}{' (inferred)' if self.inferred else ''}")
-        room = f", of {self.budget}: {self.headroom} left" if self.budget else ""
-        lines.append(f"  tokens        {self.tokens} fixed{room}")
-        return "\n".join(lines)
+    def newly_visible_to(self, reader: Agent, speakers: Chart[str | None]) -> set[str]:
+        """Whose words the reader sees, of those that nobody with its view has seen yet."""
+        view = view_of(reader)
+        before, own = self._seen.get(view, (Chart(), set[str]()))
+        new = {name for name, key in speakers.since(before) if sees_text_of(reader, name, key)}
+        new |= {name for name in own if name in speakers}
+        self._seen[view] = speakers, (own - new) | (new & {reader.name})
+        return new - {reader.name}
 
 
-def sights(
-    node: Node,
-    /,
-    *,
-    inputs: Mapping[str, object] | Iterable[str] | None = None,
-    infer: bool = True,
-) -> list[Sight]:
-    """What each agent of a flow will see, in the order they are come to; nothing is run."""
-    world = world_at_start(node, inputs)
-    keys = inferred_keys(node, world) if infer else {}
-    record = walked(with_keys(node, keys), world)
-    found: dict[str, Sight] = {}
-    for site in record.sites:
-        agent = site.node
-        if isinstance(agent, Agent):
-            sight = _sight(agent, site, inferred=agent.name in keys)
-            held = found.get(agent.name)
-            found[agent.name] = sight if held is None else _united(held, sight)
-    return list(found.values())
+def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
+    """Whether the reader's policy lets the words of an agent before it through.
+
+    One that stores its words under a key, and is followed, speaks data.
+    """
+    return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
 
 
-def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
-    limit = agent.policy.limit
-    compressor = agent.context_compressor
-    budget = (limit.tokens if limit is not None else 0) or (
-        compressor.token_budget if compressor is not None else 0
-    )
-    return Sight(
-        agent=agent.name,
-        user=agent.policy.view != "nothing",
-        conversation=tuple(sorted(heard_by(agent, site.world))),
-        keys=tuple(
-            dict.fromkeys(_seen(site, read) for read in site.reads if read.how in _CHANNELS)
-        ),
-        writes=agent.output_key or "",
-        inferred=inferred,
-        tokens=sum(count(agent, text) for _, text in fixed_parts(agent)),
-        budget=budget,
-    )
+@once_per_agent
+def view_of(reader: Agent) -> tuple[str, ...]:
+    """What decides whose words it sees: the same for readers that see the same."""
+    return tuple(repr(stage.selector) for stage in reader.policy.stages)
 
 
-def _seen(site: Site, read: Read) -> SeenKey:
-    fact = site.world.facts.get(read.key)
-    writers = tuple(dict.fromkeys(map(_named, fact.writers))) if fact else ()
-    return SeenKey(read.key, _CHANNELS[read.how], writers, bool(fact and fact.must))
+def heard_by(reader: Agent, world: World) -> set[str]:
+    """Whose words the reader's policy lets through, of all who have spoken."""
+    if reader.context is None:
+        return {name for name, key in world.spoken.pairs() if key is None and name != reader.name}
+    return {
+        name
+        for name, key in world.spoken.pairs()
+        if name != reader.name and sees_text_of(reader, name, key)
+    }
 
 
-def _named(writer: Writer) -> str:
-    """Who writes a key; of an input, whether the program itself declares it."""
-    declared = writer.kind == "input" and writer.origin.name == "inputs"
-    return f"{writer.name} (declared)" if declared else writer.name
-
-
-def _united(one: Sight, other: Sight) -> Sight:
-    """What an agent sees that stands in several places."""
-    heard = tuple(sorted({*one.conversation, *other.conversation}))
-    return one._replace(conversation=heard, keys=tuple(dict.fromkeys((*one.keys, *other.keys))))
+def _lets_through(selector: Selector, speaker: str, key: str | None) -> bool:
+    match selector:
+        case Everything():
+            return selector.data or key is None
+        case ThisTurn() | Nothing() | UserWords() | StateKeys() | Notes():
+            return False
+        case FromAgents():
+            return speaker in selector.names
+        case WithoutAgents():
+            return speaker not in selector.names
+        case Matching():
+            fits = not selector.author or speaker in selector.author
+            return fits and (not selector.kind or "foreign" in selector.kind)
+        case _:
+            return True

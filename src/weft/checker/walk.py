@@ -1,21 +1,19 @@
-"""The walk: a flow is run on worlds instead of values, every path at once.
+"""Walk a flow on worlds instead of values, all paths at once.
 
-Branches that meet are joined, loops are walked until nothing changes, and what a transfer may
-lead to is taken as possible in any order. The walk reports nothing; it leaves sites for rules.
+Branches that meet are joined. Loops are walked until nothing changes. Whatever a transfer may
+lead to counts as possible in any order. The walk reports nothing: it records sites for the rules.
 """
 
-import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 from weft.checker.agents import (
-    TEXT,
     Writes,
     after,
+    agents_called_by,
     before,
     collected,
-    conditions_of,
     gate_reads,
     is_covered,
     key_reads,
@@ -26,28 +24,25 @@ from weft.checker.agents import (
     proved,
     reads_of,
     route_reads,
-    sees_text_of,
-    step_writer,
-    view_of,
     without_answer,
     writes_of,
 )
 from weft.checker.functions import keys_of
-from weft.checker.parallel_conflicts import quarrels, takers, torn
+from weft.checker.parallel_conflicts import removed_by_sibling, steps_that_remove, written_twice
 from weft.checker.schemas import follow
-from weft.checker.scope import Compared, Keys, definition, kind_of, texts_of
+from weft.checker.steps import after_step, function_reads, reads_of_conditions, reads_of_step
+from weft.checker.visibility import Visibility
 from weft.checker.world import (
     Beside,
     Chart,
     Fact,
-    Gone,
     Read,
-    ReadHow,
     Record,
     Site,
     World,
     Writer,
     join,
+    merge_worlds,
 )
 from weft.declare import (
     Agent,
@@ -65,14 +60,14 @@ from weft.declare import (
     Tap,
     Timeout,
 )
-from weft.declare.compose import Composable
+from weft.declare.functions import StateFunction
 from weft.declare.inputs import may_be_absent, shape_of
 from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
-from weft.declare.visit import inner_agents
+from weft.declare.visit import Question, Visitor, inner_agents
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
-from weft.values import Json, JsonObject
+from weft.values import JsonObject
 
 MOST_ROUNDS = 8
 """How often a loop is walked: worlds only ever lose certainty, so few rounds are enough."""
@@ -81,10 +76,19 @@ APPLICATION = "the application"
 """Who gives what is there at the start."""
 
 _Round: TypeAlias = tuple[World, list[World]]
+"""The world behind one round of a loop, and those in which somebody left it."""
+
+
+class _LoopEntry(NamedTuple):
+    """What was worked out for a loop: the world before it, that at each round, and a round."""
+
+    before: World
+    entry: World
+    round: _Round | None
 
 
 def take(world: World, key: str, declared: object, place: Origin) -> World:
-    """The world where an input that a program declares is there, unless its type lets it lack."""
+    """The world where a declared input is present, unless its type allows it to be absent."""
     where = f"inputs.{key}"
     writer = Writer(APPLICATION, place, "input")
     must = not may_be_absent(declared, where=where)
@@ -92,75 +96,41 @@ def take(world: World, key: str, declared: object, place: Origin) -> World:
 
 
 class Walk:
-    """One walk over a flow."""
+    """One walk over a flow: what all its nodes share, and the record it leaves for the rules."""
 
     def __init__(self, root: Node) -> None:
         self.root = root
-        self._writes = Writes()
-        self._takes = Writes(fills=False)
-        self.record = Record(root, labels_in(root), frozenset(self._writes.of(root)))
-        self._top: Agent | None = None
-        self._muted = 0
-        self._entries: dict[int, tuple[World, World, _Round | None]] = {}
-        self._hearing = Hearing()
-        self._inner = inner_agents(root)
+        self.writes = Writes()
+        self.overwrites = Writes(fills=False)
+        self.record = Record(root, labels_in(root), frozenset(self.writes.of(root)))
+        self.top: Agent | None = None
+        """The root of the tree of agents that is walked just now."""
+        self.muted = 0
+        """Above zero while a loop is walked only to see what changes."""
+        self.loops: dict[int, _LoopEntry] = {}
+        self.visibility = Visibility()
+        self.inner = inner_agents(root)
+        self.escapes: list[World] = []
+        """The worlds in which somebody left the loop that is walked just now."""
+        self.passing = [key for key in self.writes.of(root) if scope_of(key) == "temp"]
         self._speaks: dict[int, bool] = {}
-        self._escapes: list[World] = []
-        self._passing = [key for key in self._writes.of(root) if scope_of(key) == "temp"]
 
     def run(self, world: World) -> World:
-        """Walk the whole flow, and give the world behind it."""
+        """Walk the whole flow, and return the world behind it."""
         self.record.start = world
-        return self.visit(self.root, world, Beside(), last=True)
+        return self.behind(self.root, world, Beside(), last=True)
 
-    def visit(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
-        """The world behind a node, whichever way is taken through it."""
+    def behind(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
+        """The world behind a node, whichever path is taken through it."""
         if node.inputs:
-            world = self._taken(node, world, siblings)
-        match node:
-            case Agent():
-                return self._agent(node, world, siblings, last=last)
-            case Sequence():
-                speaking = [i for i, step in enumerate(node.steps) if self._has_agents(step)]
-                for index, step in enumerate(node.steps):
-                    ends = last and index >= (speaking[-1] if speaking else 0)
-                    world = self.visit(step, world, siblings, last=ends)
-                return world
-            case Parallel():
-                return self._parallel(node, world, siblings, last=last)
-            case Loop():
-                return self._loop(node, world, siblings, last=last)
-            case Fallback():
-                return self._fallback(node, world, siblings, last=last)
-            case Route():
-                return self._route(node, world, siblings, last=last)
-            case Step():
-                return self._step(node, world, siblings)
-            case Map():
-                return self._map(node, world, siblings)
-            case Gate():
-                return self._gate(node, world, siblings)
-            case Race():
-                return self._race(node, world, siblings, last=last)
-            case Timeout():
-                return self.visit(node.body, world, siblings, last=last)
-            case Tap():
-                self._function(node, node.function, "function", world, siblings)
-                return world
-            case Expect():
-                place = Origin("field", "predicate", node.name)
-                reads = [Read(key, place, how="predicate", guarded=True) for key in node.reads]
-                if reads:
-                    self._came_to(node, world, tuple(reads), siblings)
-                else:
-                    self._function(node, node.predicate, "predicate", world, siblings)
-                return world.having(node.reads or keys_of(node.predicate).proves)
+            world = self._take_inputs(node, world, siblings)
+        return NodeWalk(self, world, siblings, last=last).visit(node)
 
-    def _taken(self, node: Node, world: World, siblings: Beside) -> World:
-        """The world where the inputs of a node are there.
+    def _take_inputs(self, node: Node, world: World, siblings: Beside) -> World:
+        """The world where the inputs of a node are present.
 
-        What nothing before it writes must be given when the program starts. What something does
-        write is read here.
+        An input that nothing before the node writes must be there when the program starts. One
+        that something does write is read here.
         """
         reads: list[Read] = []
         place = Origin("field", "inputs", node.name)
@@ -174,91 +144,146 @@ class Walk:
                 shape = shape_of(declared, where=str(place))
                 reads.append(Read(key, place, optional=optional, how="input", shape=shape))
         if reads:
-            self._came_to(node, world, tuple(reads), siblings)
+            self.add_site(node, world, reads, siblings)
         return world
 
-    def _has_agents(self, node: Node) -> bool:
+    def has_agents(self, node: Node) -> bool:
         """Whether somebody speaks in it."""
-        found = self._speaks.get(id(node))
-        if found is None:
-            found = isinstance(node, Agent) or any(map(self._has_agents, node.children))
-            self._speaks[id(node)] = found
-        return found
+        speaks = self._speaks.get(id(node))
+        if speaks is None:
+            speaks = isinstance(node, Agent) or any(map(self.has_agents, node.children))
+            self._speaks[id(node)] = speaks
+        return speaks
 
-    def _agent(self, agent: Agent, world: World, siblings: Beside, *, last: bool) -> World:
-        above, self._top = self._top, self._top or agent
-        try:
-            outside, world = world, before(agent, world)
-            asked, complete = reads_of_conditions(agent)
-            reads = (*reads_of(agent, self._top), *asked)
-            self._came_to(agent, world, reads, siblings, last=last)
-            if may_read_anything(agent) or not complete:
-                self.record.read_all(world)
-            self.record.heard |= self._hearing.heard(agent, world.said)
-            done = self._called(agent, world, after(agent, world))
-            self._wrote(agent, done, outside)
-            if may_escalate(agent):
-                self._escapes.append(done)
-            if agent.sub_agents:
-                handed = without_answer(agent, world, done)
-                done = self._transfers(agent, done, handed, siblings, last=last)
-        finally:
-            self._top = above
+    def leave_together(self, inside: int, done: World) -> World:
+        """Who leaves a loop from a branch leaves it behind all branches: the others end first."""
+        if len(self.escapes) > inside:
+            self.escapes[inside:] = [done]
         return done
 
-    def _called(self, agent: Agent, world: World, done: World) -> World:
+    def add_site(
+        self,
+        node: Node,
+        world: World,
+        reads: Iterable[Read],
+        siblings: Beside,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Record that the walk came to a node in a world, and what the node reads there."""
+        reads = tuple(reads)
+        for read in reads:
+            self.record.read(read.key, world)
+        if not self.muted:
+            self.record.sites.append(Site(node, world, reads, siblings, last))
+
+    def add_writes(self, node: Node, done: World, before: World) -> None:
+        """Record what a node wrote, by the worlds before and behind it."""
+        if self.muted:
+            return
+        for key in self.writes.of(node):
+            fact = done.facts.get(key)
+            if fact is not None and before.facts.get(key) is not fact:
+                for writer in fact.writers:
+                    self.record.written.setdefault((key, writer), fact)
+
+
+class NodeWalk(Visitor[World]):
+    """One node that the walk came to; each method gives the world behind one kind of node."""
+
+    __slots__ = ("last", "siblings", "walk", "world")
+
+    def __init__(self, walk: Walk, world: World, siblings: Beside, *, last: bool) -> None:
+        self.walk = walk
+        self.world = world
+        """What is known before the node."""
+        self.siblings = siblings
+        self.last = last
+        """Whether nothing follows: what is said here is the answer."""
+
+    def _behind(self, node: Node, world: World, *, last: bool | None = None) -> World:
+        """The world behind a node inside this one that begins in a world."""
+        last = self.last if last is None else last
+        return self.walk.behind(node, world, self.siblings, last=last)
+
+    def visit_agent(self, node: Agent) -> World:
+        """What the agent reads, and then writes; and what it may call or hand over to."""
+        walk = self.walk
+        above, walk.top = walk.top, walk.top or node
+        try:
+            world = before(node, self.world)
+            asked, complete = reads_of_conditions(node)
+            reads = (*reads_of(node, walk.top), *asked)
+            walk.add_site(node, world, reads, self.siblings, last=self.last)
+            if may_read_anything(node) or not complete:
+                walk.record.read_all(world)
+            walk.record.heard |= walk.visibility.newly_visible_to(node, world.spoken)
+            done = self._call_tools(node, world, after(node, world))
+            walk.add_writes(node, done, self.world)
+            if may_escalate(node):
+                walk.escapes.append(done)
+            if node.sub_agents:
+                done = self._transfer(node, done, without_answer(node, world, done))
+        finally:
+            walk.top = above
+        return done
+
+    def _call_tools(self, agent: Agent, world: World, done: World) -> World:
         """Agents that are tools: each sees the state, and may write to it or not be called."""
-        flows = [tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)]
+        walk = self.walk
+        flows = agents_called_by(agent)
         if not flows:
             return done
         inner = World(world.facts, world.gone, world.opaque)
         for key, writer, shape in writes_of(agent):
             if writer.kind in ("tool", "code") and key not in inner.facts:
                 inner = inner.wrote(key, writer, shape, must=False, soft=True)
-        for flow in cast("list[Node]", flows):
-            for key, writers in self._writes.of(flow).items():
+        for flow in flows:
+            for key, writers in walk.writes.of(flow).items():
                 if key not in inner.facts:
                     inner = inner.wrote(key, writers[-1], must=False, soft=True)
-        above, self._top = self._top, None
-        outer, self._escapes = self._escapes, []  # who leaves a loop in there leaves none out here
-        left = {key for key, _ in inner.facts.since(world.facts)}
-        for flow in cast("list[Node]", flows):
-            behind = self.visit(flow, inner, Beside(), last=True)
+        above, walk.top = walk.top, None
+        outer, walk.escapes = walk.escapes, []  # who leaves a loop in there leaves none out here
+        pending = {key for key, _ in inner.facts.since(world.facts)}
+        for flow in flows:
+            behind = walk.behind(flow, inner, Beside(), last=True)
             new = {key for key, _ in behind.facts.since(inner.facts)} - world.facts.keys()
             soft = {
                 key: behind.facts[key]._replace(must=False, soft=True)
-                for key in (*left, *new)
+                for key in (*pending, *new)
                 if key in behind.facts and key not in done.facts
             }
-            left -= soft.keys()
+            pending -= soft.keys()
             done = replace(done.holding(soft), opaque=behind.opaque or done.opaque, cases=Chart())
-        self._top, self._escapes = above, outer
+        walk.top, walk.escapes = above, outer
         return done
 
-    def _transfers(
-        self, agent: Agent, done: World, handed: World, siblings: Beside, *, last: bool
-    ) -> World:
+    def _transfer(self, agent: Agent, done: World, handed_over: World) -> World:
         """Whoever may be handed over to, in any order and any number of times.
 
         What any of them writes may be there for any of them: on another turn it is. What the agent
         itself says is stored only where it answers, not where it hands over. Behind them all, only
         what everybody writes who may answer is there for sure.
         """
-        reachable = handed
+        reachable = handed_over
         for key, writer, shape in writes_of(agent):
-            held = handed.facts.get(key)
-            own = held is None or (held.soft and held.writers == (writer,))
+            fact = handed_over.facts.get(key)
+            own = fact is None or (fact.soft and fact.writers == (writer,))
             if key == agent.output_key and own:  # it stands there on another turn, not on this one
-                fact = Fact(must=False, writers=(writer,), schema=shape)
-                reachable = reachable.holding({key: fact})
-        for below in (found for child in agent.sub_agents for found in agents_of(child)):
+                answer = Fact(must=False, writers=(writer,), schema=shape)
+                reachable = reachable.holding({key: answer})
+        for below in (member for child in agent.sub_agents for member in agents_of(child)):
             reachable = reachable.spoke(below, below.output_key)
-        new = {key: ws for child in agent.sub_agents for key, ws in self._writes.of(child).items()}
-        new = {key: writers for key, writers in new.items() if key not in handed.facts}
+        new = {
+            key: writers
+            for child in agent.sub_agents
+            for key, writers in self.walk.writes.of(child).items()
+            if key not in handed_over.facts
+        }
         for key, writers in new.items():
             if key != agent.output_key:
                 reachable = reachable.wrote(key, writers[-1], must=False, soft=True)
-        ends = [self.visit(child, reachable, siblings, last=last) for child in agent.sub_agents]
+        ends = [self._behind(child, reachable) for child in agent.sub_agents]
         if not must_hand_over(agent):
             ends.insert(0, done)
         joined = join(ends)
@@ -268,44 +293,53 @@ class Walk:
             {key: fact._replace(soft=False) for key, fact in sure if fact is not None and fact.soft}
         )
 
-    def _parallel(self, node: Parallel, world: World, siblings: Beside, *, last: bool) -> World:
-        """All branches from one world; what each writes is there behind them."""
-        wrote = [self._takes.of(branch) for branch in node.branches]
-        inside = len(self._escapes)
-        behind = self._branches(node, node.branches, world, siblings, last=last)
-        if not self._muted:
-            self.record.conflicts += [(node, key, several) for key, several in quarrels(wrote)]
-        if node.on_error == "collect":  # a branch that fails leaves its keys unwritten
-            pairs = zip(node.branches, behind, strict=True)
-            behind = [world.joined(end) if may_fail(one) else end for one, end in pairs]
-        keys = [self._writes.of(branch) for branch in node.branches]
-        done = behind_branches(world, zip(keys, behind, strict=True))
-        return self._left_together(inside, done)
+    def visit_sequence(self, node: Sequence) -> World:
+        """Each step in the world behind the one before."""
+        speaking = [i for i, step in enumerate(node.steps) if self.walk.has_agents(step)]
+        last_speaker = speaking[-1] if speaking else 0
+        world = self.world
+        for index, step in enumerate(node.steps):
+            world = self._behind(step, world, last=self.last and index >= last_speaker)
+        return world
 
-    def _branches(
-        self,
-        node: Parallel | Race,
-        branches: tuple[Node, ...],
-        world: World,
-        siblings: Beside,
-        *,
-        last: bool,
-    ) -> list[World]:
+    def visit_parallel(self, node: Parallel) -> World:
+        """All branches from one world; what each writes is there behind them."""
+        walk = self.walk
+        inside = len(walk.escapes)
+        ends = self._branches(node)
+        if not walk.muted:
+            written = [walk.overwrites.of(branch) for branch in node.branches]
+            walk.record.conflicts += [(node, key, who) for key, who in written_twice(written)]
+        if node.on_error == "collect":  # a branch that fails leaves its keys unwritten
+            pairs = zip(node.branches, ends, strict=True)
+            ends = [self.world.joined(end) if may_fail(one) else end for one, end in pairs]
+        keys = [walk.writes.of(branch) for branch in node.branches]
+        done = merge_worlds(self.world, zip(keys, ends, strict=True))
+        return walk.leave_together(inside, done)
+
+    def visit_race(self, node: Race) -> World:
+        """Any one of the branches."""
+        inside = len(self.walk.escapes)
+        done = join(self._branches(node)) or self.world
+        return self.walk.leave_together(inside, done)
+
+    def _branches(self, node: Parallel | Race) -> list[World]:
         """The world behind each branch, which does not see what the others write."""
-        wrote = [self._writes.of(branch) for branch in branches]
-        taking = takers(branches)
+        walk = self.walk
+        written = [walk.writes.of(branch) for branch in node.branches]
+        removing = steps_that_remove(node.branches)
         counts: dict[str, int] = {}
-        for keys in wrote:
+        for keys in written:
             for key in keys:
                 counts[key] = counts.get(key, 0) + 1
-        behind: list[World] = []
-        for index, branch in enumerate(branches):
-            beside = Beside(counts, wrote[index])
-            first = len(self.record.sites)
-            inside = Beside(counts, wrote[index], siblings)
-            behind.append(self.visit(branch, world, inside, last=last))
-            if isinstance(node, Parallel) and not self._muted:
-                sites = self.record.sites[first:]
+        ends: list[World] = []
+        for index, branch in enumerate(node.branches):
+            beside = Beside(counts, written[index])
+            first_site = len(walk.record.sites)
+            siblings = Beside(counts, written[index], self.siblings)
+            ends.append(walk.behind(branch, self.world, siblings, last=self.last))
+            if isinstance(node, Parallel) and not walk.muted:
+                sites = walk.record.sites[first_site:]
                 missing = tuple(
                     read
                     for site in sites
@@ -313,458 +347,252 @@ class Walk:
                     if read.key in beside and read.key not in site.world.facts
                 )
                 if missing:
-                    self.record.siblings.append((node, index, missing))
-                self.record.torn += torn(taking, index, sites, wrote[index])
-        return behind
+                    walk.record.siblings.append((node, index, missing))
+                walk.record.removed_by_sibling += removed_by_sibling(
+                    removing, index, sites, written[index]
+                )
+        return ends
 
-    def _race(self, node: Race, world: World, siblings: Beside, *, last: bool) -> World:
-        inside = len(self._escapes)
-        ways = self._branches(node, node.branches, world, siblings, last=last)
-        return self._left_together(inside, join(ways) or world)
-
-    def _left_together(self, inside: int, done: World) -> World:
-        """Whoever leaves a loop from a branch: the others run to their end before."""
-        if len(self._escapes) > inside:
-            self._escapes[inside:] = [done]
-        return done
-
-    def _loop(self, node: Loop, world: World, siblings: Beside, *, last: bool) -> World:
+    def visit_loop(self, node: Loop) -> World:
         """The body from a world that holds at the beginning of every round."""
-        held = self._entries.get(id(node))
-        if held is None or held[0] != world:
-            held = self._entries[id(node)] = world, *self._first_of_round(node, world, siblings)
-        _, entry, done = held
-        if done is None or not self._muted:
-            done = self._round(node, entry, siblings, last=last)
-        behind, left = done
-        self._escapes += left  # the loops around it end too
+        walk = self.walk
+        known = walk.loops.get(id(node))
+        if known is None or known.before != self.world:
+            known = walk.loops[id(node)] = _LoopEntry(self.world, *self._entry(node))
+        entry, done = known.entry, known.round
+        if done is None or not walk.muted:
+            done = self._round(node, entry, last=self.last)
+        behind, escapes = done
+        walk.escapes += escapes  # the loops around it end too
         if node.until is not None:
-            self._function(node, node.until, "until", behind, siblings)
+            self._read_by(node, node.until, "until", behind)
         if node.while_ is not None:
-            self._function(node, node.while_, "while_", entry, siblings)
+            self._read_by(node, node.while_, "while_", entry)
             behind = entry.joined(behind)
-        return join((behind, *left)) or behind
+        return join((behind, *escapes)) or behind
 
-    def _first_of_round(
-        self, node: Loop, world: World, siblings: Beside
-    ) -> tuple[World, _Round | None]:
-        """The world that every round begins in, and what is behind one, where that is known."""
-        entry = world
+    def _entry(self, node: Loop) -> tuple[World, _Round | None]:
+        """The world that every round begins in, and one round from there, where that is known."""
+        entry = self.world
         if node.max == 1:
             return entry, None
-        self._muted += 1
+        self.walk.muted += 1
         try:
             for _ in range(MOST_ROUNDS):
-                done = self._round(node, entry, siblings, last=False)
+                done = self._round(node, entry, last=False)
                 again = entry.joined(done[0])
-                if again == entry:
+                if again == entry:  # another round changes nothing more
                     return entry, done
                 entry = again
         finally:
-            self._muted -= 1
+            self.walk.muted -= 1
         return entry, None
 
-    def _round(self, node: Loop, entry: World, siblings: Beside, *, last: bool) -> _Round:
-        """The world behind one round, and those in which somebody left the loop."""
-        outer, self._escapes = self._escapes, []
+    def _round(self, node: Loop, entry: World, *, last: bool) -> _Round:
+        outer, self.walk.escapes = self.walk.escapes, []
         if node.while_ is not None:
             entry = entry.having(keys_of(node.while_).proves)
-        behind = self.visit(node.body, entry, siblings, last=last)
-        left, self._escapes = self._escapes, outer
-        return behind, left
+        behind = self._behind(node.body, entry, last=last)
+        escapes, self.walk.escapes = self.walk.escapes, outer
+        return behind, escapes
 
-    def _map(self, node: Map, world: World, siblings: Beside) -> World:
+    def visit_map(self, node: Map) -> World:
         """The body for each element, in a branch of its own; behind it only the list is there."""
+        walk = self.walk
         reads = tuple(key_reads(node.items, Origin("field", "items", node.name), "map"))
-        self._came_to(node, world, reads, siblings)
-        inside = len(self._escapes)
-        inner = in_map(node, world, reads, self.record.labels)
-        behind = self.visit(node.body, inner, siblings, last=True)
-        if not surely_speaks(node.body):
-            for key in self._writes.of(node.body):  # the output of a run that says nothing
-                self.record.read(key, behind)
-        done = behind_map(node, world, behind, self._inner)
-        self._wrote(node, done, world)
-        return self._left_together(inside, done)
+        walk.add_site(node, self.world, reads, self.siblings)
+        inside = len(walk.escapes)
+        inner = _in_map(node, self.world, reads, walk.record.labels)
+        behind = self._behind(node.body, inner, last=True)
+        if not always_speaks(node.body):
+            for key in walk.writes.of(node.body):  # they are the output of a run without words
+                walk.record.read(key, behind)
+        done = _behind_map(node, self.world, behind, walk.inner)
+        walk.add_writes(node, done, self.world)
+        return walk.leave_together(inside, done)
 
-    def _gate(self, node: Gate, world: World, siblings: Beside) -> World:
+    def visit_gate(self, node: Gate) -> World:
         """A human's answer: one of the choices, where there are some.
 
         The run ends there and goes on later, without what is kept for one invocation.
         """
-        reads = tuple(gate_reads(node))
-        self._came_to(node, world, reads, siblings)
+        self.walk.add_site(node, self.world, gate_reads(node), self.siblings)
         shape: JsonObject | None = {"enum": [*node.choices]} if node.choices else None
         writer = Writer(node.name, Origin("field", "key", node.name), "gate")
-        done = world.lost(self._passing, writer).wrote(node.key, writer, shape)
-        self._wrote(node, done, world)
+        done = self.world.lost(self.walk.passing, writer).wrote(node.key, writer, shape)
+        self.walk.add_writes(node, done, self.world)
         return done
 
-    def _fallback(self, node: Fallback, world: World, siblings: Beside, *, last: bool) -> World:
-        """Each choice where those before it may have left something behind, and failed."""
+    def visit_fallback(self, node: Fallback) -> World:
+        """Each choice where those before it may have written something, and failed."""
         ends: list[World] = []
-        entry = world
+        entry = self.world
         for choice in node.choices:
-            behind = self.visit(choice, entry, siblings, last=last)
+            behind = self._behind(choice, entry)
             ends.append(behind)
-            entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.said))
+            entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.spoken))
         joined = join(ends)
         assert joined is not None
         return joined
 
-    def _route(self, node: Route, world: World, siblings: Beside, *, last: bool) -> World:
-        self._came_to(node, world, tuple(route_reads(node)), siblings)
+    def visit_route(self, node: Route) -> World:
+        """Any one of the cases, each where its condition holds."""
+        walk, world = self.walk, self.world
+        walk.add_site(node, world, route_reads(node), self.siblings)
         if not isinstance(node.key, str):
-            self._function(node, node.key, "key", world, siblings)
+            self._read_by(node, node.key, "key", world)
         for case in node.cases:
             if case.predicate is not None:
-                self._function(node, case.predicate, case.label, world, siblings)
-        if not self._muted:
-            self.record.routes.append((node, world))
+                self._read_by(node, case.predicate, case.label, world)
+        if not walk.muted:
+            walk.record.routes.append((node, world))
         labels = [*(case.label for case in node.cases), OTHERWISE]
         key = node.key if isinstance(node.key, str) else ""
-        held = [proved(node, case) for case in node.cases] + [frozenset[str]()]
+        present = [proved(node, case) for case in node.cases] + [frozenset[str]()]
         ends = [
-            self.visit(way, world.decided(key, label).having(there), siblings, last=last)
-            for label, way, there in zip(labels, node.children, held, strict=False)
+            self._behind(way, world.decided(key, label).having(keys))
+            for label, way, keys in zip(labels, node.children, present, strict=False)
         ]
         sure = {
-            label: frozenset(
-                k for k in self._writes.of(way) if k in end.facts and end.facts[k].must
-            )
+            label: frozenset(k for k in walk.writes.of(way) if k in end.facts and end.facts[k].must)
             for label, way, end in zip(labels, node.children, ends, strict=False)
         }
         if node.default is not None and len(ends) > 1 and is_covered(node, world):
-            ends.pop()
+            ends.pop()  # nothing is left for `otherwise`
         joined = join(ends) or world
         base = next((read.key for read in route_reads(node)), "")
+        # A case that writes the key itself says nothing to a later route by the same key.
         if not base or any(end.facts.get(base) != world.facts.get(base) for end in ends):
             return joined
         return joined.knowing(key, sure)
 
-    def _step(self, node: Step, world: World, siblings: Beside) -> World:
+    def visit_step(self, node: Step) -> World:
+        """What the function reads and changes."""
         reads, complete = reads_of_step(node)
         if not complete:
-            self.record.read_all(world)
-        self._came_to(node, world, tuple(reads), siblings)
-        done = after_step(node, world, self.record.labels)
-        self._wrote(node, done, world)
+            self.walk.record.read_all(self.world)
+        self.walk.add_site(node, self.world, reads, self.siblings)
+        done = after_step(node, self.world, self.walk.record.labels)
+        self.walk.add_writes(node, done, self.world)
         return done
 
-    def _function(
-        self, node: Node, function: object, field: str, world: World, siblings: Beside
-    ) -> None:
-        """A predicate of the state: what it reads."""
-        if not callable(function):
-            return
+    def visit_timeout(self, node: Timeout) -> World:
+        """The body."""
+        return self._behind(node.body, self.world)
+
+    def visit_tap(self, node: Tap) -> World:
+        """What the function reads; it changes nothing."""
+        self._read_by(node, node.function, "function", self.world)
+        return self.world
+
+    def visit_expect(self, node: Expect) -> World:
+        """What the predicate reads; behind it, what it proves is there."""
+        place = Origin("field", "predicate", node.name)
+        reads = [Read(key, place, how="predicate", guarded=True) for key in node.reads]
+        if reads:
+            self.walk.add_site(node, self.world, reads, self.siblings)
+        else:
+            self._read_by(node, node.predicate, "predicate", self.world)
+        return self.world.having(node.reads or keys_of(node.predicate).proves)
+
+    def _read_by(self, node: Node, function: StateFunction, field: str, world: World) -> None:
+        """Record what a function of the state reads, in the world where it is called."""
         reads = function_reads(function, Origin("field", field, node.name), "predicate")
         if not keys_of(function).reads_all:
-            self.record.read_all(world)
-        self._came_to(node, world, tuple(reads), siblings)
-
-    def _came_to(
-        self,
-        node: Node,
-        world: World,
-        reads: tuple[Read, ...],
-        siblings: Beside,
-        *,
-        last: bool = False,
-    ) -> None:
-        for read in reads:
-            self.record.read(read.key, world)
-        if not self._muted:
-            self.record.sites.append(Site(node, world, reads, siblings, last))
-
-    def _wrote(self, node: Node, done: World, before: World) -> None:
-        if self._muted:
-            return
-        for key in self._writes.of(node):
-            fact = done.facts.get(key)
-            if fact is not None and before.facts.get(key) is not fact:
-                for writer in fact.writers:
-                    self.record.written.setdefault((key, writer), fact)
-
-
-_LISTS = ("S.accumulate(", "S.zip(")
-
-
-def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
-    """What a function of the state reads, each with how sure that is."""
-    found = keys_of(function)
-    reads = [Read(key, origin, how=how) for key in sorted(found.reads)]
-    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(found.guarded)]
-    reads += [Read(key, origin, optional=True, how=how) for key in sorted(found.optional)]
-    reads += [
-        Read(key, origin, path, optional=True, how=how)
-        for key, path in sorted(found.paths, key=str)
-    ]
-    compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
-    for one in sorted(found.compared, key=str):
-        compared.setdefault((one.key, one.path), []).append(one)
-    return [
-        read._replace(
-            number=(read.key, read.path) in found.numbers,
-            compared=tuple(compared.get((read.key, read.path), ())),
-        )
-        for read in reads
-    ]
-
-
-def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
-    """What the predicates in an agent's policy read, and whether that is all."""
-    place = Origin("field", "context", agent.name)
-    reads: list[Read] = []
-    complete = True
-    for predicate, sure in conditions_of(agent.policy):
-        complete = complete and keys_of(predicate).reads_all
-        found = function_reads(predicate, place, "predicate")
-        reads += found if sure else [read._replace(optional=True) for read in found]
-    return reads, complete
-
-
-def reads_of_step(node: Step) -> tuple[list[Read], bool]:
-    """What a step reads, and whether that is all."""
-    place = Origin("field", "reads" if not node.written else "function", node.name)
-    reads = [Read(key, place, how="step", guarded=node.maybe) for key in node.reads]
-    origin = Origin("field", "function", node.name)
-    for index, function in enumerate(node.asks):
-        found = function_reads(function, origin, "step")
-        unsure = node.maybe and index > 0  # the first decides whether the others are asked
-        reads += [read._replace(guarded=True) for read in found] if unsure else found
-    complete = all(keys_of(function).reads_all for function in node.asks)
-    reads += [Read(key, origin, path, optional=True, how="step") for key, path in _fields(node)]
-    if not node.reads and not node.written:
-        reads += function_reads(node.function, origin, "step")
-        complete = keys_of(node.function).reads_all
-    return reads, complete
-
-
-def _fields(node: Step) -> list[tuple[str, tuple[str | int, ...]]]:
-    """The fields that the elements of a list must have: `S.group_by` names one."""
-    if not node.written.startswith("S.group_by("):
-        return []
-    match ast.parse(node.written, mode="eval").body:
-        case ast.Call(args=[ast.Constant(value=str() as key), ast.Constant(value=str() as field)]):
-            return [(key, (0, field))]
-        case _:
-            return []
-
-
-def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -> World:
-    """The world once the step has run."""
-    writer = step_writer(node)
-    found = Keys() if node.written else keys_of(node.function)
-    done = _changed(node, world, writer, labels)
-    if not node.written:
-        done = _handled(found, done, writer)
-    tainted = _labels_of(node.reads, world, labels) if node.written else frozenset[str]()
-    shapes = _shapes(node)
-    for key in node.writes or (() if node.written else sorted(found.writes)):
-        shape = shapes.get(key) or _shape(found.kinds.get(key, ""), found.texts.get(key))
-        held = world.facts.get(key)
-        if (node.fills or key in found.fills) and held is not None:
-            if held.must:
-                continue
-            filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
-            both = filled.joined(held)._replace(must=True, soft=False)
-            done = done.holding({key: both})
-            continue
-        done = done.wrote(key, writer, shape, labels=tainted)
-    for key in node.captures:
-        done = done.wrote(key, writer, TEXT)
-    if not node.writes and not node.written:
-        for key in sorted(found.maybe):
-            done = done.wrote(key, writer, must=False)
-        if not found.writes_all:
-            done = done.blurred(f"{node.name} writes what cannot be seen")
-    return world.joined(done) if node.maybe else done
-
-
-def _handled(found: Keys, world: World, writer: Writer) -> World:
-    """The world after a function took keys away, or changed values in place."""
-    world = world.lost(found.drops, writer)
-    if not found.may_drop.isdisjoint(world.facts):
-        world = world.joined(world.lost(found.may_drop, writer))
-    touched = {
-        key: fact._replace(schema=None)
-        for key in found.touches
-        if (fact := world.facts.get(key)) is not None and fact.schema is not None
-    }
-    return world.holding(touched)
-
-
-def _changed(
-    node: Step, world: World, writer: Writer, labels: Mapping[str, frozenset[str]]
-) -> World:
-    """The world after keys were taken away or renamed; a renamed value keeps what is known."""
-    if node.keeps is not None:
-        kept = node.keeps
-        lost = [key for key in world.facts if scope_of(key) == "session" and key not in kept]
-        world = world.lost(lost, writer)
-    held = {new: (old, world.facts[old]) for old, new in node.renames if old in world.facts}
-    world = world.lost(node.drops, writer)
-    world = world.lost([old for old, _ in node.renames], writer, dict(node.renames))
-    for new, (old, fact) in held.items():
-        tainted = fact.labels | labels.get(old, frozenset())
-        world = world.wrote(
-            new, writer, fact.schema, must=fact.must, soft=fact.soft, labels=tainted
-        )
-    for old, new in node.renames:
-        if new not in held and old not in world.facts:
-            world = world.wrote(
-                new, writer
-            )  # whether the old one is there is said where it is read
-    return world
-
-
-def _labels_of(
-    keys: Iterable[str], world: World, labels: Mapping[str, frozenset[str]]
-) -> frozenset[str]:
-    found: set[str] = set()
-    for key in keys:
-        fact = world.facts.get(key)
-        found |= labels.get(key, frozenset()) | (fact.labels if fact is not None else frozenset())
-    return frozenset(found)
-
-
-def _shapes(node: Step) -> dict[str, JsonObject]:
-    """What `S` writes, where its name says so; its constants are our own, so they may be asked."""
-    if node.written.startswith(("S.set(", "S.default(")):
-        values = cast("JsonObject", node.function({}))
-        return {key: found for key in values if (found := _type_of(values[key])) is not None}
-    if node.written.startswith("S.compute("):
-        made = zip(node.writes, map(definition, node.asks), strict=True)
-        return {
-            key: shape
-            for key, found in made
-            if isinstance(found, ast.Lambda)
-            and (shape := _shape(kind_of(found.body), texts_of(found.body)))
-        }
-    if node.written.startswith("S.counter("):
-        return {key: {"type": "number"} for key in node.writes}
-    if node.written.startswith("S.group_by("):
-        return {key: {"type": "object"} for key in node.writes}
-    if node.written.startswith(_LISTS):
-        return {key: {"type": "array"} for key in node.writes}
-    return {}
-
-
-def _type_of(value: Json) -> JsonObject | None:
-    if isinstance(value, bool):
-        return _shape("boolean")
-    if isinstance(value, int | float):
-        return _shape("number")
-    return _shape("string" if isinstance(value, str) else "array" * isinstance(value, list))
-
-
-def _shape(kind: str, texts: frozenset[str] | None = None) -> JsonObject | None:
-    if texts and len(texts) > 1:  # one alone is a mark, to be compared with what others write
-        return {"enum": [*sorted(texts)]}
-    return {"type": kind} if kind else None
-
-
-class Hearing:
-    """Who was heard so far; readers of one view do not go through the same speakers again."""
-
-    def __init__(self) -> None:
-        self._listened: dict[tuple[str, ...], tuple[Chart[str | None], set[str]]] = {}
-        """By view: who had spoken when it was last asked for, and readers not yet heard by another.
-        """
-
-    def heard(self, reader: Agent, said: Chart[str | None]) -> set[str]:
-        """Whose words the reader sees, of those that nobody with its view has seen yet."""
-        view = view_of(reader)
-        before, own = self._listened.get(view, (Chart(), set[str]()))
-        new = {name for name, key in said.since(before) if sees_text_of(reader, name, key)}
-        new |= {name for name in own if name in said}
-        self._listened[view] = said, (own - new) | (new & {reader.name})
-        return new - {reader.name}
+            self.walk.record.read_all(world)
+        self.walk.add_site(node, world, reads, self.siblings)
 
 
 _HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "S.capture(")
-"""Steps that look nothing up, so that nothing can lack."""
+"""Steps that look nothing up, so that nothing can be missing."""
 
 
-def may_fail(node: Node) -> bool:
+class _MayFail(Question[bool]):
     """Whether a node may end with an error: a model or a function of the author's always may."""
-    match node:
-        case Step():
-            return not node.written.startswith(_HARMLESS) or " >> " in node.written
-        case Fallback() | Race():
-            return all(map(may_fail, node.children))
-        case Gate() | Tap():
-            return False
-        case Sequence() | Loop():
-            return any(map(may_fail, node.children))
-        case _:
-            return True
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> bool:
+        return True
+
+    def visit_step(self, node: Step) -> bool:
+        return not node.written.startswith(_HARMLESS) or " >> " in node.written
+
+    def visit_fallback(self, node: Fallback) -> bool:
+        return all(map(self.visit, node.choices))
+
+    def visit_race(self, node: Race) -> bool:
+        return all(map(self.visit, node.branches))
+
+    def visit_gate(self, node: Gate) -> bool:
+        return False
+
+    def visit_tap(self, node: Tap) -> bool:
+        return False
+
+    def visit_sequence(self, node: Sequence) -> bool:
+        return any(map(self.visit, node.steps))
+
+    def visit_loop(self, node: Loop) -> bool:
+        return self.visit(node.body)
 
 
-def behind_branches(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> World:
-    """The world behind branches, each with the keys it writes and the world it ends in."""
-    facts: dict[str, Fact] = {}
-    gone: dict[str, Gone] = {}
-    opaque: dict[str, None] = {}
-    said: dict[str, str | None] = {}
-    for keys, one in ends:
-        for key in keys:
-            fact = one.facts.get(key)
-            if fact is not None and world.facts.get(key) is not fact:
-                facts[key] = fact
-                gone.pop(key, None)
-        for key, held in one.gone.since(world.gone):
-            if key not in world.gone and key in world.facts:
-                facts.pop(key, None)
-                gone[key] = held
-        opaque.update(dict.fromkeys(key for key, _ in one.opaque.since(world.opaque)))
-        said.update(one.said.since(world.said))
-    return World(
-        world.facts.updated(facts).without(gone),
-        world.gone.updated(gone).without(facts),
-        world.opaque.updated(opaque),
-        world.said.updated(said),  # branches join where they end
-        world.cases,
-    )
+may_fail = _MayFail().visit
 
 
-def in_map(
+class _AlwaysSpeaks(Question[bool]):
+    """Whether every run of a map's body says something; branches in it are not heard there."""
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> bool:
+        return False
+
+    def visit_agent(self, node: Agent) -> bool:
+        return True
+
+    def visit_sequence(self, node: Sequence) -> bool:
+        return any(map(self.visit, node.steps))
+
+    def visit_loop(self, node: Loop) -> bool:
+        return self.visit(node.body)
+
+    def visit_timeout(self, node: Timeout) -> bool:
+        return self.visit(node.body)
+
+    def visit_route(self, node: Route) -> bool:
+        return node.default is not None and all(map(self.visit, node.children))
+
+    def visit_fallback(self, node: Fallback) -> bool:
+        return all(map(self.visit, node.choices))
+
+    def visit_race(self, node: Race) -> bool:
+        return all(map(self.visit, node.branches))
+
+
+always_speaks = _AlwaysSpeaks().visit
+
+
+def _in_map(
     node: Map, world: World, reads: Iterable[Read], labels: Mapping[str, frozenset[str]]
 ) -> World:
     """The world that a run of a map begins in: its element has what is known of the list."""
     writer = Writer(node.name, Origin("field", "item", node.name), "map")
     for read in reads:
-        listed = world.facts.get(read.key)
-        if listed is not None:
-            shape, _ = follow(listed.schema, read.path)
-            element = shape.get("items") if shape is not None else None
-            held = element if isinstance(element, dict) else None
-            secret = listed.labels | labels.get(read.key, frozenset())
-            return world.wrote(node.item, writer, held, labels=secret)
+        fact = world.facts.get(read.key)
+        if fact is not None:
+            shape, _ = follow(fact.schema, read.path)
+            items = shape.get("items") if shape is not None else None
+            element = items if isinstance(items, dict) else None
+            secret = fact.labels | labels.get(read.key, frozenset())
+            return world.wrote(node.item, writer, element, labels=secret)
     return world.wrote(node.item, writer)
 
 
-def surely_speaks(body: Node) -> bool:
-    """Whether every run of a map's body says something; branches in it are not heard there."""
-    match body:
-        case Agent():
-            return True
-        case Sequence():
-            return any(map(surely_speaks, body.steps))
-        case Loop() | Timeout():
-            return surely_speaks(body.body)
-        case Route():
-            return body.default is not None and all(map(surely_speaks, body.children))
-        case Fallback() | Race():
-            return all(map(surely_speaks, body.children))
-        case _:
-            return False
-
-
-def behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -> World:
+def _behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -> World:
     """The world behind a map: the list of outputs, keys of the user and the app, and what was said.
 
-    What agents of `inner` said is data for those behind them: it is read in the list.
+    What agents of `inner` said is data for those after them: it is read in the list.
     """
     shared = {
         key: fact
@@ -772,14 +600,14 @@ def behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) ->
         if scope_of(key) in ("app", "user")
     }
     into = Writer(node.name, Origin("field", "into", node.name), "map")
-    said = {
+    speakers = {
         name: node.into if name in inner and key is None else key
-        for name, key in behind.said.since(world.said)
+        for name, key in behind.spoken.since(world.spoken)
     }
     done = replace(
         world.holding(shared),
         opaque=behind.opaque,
-        said=world.said.updated(said),
+        spoken=world.spoken.updated(speakers),
         cases=Chart(),
     )
     return done.wrote(node.into, into, collected(node.body))

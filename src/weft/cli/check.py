@@ -17,7 +17,7 @@ from weft.cli import options as given
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
-    from weft.checker.visibility import Sight
+    from weft.checker.sights import Sight
     from weft.cli.findings import Found, Sources
     from weft.declare import Node
     from weft.diagnostics import Diagnostic
@@ -97,7 +97,7 @@ def _checked(
 ) -> "tuple[list[Diagnostic], list[Sight], Node]":
     """The findings, what each agent will see, and the flow; of Weft's own or google-adk's."""
     from weft.checker import check
-    from weft.checker.visibility import sights
+    from weft.checker.sights import sights
     from weft.cli.load import load_source, node_of
 
     # imported above

@@ -19,6 +19,7 @@ from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.checks import CALLBACKS
 from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.visit import Question
 from weft.diagnostics import Diagnostic, Severity
 from weft.values import Json, JsonObject
 
@@ -446,33 +447,44 @@ def _code_in(flow: Node) -> Iterator[_Code]:
     """The functions of all nodes of a flow."""
     inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
     for node in (*inside, *agents_of(flow)):
-        for field, given in _fields(node):
+        for field, given in _function_fields(node):
             several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
             for one in several:
                 if callable(one):
                     yield _Code(node.name, field, one)
 
 
-def _fields(node: Node) -> Iterable[tuple[str, object]]:
+class _FunctionFields(Question[Iterable[tuple[str, object]]]):
     """The fields of a node that may hold functions of the user's."""
-    match node:
-        case Step():
-            return [("function", node.asks or (() if node.written else (node.function,)))]
-        case Loop():
-            return [("until", node.until), ("while_", node.while_)]
-        case Route():
-            own = [("key", None if isinstance(node.key, str) else node.key)]
-            return [*own, *((case.label, case.predicate) for case in node.cases)]
-        case Tap():
-            return [("function", node.function)]
-        case Expect():
-            return [("predicate", () if node.reads else (node.predicate,))]
-        case Agent():
-            code = [(name, cast("object", getattr(node, name))) for name in CALLBACKS]
-            theirs = [(f"{name}_callback", held) for name, held in code]  # of google-adk
-            return [("instruction", node.instruction), *code, *theirs]
-        case _:
-            return ()
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> Iterable[tuple[str, object]]:
+        return ()
+
+    def visit_step(self, node: Step) -> Iterable[tuple[str, object]]:
+        return [("function", node.asks or (() if node.written else (node.function,)))]
+
+    def visit_loop(self, node: Loop) -> Iterable[tuple[str, object]]:
+        return [("until", node.until), ("while_", node.while_)]
+
+    def visit_route(self, node: Route) -> Iterable[tuple[str, object]]:
+        own = [("key", None if isinstance(node.key, str) else node.key)]
+        return [*own, *((case.label, case.predicate) for case in node.cases)]
+
+    def visit_tap(self, node: Tap) -> Iterable[tuple[str, object]]:
+        return [("function", node.function)]
+
+    def visit_expect(self, node: Expect) -> Iterable[tuple[str, object]]:
+        return [("predicate", () if node.reads else (node.predicate,))]
+
+    def visit_agent(self, node: Agent) -> Iterable[tuple[str, object]]:
+        code = [(name, cast("object", getattr(node, name))) for name in CALLBACKS]
+        theirs = [(f"{name}_callback", callback) for name, callback in code]  # of google-adk
+        return [("instruction", node.instruction), *code, *theirs]
+
+
+_function_fields = _FunctionFields().visit
 
 
 def _decorators(node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:

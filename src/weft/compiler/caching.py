@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
-from weft.dialects.caching import ALSO_COMPARED, MARK
+from weft.dialects import dialect_named
+from weft.dialects.caching import MARK
 from weft.dialects.facts import Cache
 from weft.session import Event, Usage
 from weft.values import JsonObject, Strand
@@ -251,7 +252,7 @@ def _whole(before: "Compiled") -> Shared:
 
 def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
     """The first field beside tools, system and turns whose change makes the provider start anew."""
-    fields = ALSO_COMPARED.get(dialect, ())
+    fields = dialect_named(dialect).traits.compared
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 
 
@@ -287,9 +288,8 @@ def watch(
     that request is at hand, or is rebuilt from the log, which costs what the session holds.
     `known` is how much of it all a model that runs here will know again, `tokens` how it reads.
     """
-    key = ("sent", compiled.prompt.agent, branch, scope)
-    held = log.memo.get(key)
-    before = held if isinstance(held, type(compiled)) else None
+    key = (compiled.prompt.agent, branch, scope)
+    before = log.memo.of(type(compiled), *key)
     spent = _Spent(before.usage, before.known) if before is not None else None
     spent = spent or _last_spent(compiled, log, branch, scope)
     miss: Miss | None = None
@@ -298,15 +298,8 @@ def watch(
             compiled.follows(before)
         miss = held_against(predict(compiled, tokens), usage)
     compiled.settle(usage, now, known)
-    log.memo[key] = compiled
+    log.memo.keep(compiled, *key)
     return miss
-
-
-def known_by(metadata: JsonObject | None) -> int | None:
-    """How many tokens its model will know again of a request and the answer with this metadata."""
-    held = (metadata or {}).get("weft")
-    known = held.get("known") if isinstance(held, dict) else None
-    return known if isinstance(known, int) else None
 
 
 class _Spent(NamedTuple):
@@ -326,7 +319,7 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope
         ):
-            return _Spent(event.usage, known_by(event.custom_metadata))
+            return _Spent(event.usage, event.provenance.known)
     return _Spent()
 
 

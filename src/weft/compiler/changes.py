@@ -123,11 +123,8 @@ def recorded_by(event: Event) -> dict[str, str]:
 
     In a log from outside anybody may have written it, and it would be system text: nobody knows.
     """
-    held = (event.custom_metadata or {}).get("weft")
-    if not isinstance(held, dict) or "untrusted" in held:
-        return {}
-    texts = held.get("instructions")
-    return {k: v for k, v in texts.items() if isinstance(v, str)} if isinstance(texts, dict) else {}
+    notes = event.provenance
+    return notes.instructions or {} if notes.untrusted is None else {}
 
 
 def is_long(log: Strand[Event], least: int) -> bool:

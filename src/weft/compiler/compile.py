@@ -12,7 +12,6 @@ from typing import cast
 import msgspec
 
 from weft.codes import report
-from weft.compiler.caching import known_by
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compiled
 from weft.compiler.costs import shares_of
@@ -24,8 +23,8 @@ from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_f
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, RunConfig, TokenBudget
+from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
-from weft.declare.policy_parts import RUN_WORDS
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
@@ -362,7 +361,7 @@ def _previous(
                 part_of=part_of.before(event) if part_of is not None else None,
             )
             found.usage, found.answered = event.usage, event.timestamp
-            found.known = known_by(event.custom_metadata)
+            found.known = event.provenance.known
             return found
     return None
 
@@ -375,9 +374,7 @@ def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
 
 def _within(event: Event) -> int | None:
     """The tokens that the request which led to this event had to stay within."""
-    held = (event.custom_metadata or {}).get("weft")
-    within = held.get("within") if isinstance(held, dict) else None
-    return within if isinstance(within, int) else None
+    return event.provenance.within
 
 
 def _require_kinds(

@@ -273,7 +273,7 @@ class Compiled:
 
     def _track(self, dialect: str) -> Track | None:
         """Turns lowered before, where this request's items are the thread's."""
-        if self.prompt.items.memo is not self._thread.settled.memo:
+        if not self.prompt.items.shares(self._thread.settled):
             return None
         return self._thread.track(dialect, self.prompt.model, strict=self._strict)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from weft.compiler.incremental import Thread
 from weft.dialects import Entry, Lowered, Track, dialect_named
-from weft.dialects.measure import HeadCost, Mark, meter_for
+from weft.dialects.measure import HeadCost, Mark
 from weft.dialects.track import Head
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import Sizes
@@ -57,7 +57,7 @@ class Scale:
     def __init__(self, dialect: str, model: str) -> None:
         self.dialect = dialect
         self.model = model
-        self.meter = meter_for(dialect, model)
+        self.meter = dialect_named(dialect).meter(model)
         self.counter = self.meter.counter
         self.overheads = self.meter.overheads
 
@@ -82,7 +82,7 @@ class Scale:
         """What stands before the conversation, counted once for all requests that have it."""
         held = head.memo.get(self.model)
         if not isinstance(held, _Opening):
-            cost = self.meter.head(self.meter.reader.head(head.wire))
+            cost = self.meter.head(self.meter.scale.head(head.wire))
             loads = [self.meter.turn(entry.wire) for entry in head.lead]
             lead = self.meter.follow(Mark(), loads).total
             held = head.memo[self.model] = _Opening(cost, lead)
@@ -102,7 +102,7 @@ class Scale:
     def shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
-        turns = [self.meter.reader.turn(entry.wire) for entry in entries.since(length)]
+        turns = [self.meter.scale.turn(entry.wire) for entry in entries.since(length)]
         spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
         return mark.tokens if spoken else mark.total
 
@@ -120,7 +120,7 @@ class Scale:
             if isinstance(block, ResultBlock)
             for media in block.media
         }
-        turns = [self.meter.reader.turn(entry.wire) for entry in lowered.entries]
+        turns = [self.meter.scale.turn(entry.wire) for entry in lowered.entries]
         asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
         sizes: dict[int, int] = {}
         for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):

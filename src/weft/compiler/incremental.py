@@ -25,7 +25,6 @@ from weft.compiler.view import (
     hidden_by_rewind,
     hidden_by_undoing,
     plain_items,
-    undoes,
     wrote_keys,
 )
 from weft.diagnostics import Diagnostic
@@ -74,10 +73,11 @@ class Facts(msgspec.Struct, frozen=True):
             if event.branch:
                 branched = True
             if event.custom_metadata is not None:
-                forks = forks_after(forks, event)
-                if undoes(event):
+                notes = event.provenance
+                forks = forks_after(forks, notes)
+                if notes.reaches_back:
                     reaches_back = position
-                if not actions.state_delta and written_by(event):
+                if notes.writes and not actions.state_delta and written_by(event):
                     wrote.append(event)
                     captured |= _captured(event, asked)
             position += 1

@@ -320,7 +320,7 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
         new = {
             str(effect.get("fingerprint")): effect
             for event in fresh
-            if (effect := effect_of(event))
+            if (effect := event.provenance.effect)
         }
         found = {**known.found, **new} if new else known.found
     log.memo["effects"] = _Known(log.settled, found)
@@ -333,13 +333,6 @@ def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
     return {
         str(effect.get("fingerprint")): effect
         for index, event in enumerate(events)
-        if (effect := effect_of(event)) is not None
+        if (effect := event.provenance.effect) is not None
         if index not in hidden or not effect.get("key")
     }
-
-
-def effect_of(event: Event) -> JsonObject | None:
-    """The effect an event records, or None."""
-    weft = (event.custom_metadata or {}).get("weft")
-    effect = weft.get("effect") if isinstance(weft, dict) else None
-    return effect if isinstance(effect, dict) else None

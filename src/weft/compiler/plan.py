@@ -23,7 +23,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
 from weft.dialects.names import require_model_name
-from weft.dialects.subset import wrap_root
+from weft.dialects.schema_subset import wrap_root
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL

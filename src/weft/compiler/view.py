@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from weft.codes import report
-from weft.content import Content, FunctionResponse, Part
+from weft.content import Content, FunctionResponse, Part, PartProvenance, notes_in
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -30,8 +30,9 @@ from weft.ir import (
 )
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
+from weft.session.provenance import NOTHING
 from weft.session.state import written_by
-from weft.session.waiting import is_undone, undone_by
+from weft.session.waiting import is_undone
 from weft.values import JsonObject, Strand, compact, has_lone_surrogate, scrub, spells
 
 _SUMMED = "a summary stands for it"
@@ -103,7 +104,8 @@ def _built(
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
-        if event.custom_metadata is not None and is_untrusted(event.custom_metadata):
+        notes = event.provenance if event.custom_metadata is not None else NOTHING
+        if notes.untrusted is not None:
             diagnostics.append(
                 report(
                     "WEFT609",
@@ -168,7 +170,7 @@ def _built(
                     mixed = mixed or kind == "calls"
                     kind = "results"
         wrote: tuple[str, ...] = ()
-        if (actions.state_delta or event.custom_metadata is not None) and author != "user":
+        if (actions.state_delta or notes.writes) and author != "user":
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE
@@ -200,7 +202,7 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
             or event.partial
             or event.branch
             or event.isolation_scope
-            or (event.custom_metadata is not None and is_untrusted(event.custom_metadata))
+            or (event.custom_metadata is not None and event.provenance.untrusted is not None)
         ):
             break
         actions = event.actions
@@ -381,7 +383,8 @@ def blocks_of(
     posted = event.author == "user" or (not event.author and content.role == "user")
     for index, part in enumerate(content.parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
-        if part.part_metadata is not None and is_untrusted(part.part_metadata):
+        notes = part.provenance
+        if notes.untrusted is not None:
             diagnostics.append(
                 report(
                     "WEFT609",
@@ -392,16 +395,11 @@ def blocks_of(
             )
         if posted and _speaks_for_others(part):
             part = _as_posted(part, origin, diagnostics)
-        block = _block(part, origin, role, event, position)
+            notes = part.provenance
+        block = _block(part, notes, origin, role, event, position)
         if block is not None:
             blocks.append(block)
     return tuple(blocks)
-
-
-def is_untrusted(metadata: JsonObject) -> bool:
-    """Whether something was set aside when the log was read from outside."""
-    held = metadata.get("weft")
-    return isinstance(held, dict) and "untrusted" in held
 
 
 def _speaks_for_others(part: Part) -> bool:
@@ -421,7 +419,7 @@ def _as_posted(part: Part, origin: Origin, diagnostics: list[Diagnostic]) -> Par
 
     A log may hold such parts: another program let its clients write what they liked.
     """
-    own = (part.part_metadata or {}).get("weft")
+    own = notes_in(part.part_metadata)
     if not part.part_metadata or own or part.thought or part.function_call is not None:
         diagnostics.append(
             report(
@@ -458,10 +456,11 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
     return tuple(blocks[:1])
 
 
-def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) -> Block | None:
-    signature, kept = part.thought_signature, part.kept
-    provider, model = _maker(event)
-    provider = part.provider or provider
+def _block(
+    part: Part, notes: PartProvenance, origin: Origin, role: Role, event: Event, position: int
+) -> Block | None:
+    maker, signature = event.provenance, part.thought_signature
+    provider, model, kept = notes.provider or maker.provider or "", maker.model or "", notes.fields
     if (call := part.function_call) is not None:
         if call.name in INTERNAL_CALLS:
             return None
@@ -490,8 +489,10 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             given=result.id is not None and not result.id.startswith("adk-"),
             media=_result_media(result, origin) if result.parts else (),
         )
-    if (held := part.opaque) is not None:
-        return OpaqueBlock(role=role, origin=origin, provider=held[0], model=model, payload=held[1])
+    if (payload := notes.payload) is not None and notes.provider is not None:
+        return OpaqueBlock(
+            role=role, origin=origin, provider=provider, model=model, payload=payload
+        )
     if part.tool_call is not None or part.tool_response is not None:
         bare = msgspec.structs.replace(part, part_metadata=None)  # it is the log's, no provider's
         raw: JsonObject = msgspec.json.decode(msgspec.json.encode(bare))
@@ -544,18 +545,6 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             kept=kept,
         )
     return None
-
-
-def _maker(event: Event) -> tuple[str, str]:
-    """Whose provider and which model made the event, where its metadata says so."""
-    held = (event.custom_metadata or {}).get("weft")
-    if not isinstance(held, dict):
-        return "", ""
-    provider, model = held.get("provider"), held.get("model")
-    return (
-        provider if isinstance(provider, str) else "",
-        model if isinstance(model, str) else "",
-    )
 
 
 def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
@@ -612,15 +601,9 @@ _UNDONE = "its flow took it back"
 _JOINED = "it is a piece of an answer that was put together"
 
 
-def undoes(event: Event) -> bool:
-    """Whether the event changes how earlier ones are seen."""
-    weft = _weft(event)
-    return "undone" in weft or "joined" in weft or "pieces" in weft
-
-
 def gathered_by(event: Event) -> list[str]:
     """The keys of the lists of what was said on branches, as the end of a map writes them."""
-    if event.custom_metadata is None or "closed" not in _weft(event):
+    if event.provenance.closed is None:
         return []
     return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
 
@@ -630,12 +613,11 @@ def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
     log = list(events)
     hidden: dict[int, str] = {}
     for index, event in enumerate(log):
-        paths = undone_by(event) if event.custom_metadata is not None else []
-        if paths:
+        notes = event.provenance
+        if paths := notes.undone:
             mine = (i for i in range(index) if is_undone(log[i], event, paths))
             hidden.update(dict.fromkeys(mine, _UNDONE))
-        pieces = _weft(event).get("pieces") if event.custom_metadata is not None else None
-        if isinstance(pieces, list):
+        if pieces := notes.pieces:
             joined = (i for i in range(index) if log[i].id in pieces)
             hidden.update(dict.fromkeys(joined, _JOINED))
     return hidden
@@ -646,20 +628,13 @@ def joined_branches(events: Iterable[Event]) -> dict[int, str]:
     log = list(events)
     found: dict[int, str] = {}
     for index, event in enumerate(log):
-        held = _weft(event).get("joined") if event.custom_metadata is not None else None
-        path, branch = (
-            (held.get("path"), held.get("branch")) if isinstance(held, dict) else ("", "")
-        )
-        if not isinstance(path, str) or not isinstance(branch, str) or not branch:
+        joined = event.provenance.joined
+        if joined is None or not joined.branch:
             continue
+        path, branch = joined.path, joined.branch
         for other in range(index):
             on = found.get(other, log[other].branch or "")
             if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
                 below = on[len(branch) + 1 :]
                 found[other] = ".".join(name for name in (event.branch, below) if name)
     return found
-
-
-def _weft(event: Event) -> JsonObject:
-    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
-    return weft if isinstance(weft, dict) else {}

@@ -31,10 +31,11 @@ from weft.declare.nodes import (
     timeout,
     walk_nodes,
 )
-from weft.declare.policy import C, Policy, TokenBudget
+from weft.declare.policy import Policy, TokenBudget
 from weft.declare.route import Case, Route
 from weft.declare.tool import Effect, Tool, Toolset, tool
 from weft.declare.transform import S
+from weft.declare.words import C
 
 __all__ = [
     "Agent",

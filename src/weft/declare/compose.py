@@ -13,7 +13,7 @@ from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
-from weft.declare.policy_parts import FLOW_WORDS, METHODS_ELSEWHERE
+from weft.declare.hints import FLOW_WORDS, METHODS_ELSEWHERE
 from weft.errors import DeclarationError
 from weft.misuse import declared, unknown_name
 

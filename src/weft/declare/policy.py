@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 import msgspec
 
 from weft.declare.functions import check_choice, is_model
+from weft.declare.hints import hinted, no_such_word
 from weft.declare.policy_parts import (
     ArtifactText,
     Auto,
@@ -23,27 +24,20 @@ from weft.declare.policy_parts import (
     Fence,
     Fit,
     Fresh,
-    FromAgents,
     Keep,
-    Kind,
     Label,
-    Matching,
     NoteDown,
     Notes,
-    NotesFormat,
     Nothing,
     Overflow,
     Priority,
     Project,
     Protection,
     Quality,
-    Recent,
     Redact,
     Reduction,
-    Relevant,
     Restore,
     Scope,
-    Scorer,
     Selector,
     Stale,
     StateKeys,
@@ -53,26 +47,17 @@ from weft.declare.policy_parts import (
     Transform,
     Truncate,
     Untrusted,
-    UserWords,
     Validate,
     When,
-    Which,
-    Window,
-    WithoutAgents,
     Writing,
-    amount,
-    count,
-    hinted,
-    names,
-    no_such_word,
 )
 from weft.errors import DeclarationError
+from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from weft.declare.functions import StateFunction
     from weft.values import Json
 
 View = Literal["default", "none", "nothing"]
@@ -104,7 +89,7 @@ class Verbs(Generic[Made]):
 
         def __getattr__(self, name: str) -> object:
             """Say which verb is meant; type checkers know better."""
-            # imported above
+            from weft.declare.words import Vocabulary
 
             if name.startswith("_"):
                 raise AttributeError(name)
@@ -137,10 +122,10 @@ class Verbs(Generic[Made]):
             ("media", media, 1),
         ):
             if value is not None:
-                count("compact", name, value, least)
+                require_count("compact", name, value, least)
         if to is None:
             to = max(64, min(300, (results or 600) // 2, (texts or 600) // 2))
-        count("compact", "to", to, 64)
+        require_count("compact", "to", to, 64)
         for name, value in (("results", results), ("texts", texts)):
             if value is not None and to > value:
                 raise DeclarationError(
@@ -165,28 +150,28 @@ class Verbs(Generic[Made]):
         tools: str | Iterable[str] = (),
     ) -> Made:
         """Only these fields of JSON results, or all but those; `tools` narrows whose."""
-        kept = names("project", fields, "field names", least=0)
-        gone = names("project", exclude, "field names", least=0)
-        if bool(kept) == bool(gone):
+        names = require_names("project", fields, "field names", least=0)
+        gone = require_names("project", exclude, "field names", least=0)
+        if bool(names) == bool(gone):
             raise DeclarationError(
                 "it needs fields= or exclude=, and only one of them",
                 where="C.project",
                 hint='write C.default().project(fields=["id", "status"])',
             )
-        for path in (*kept, *gone):
+        for path in (*names, *gone):
             if not re.fullmatch(r"(?:\[\]\.?)*[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*", path):
                 raise DeclarationError(
                     f"{path!r} is no path of fields",
                     where="C.project",
                     hint='write "status", "order.id" or "rows[].id"',
                 )
-        whose = names("project", tools, "tool names", least=0)
-        return self._then(Project(fields=kept, exclude=gone, tools=whose))
+        whose = require_names("project", tools, "tool names", least=0)
+        return self._then(Project(fields=names, exclude=gone, tools=whose))
 
     @hinted
     def truncate(self, tokens: int, *, keep: Keep = "head") -> Made:
         """At most so many tokens of each text and result: its head, its tail, or both ends."""
-        count("truncate", "tokens", tokens)
+        require_count("truncate", "tokens", tokens)
         check_choice("C.truncate", "keep", keep, Keep)
         return self._then(Truncate(tokens=tokens, keep=keep))
 
@@ -206,15 +191,15 @@ class Verbs(Generic[Made]):
         One summary stands for `every` so many turns: the more, the less often what was sent
         before changes. `scope` narrows it to "results" or to what other "agents" said.
         """
-        count("summarize", "before", before, 0)
+        require_count("summarize", "before", before, 0)
         if every is not None:
-            count("summarize", "every", every)
+            require_count("summarize", "every", every)
         check_choice("C.summarize", "scope", scope, Scope)
         if schema is not None:
             from weft import schema as schemas
 
             schemas.of_type(schema, where="C.summarize.schema")
-        _check_model("summarize", model)
+        require_model("summarize", model)
         if prompt is not None and not (isinstance(cast("object", prompt), str) and prompt.strip()):
             raise DeclarationError(
                 f"prompt={prompt!r} is no text", where="C.summarize", hint="pass what to ask for"
@@ -236,7 +221,7 @@ class Verbs(Generic[Made]):
     @hinted
     def fit(self, tokens: int) -> Made:
         """So many tokens of these items, the best first, else the newest."""
-        count("fit", "tokens", tokens)
+        require_count("fit", "tokens", tokens)
         return self._then(Fit(tokens))
 
     @hinted
@@ -244,10 +229,10 @@ class Verbs(Generic[Made]):
         self, tokens: int, *, overflow: Overflow = "degrade", reserve: int | None = None
     ) -> Made:
         """The whole request within so many tokens, `reserve` of them for the answer; the last."""
-        count("budget", "tokens", tokens)
+        require_count("budget", "tokens", tokens)
         check_choice("C.budget", "overflow", overflow, Overflow)
         if reserve is not None:
-            count("budget", "reserve", reserve, 0)
+            require_count("budget", "reserve", reserve, 0)
             if reserve >= tokens:
                 raise DeclarationError(
                     f"a reserve of {reserve} leaves nothing of {tokens} tokens",
@@ -271,9 +256,9 @@ class Verbs(Generic[Made]):
                 "it needs an age", where="C.fresh", hint="write C.default().fresh(turns=3)"
             )
         if turns is not None:
-            count("fresh", "turns", turns)
+            require_count("fresh", "turns", turns)
         if seconds is not None:
-            amount("fresh", "seconds", seconds)
+            require_amount("fresh", "seconds", seconds)
         return self._then(Fresh(turns=turns, seconds=seconds, stale=stale))
 
     @hinted
@@ -294,26 +279,26 @@ class Verbs(Generic[Made]):
         written = tuple(
             spelled(kind) if isinstance(kind, re.Pattern) else kind
             for kind in kinds
-            if _is_pattern(kind)
+            if is_pattern(kind)
         )
-        plain = tuple(kind for kind in kinds if not _is_pattern(kind))
-        found = names("redact", plain, "detectors", least=0)
-        regexes = (*names("redact", patterns, "regular expressions", least=0), *written)
-        named = names("redact", fields, "field names", least=0)
-        if not (found or regexes or named):
+        plain = tuple(kind for kind in kinds if not is_pattern(kind))
+        detectors = require_names("redact", plain, "detectors", least=0)
+        regexes = (*require_names("redact", patterns, "regular expressions", least=0), *written)
+        named = require_names("redact", fields, "field names", least=0)
+        if not (detectors or regexes or named):
             raise DeclarationError(
                 "it says nothing to look for",
                 where="C.redact",
                 hint='write C.default().redact("email", "card"), or .redact("pii")',
             )
-        check_kinds(found, where="C.redact")
+        check_kinds(detectors, where="C.redact")
         check_patterns(regexes, where="C.redact")
         wanted: object = ("tools", "answer") if restore is True else restore or ()
-        back = names("redact", wanted, "places", least=0)
+        back = require_names("redact", wanted, "places", least=0)
         for place in back:
             check_choice("C.redact", "restore", place, Restore)
         places = cast("tuple[Restore, ...]", back)
-        return self._then(Redact(found, patterns=regexes, fields=named, restore=places))
+        return self._then(Redact(detectors, patterns=regexes, fields=named, restore=places))
 
     @hinted
     def validate(self, *what: Quality, model: object = None) -> Made:
@@ -323,7 +308,7 @@ class Verbs(Generic[Made]):
         """
         for one in what:
             check_choice("C.validate", "what", one, Quality)
-        _check_model("validate", model)
+        require_model("validate", model)
         if model is not None and "contradictions" not in what:
             raise DeclarationError(
                 f"model={model!r} is asked by nobody",
@@ -345,9 +330,9 @@ class Verbs(Generic[Made]):
             raise DeclarationError(
                 f"{name!r} is no label", where="C.label", hint='write C.default().label("secret")'
             )
-        marked = names("label", keys, "state keys", least=0)
-        whose = names("label", tools, "tool names", least=0)
-        files = names("label", artifacts, "artifact names", least=0)
+        marked = require_names("label", keys, "state keys", least=0)
+        whose = require_names("label", tools, "tool names", least=0)
+        files = require_names("label", artifacts, "artifact names", least=0)
         if not (marked or whose or files):
             raise DeclarationError(
                 f"the label `{name}` is on nothing",
@@ -366,13 +351,13 @@ class Verbs(Generic[Made]):
     @hinted
     def capture(self, key: str) -> Made:
         """The user's message goes into state under `key` before the agent runs."""
-        return self._then(Capture(_key("capture", key)))
+        return self._then(Capture(require_key("capture", key)))
 
     @hinted
     def note(self, key: str, *, strategy: Strategy = "append") -> Made:
         """The agent's answer is noted under `key`; `C.notes(key)` shows it later."""
         check_choice("C.note", "strategy", strategy, Strategy)
-        return self._then(NoteDown(_key("note", key), strategy=strategy))
+        return self._then(NoteDown(require_key("note", key), strategy=strategy))
 
     @hinted
     def extract(self, schema: object, key: str, *, model: object = None) -> Made:
@@ -380,14 +365,14 @@ class Verbs(Generic[Made]):
         from weft import schema as schemas
 
         schemas.of_type(schema, where="C.extract.schema")
-        _check_model("extract", model)
-        return self._then(Extract(schema, _key("extract", key), model=model))
+        require_model("extract", model)
+        return self._then(Extract(schema, require_key("extract", key), model=model))
 
     @hinted
     def distill(self, key: str, *, model: object = None) -> Made:
         """The conversation as single facts with their sources, in state, by a model."""
-        _check_model("distill", model)
-        return self._then(Distill(_key("distill", key), model=model))
+        require_model("distill", model)
+        return self._then(Distill(require_key("distill", key), model=model))
 
 
 @dataclass(frozen=True, repr=False)
@@ -470,10 +455,10 @@ class Policy(Verbs["Policy"]):
             )
         if not isinstance(other, Transforms):
             raise _no_transform(other)
-        made = self
+        policy = self
         for step in (*other.steps, *((other.limit,) if other.limit is not None else ())):
-            made = made._then(step)
-        return made
+            policy = policy._then(step)
+        return policy
 
     def __add__(self, other: object) -> "Policy":
         if isinstance(other, Transforms):
@@ -513,13 +498,13 @@ class Policy(Verbs["Policy"]):
     @cached_property
     def state_keys(self) -> tuple[str, ...]:
         """The state keys whose values are shown as items."""
-        found: list[str] = []
+        keys: list[str] = []
         for stage in self.stages:
             if isinstance(stage.selector, StateKeys):
-                found += stage.selector.keys
+                keys += stage.selector.keys
             elif isinstance(stage.selector, Notes):
-                found.append(stage.selector.key)
-        return tuple(dict.fromkeys(found))
+                keys.append(stage.selector.key)
+        return tuple(dict.fromkeys(keys))
 
     @cached_property
     def shows_artifacts(self) -> bool:
@@ -598,8 +583,8 @@ class Policy(Verbs["Policy"]):
     __repr__ = __str__
 
 
-def _once(held: tuple[Kept, ...], step: Kept) -> tuple[Kept, ...]:
-    return held if step in held else (*held, step)
+def _once(steps: tuple[Kept, ...], step: Kept) -> tuple[Kept, ...]:
+    return steps if step in steps else (*steps, step)
 
 
 def _united(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -634,31 +619,6 @@ def _lone(transforms: Transforms) -> DeclarationError:
     )
 
 
-_MARKS = re.compile(r"[\\()\[\]{}^$*+?|]")
-
-
-def _is_pattern(kind: object) -> bool:
-    """Whether it is a regular expression: no detector's name has any of its marks."""
-    return isinstance(kind, re.Pattern) or (isinstance(kind, str) and bool(_MARKS.search(kind)))
-
-
-def _key(word: str, key: object) -> str:
-    if not isinstance(key, str) or not key:
-        raise DeclarationError(
-            f"{key!r} is no state key", where=f"C.{word}", hint=f'write C.default().{word}("key")'
-        )
-    return key
-
-
-def _check_model(word: str, model: object) -> None:
-    if model is not None and not is_model(model):
-        raise DeclarationError(
-            f"{model!r} is not a model",
-            where=f"C.{word}.model",
-            hint='write model="NAME", or pass an object with `name` and `dialect`',
-        )
-
-
 _WORDS: dict[str, str] = dict.fromkeys(("tokens", "max_tokens", "budget", "limit"), "token_budget")
 
 
@@ -674,11 +634,11 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     keep_recent: int = 1
 
     def __post_init__(self) -> None:
-        for name, given, least in (
+        for name, number, least in (
             ("token_budget", self.token_budget, 1),
             ("keep_recent", self.keep_recent, 0),
         ):
-            value = cast("object", given)
+            value = cast("object", number)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise DeclarationError(
                     f"{name}={value!r} is not a whole number of at least {least}",
@@ -687,213 +647,67 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
                 )
 
 
-__all__ = ["C", "Policy", "Stage", "TokenBudget", "Transforms", "View"]
+_MARKS = re.compile(r"[\\()\[\]{}^$*+?|]")
 
 
-class Vocabulary(Verbs[Transforms]):
-    """The policies by name; `C.default()` is what an agent gets without one."""
+def is_pattern(kind: object) -> bool:
+    """Whether it is a regular expression: no detector's name has any of its marks."""
+    return isinstance(kind, re.Pattern) or (isinstance(kind, str) and bool(_MARKS.search(kind)))
 
-    __slots__ = ()
 
-    def _then(self, step: Transform | Budget) -> Transforms:
-        if isinstance(step, Budget):
-            return Transforms((), step)
-        return Transforms((step,))
-
-    @hinted
-    def default(self, *, data: bool = True) -> Policy:
-        """The whole visible log, each value once.
-
-        Without `data` it leaves out the words of agents whose output is data for others: they
-        write a key, and somebody comes after them. That is what an agent without a policy sees.
-        """
-        if not isinstance(cast("object", data), bool):
-            raise DeclarationError(f"data={data!r}", where="C.default", hint="pass True or False")
-        return _of(Everything(data=data))
-
-    @hinted
-    def none(self) -> Policy:
-        """The current turn: the user's message and the agent's own traffic of this invocation."""
-        return _of(ThisTurn())
-
-    @hinted
-    def nothing(self) -> Policy:
-        """No conversation at all, not even the user's message."""
-        return _of(Nothing())
-
-    @hinted
-    def auto(self) -> Policy:
-        """The whole log, large things reduced when they arrive, edited once when that pays."""
-        return _of(Auto())
-
-    @hinted
-    def user(self, which: Which = "all") -> Policy:
-        """What the user said: "all", the "first", the "last", or both ends, "bookend"."""
-        check_choice("C.user", "which", which, Which)
-        return _of(UserWords(which))
-
-    @hinted
-    def window(self, n: int) -> Policy:
-        """The last `n` turns: each a user's message with all that follows it."""
-        count("window", "n", n)
-        return _of(Window(n))
-
-    @hinted
-    def agents(self, *names_: str) -> Policy:
-        """What these agents said and did."""
-        return _of(FromAgents(names("agents", names_, "agent names")))
-
-    @hinted
-    def without_agents(self, *names_: str) -> Policy:
-        """Everything but what these agents said and did."""
-        return _of(WithoutAgents(names("without_agents", names_, "agent names")))
-
-    @hinted
-    def select(
-        self,
-        *,
-        author: str | Iterable[str] = (),
-        kind: Kind | Iterable[Kind] = (),
-        tag: str | Iterable[str] = (),
-    ) -> Policy:
-        """Items by author, kind and tag; each that is given must fit."""
-        kinds = names("select", kind, "kinds", least=0)
-        for one in kinds:
-            check_choice("C.select", "kind", one, Kind)
-        found = Matching(
-            author=names("select", author, "authors", least=0),
-            kind=kinds,
-            tag=names("select", tag, "tags", least=0),
+def require_key(word: str, key: object) -> str:
+    """The state key that a verb writes, or an error."""
+    if not isinstance(key, str) or not key:
+        raise DeclarationError(
+            f"{key!r} is no state key", where=f"C.{word}", hint=f'write C.default().{word}("key")'
         )
-        if found == Matching():
-            raise DeclarationError(
-                "it says nothing to select by",
-                where="C.select",
-                hint='write C.select(author="user"), or C.default() for everything',
-            )
-        return _of(found)
+    return key
 
-    @hinted
-    def recent(
-        self,
-        *,
-        half_life: float | None = None,
-        decay: float | None = None,
-        min_score: float = 0.1,
-    ) -> Policy:
-        """Items whose worth is still at least `min_score`; it fades with every turn.
 
-        `half_life` is the turns in which it halves, `decay` what is left of it after each.
-        """
-        if (half_life is None) == (decay is None):
-            raise DeclarationError(
-                "it needs half_life= or decay=, and only one of them",
-                where="C.recent",
-                hint="write C.recent(half_life=5)",
-            )
-        if half_life is not None:
-            amount("recent", "half_life", half_life)
-        if decay is not None:
-            amount("recent", "decay", decay, most=1)
-        amount("recent", "min_score", min_score, most=1)
-        return _of(Recent(half_life=half_life, decay=decay, min_score=min_score))
-
-    @hinted
-    def relevant(
-        self,
-        query: str | None = None,
-        *,
-        from_state: str | None = None,
-        top_k: int | None = None,
-        scorer: Scorer = "bm25",
-        model: object = None,
-    ) -> Policy:
-        """Items that have to do with a query: given, in state, or what the user said last."""
-        check_choice("C.relevant", "scorer", scorer, Scorer)
-        if query is not None and from_state is not None:
-            raise DeclarationError(
-                "query= and from_state= both say what to look for",
-                where="C.relevant",
-                hint="keep one of them",
-            )
-        for name, value in (("query", query), ("from_state", from_state)):
-            if value is not None and not (isinstance(cast("object", value), str) and value.strip()):
-                raise DeclarationError(
-                    f"{name}={value!r} is no text", where="C.relevant", hint="pass a text"
-                )
-        if top_k is not None:
-            count("relevant", "top_k", top_k)
-        if model is not None and (scorer != "model" or not is_model(model)):
-            raise DeclarationError(
-                f"model={model!r} is asked by nobody"
-                if scorer != "model"
-                else f"{model!r} is not a model",
-                where="C.relevant.model",
-                hint='write scorer="model", model="NAME"',
-            )
-        if scorer == "embedding":
-            from weft.meaning import is_installed
-
-            if not is_installed():
-                raise DeclarationError(
-                    'scorer="embedding" needs word vectors, and none are installed',
-                    where="C.relevant",
-                    hint="pip install 'weft[embedding]', or leave scorer out",
-                )
-        found = Relevant(
-            query=query, from_state=from_state, top_k=top_k, scorer=scorer, model=model
+def require_model(word: str, model: object) -> None:
+    """Refuse what is neither a model nor None."""
+    if model is not None and not is_model(model):
+        raise DeclarationError(
+            f"{model!r} is not a model",
+            where=f"C.{word}.model",
+            hint='write model="NAME", or pass an object with `name` and `dialect`',
         )
-        return _of(found)
-
-    @hinted
-    def state(self, *keys: str) -> Policy:
-        """The values of state keys, as items of their own."""
-        return _of(StateKeys(names("state", keys, "state keys")))
-
-    @hinted
-    def notes(self, key: str, *, format: NotesFormat = "list") -> Policy:
-        """What was noted under `key`."""
-        check_choice("C.notes", "format", format, NotesFormat)
-        return _of(Notes(names("notes", key, "state keys")[0], format=format))
-
-    @hinted
-    def artifact(self, name: str) -> Policy:
-        """The newest text of an artifact."""
-        return _of(ArtifactText(names("artifact", name, "artifact names")[0]))
-
-    @hinted
-    def when(self, predicate: "StateFunction", policy: Policy) -> Policy:
-        """What the policy selects, while the predicate of the state holds."""
-        from weft.declare.checks import check_predicate
-
-        check_predicate(predicate, where="C.when")
-        if not isinstance(cast("object", policy), Policy):
-            raise DeclarationError(
-                f"{policy!r} is no policy",
-                where="C.when",
-                hint='write C.when(lambda state: state["vip"], C.window(20))',
-            )
-        if policy.limit is not None:
-            raise DeclarationError(
-                f"{policy} has a budget, which covers the whole request",
-                where="C.when",
-                hint="write (C.when(...) + other).budget(8000)",
-            )
-        return _of(When(predicate, policy))
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        words = [word for word in dir(type(self)) if not word.startswith("_")]
-        raise no_such_word("C", name, words)
-
-    def __repr__(self) -> str:
-        return "C"
 
 
-def _of(selector: Selector) -> Policy:
-    return Policy((Stage(selector),))
+def require_names(word: str, values: object, what: str, *, least: int = 1) -> tuple[str, ...]:
+    """Names as a tuple: one, or several."""
+    listed = (values,) if isinstance(values, str) else values
+    if isinstance(listed, Iterable):
+        names = tuple(cast("Iterable[object]", listed))
+        if len(names) >= least and all(isinstance(one, str) and one for one in names):
+            return cast("tuple[str, ...]", names)
+    spelling = shorten(repr(values), 60)
+    within = cast("tuple[object, ...]", values)[:1] if isinstance(values, tuple) else ()
+    one_by_one = " one by one" if within and isinstance(within[0], list | tuple) else ""
+    raise DeclarationError(
+        f"{spelling} is not a list of {what}",
+        where=f"C.{word}",
+        hint=f'pass {what}{one_by_one}: "name"',
+    )
 
 
-C = Vocabulary()
-"""The policies by name; `C.default()` is what an agent gets without one."""
+def require_count(word: str, name: str, value: object, least: int = 1) -> None:
+    """Refuse what is no whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise DeclarationError(
+            f"{name}={value!r} is not a whole number of at least {least}",
+            where=f"C.{word}",
+            hint=f"pass {least} or more",
+        )
+
+
+def require_amount(word: str, name: str, value: object, *, most: float = float("inf")) -> None:
+    """Refuse what is no number above 0 and at most `most`."""
+    right = isinstance(value, int | float) and not isinstance(value, bool)
+    if not right or not 0 < cast("float", value) <= most:
+        limit = "" if most == float("inf") else f" and at most {most:g}"
+        raise DeclarationError(
+            f"{name}={value!r} is not a number above 0{limit}",
+            where=f"C.{word}",
+            hint=f"pass a number above 0{limit}",
+        )

@@ -1,132 +1,330 @@
-"""Walks over declared nodes: which agents are in a flow, and the same flow with other agents."""
+"""Visit the nodes of a flow: one method a kind, and what follows from it for every flow.
 
-from collections.abc import Callable
+Whoever asks something of every kind of node implements `Visitor`; a type checker then names the
+method that is missing when a kind is added. Where most kinds have the same answer, `Question`
+gives it.
+"""
+
+# ruff: noqa: D102  a method's name says the kind, and `Visitor` says what it is
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
-from typing import assert_never
+from typing import Generic, TypeVar, assert_never, cast
 
 from weft.declare import tree
 from weft.declare.agent import Agent
+from weft.declare.compose import Composable
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence
-from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout, agents_of
-from weft.declare.route import Route
+from weft.declare.nodes import (
+    Expect,
+    Gate,
+    Map,
+    Race,
+    Step,
+    Tap,
+    Timeout,
+    agents_of,
+    below,
+    children,
+)
+from weft.declare.route import Case, Route
 from weft.declare.template import parse
 
-
-def rebuilt(node: Node, change: Callable[[Agent], Agent]) -> Node:
-    """The node with every agent of its flow changed; the very same where none is."""
-    match node:
-        case Agent():
-            return change(node)
-        case Step() | Gate() | Tap() | Expect():
-            return node
-        case Loop() | Map() | Timeout():
-            body = rebuilt(node.body, change)
-            return node if body is node.body else replace(node, body=body)
-        case Route():
-            cases = tuple(replace(case, node=rebuilt(case.node, change)) for case in node.cases)
-            default = None if node.default is None else rebuilt(node.default, change)
-            same = default is node.default and all(
-                one.node is other.node for one, other in zip(cases, node.cases, strict=True)
-            )
-            return node if same else replace(node, cases=cases, default=default)
-        case Sequence() | Parallel() | Fallback() | Race():
-            children = tuple(rebuilt(child, change) for child in node.children)
-            return node if _same(children, node.children) else _made(node, children)
-        case _:
-            assert_never(node)
+T = TypeVar("T")
 
 
-def _same(some: tuple[Node, ...], others: tuple[Node, ...]) -> bool:
-    return all(one is other for one, other in zip(some, others, strict=True))
+class Visitor(ABC, Generic[T]):
+    """One method for each kind of node; `visit` calls the one that fits."""
+
+    __slots__ = ()
+
+    def visit(self, node: Node) -> T:
+        """What the method for this kind of node returns."""
+        match node:
+            case Agent():
+                return self.visit_agent(node)
+            case Sequence():
+                return self.visit_sequence(node)
+            case Step():
+                return self.visit_step(node)
+            case Parallel():
+                return self.visit_parallel(node)
+            case Route():
+                return self.visit_route(node)
+            case Loop():
+                return self.visit_loop(node)
+            case Map():
+                return self.visit_map(node)
+            case Fallback():
+                return self.visit_fallback(node)
+            case Race():
+                return self.visit_race(node)
+            case Timeout():
+                return self.visit_timeout(node)
+            case Gate():
+                return self.visit_gate(node)
+            case Tap():
+                return self.visit_tap(node)
+            case Expect():
+                return self.visit_expect(node)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    @abstractmethod
+    def visit_agent(self, node: Agent) -> T:
+        """An agent: a leaf of the flow. Its sub-agents are reached by transfer."""
+
+    @abstractmethod
+    def visit_sequence(self, node: Sequence) -> T:
+        """One node after the other."""
+
+    @abstractmethod
+    def visit_step(self, node: Step) -> T:
+        """A function that changes the state."""
+
+    @abstractmethod
+    def visit_parallel(self, node: Parallel) -> T:
+        """All branches at once."""
+
+    @abstractmethod
+    def visit_route(self, node: Route) -> T:
+        """One node, chosen by the state."""
+
+    @abstractmethod
+    def visit_loop(self, node: Loop) -> T:
+        """The body again and again."""
+
+    @abstractmethod
+    def visit_map(self, node: Map) -> T:
+        """The body for each element of a list."""
+
+    @abstractmethod
+    def visit_fallback(self, node: Fallback) -> T:
+        """The first choice that does not fail."""
+
+    @abstractmethod
+    def visit_race(self, node: Race) -> T:
+        """The first branch that completes."""
+
+    @abstractmethod
+    def visit_timeout(self, node: Timeout) -> T:
+        """The body, for a limited time."""
+
+    @abstractmethod
+    def visit_gate(self, node: Gate) -> T:
+        """A question to a person."""
+
+    @abstractmethod
+    def visit_tap(self, node: Tap) -> T:
+        """A function that only looks."""
+
+    @abstractmethod
+    def visit_expect(self, node: Expect) -> T:
+        """A predicate that must hold."""
 
 
-def _made(
-    node: Sequence | Parallel | Fallback | Race, children: tuple[Node, ...]
-) -> Sequence | Parallel | Fallback | Race:
-    name, description, inputs = node.name, node.description, node.inputs
-    match node:
-        case Sequence():
-            return Sequence(*children, name=name, description=description, inputs=inputs)
-        case Parallel():
-            return Parallel(
-                *children,
-                name=name,
-                description=description,
-                inputs=inputs,
-                on_error=node.on_error,
-            )
-        case Fallback():
-            return Fallback(*children, name=name, description=description, inputs=inputs)
-        case Race():
-            return Race(*children, name=name, description=description, inputs=inputs)
+class Question(Visitor[T]):
+    """A visitor with one answer for all kinds of node that it has no method for."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def visit_other(self, node: Node) -> T:
+        """The answer for the kinds without a method of their own."""
+
+    def visit_agent(self, node: Agent) -> T:
+        return self.visit_other(node)
+
+    def visit_sequence(self, node: Sequence) -> T:
+        return self.visit_other(node)
+
+    def visit_step(self, node: Step) -> T:
+        return self.visit_other(node)
+
+    def visit_parallel(self, node: Parallel) -> T:
+        return self.visit_other(node)
+
+    def visit_route(self, node: Route) -> T:
+        return self.visit_other(node)
+
+    def visit_loop(self, node: Loop) -> T:
+        return self.visit_other(node)
+
+    def visit_map(self, node: Map) -> T:
+        return self.visit_other(node)
+
+    def visit_fallback(self, node: Fallback) -> T:
+        return self.visit_other(node)
+
+    def visit_race(self, node: Race) -> T:
+        return self.visit_other(node)
+
+    def visit_timeout(self, node: Timeout) -> T:
+        return self.visit_other(node)
+
+    def visit_gate(self, node: Gate) -> T:
+        return self.visit_other(node)
+
+    def visit_tap(self, node: Tap) -> T:
+        return self.visit_other(node)
+
+    def visit_expect(self, node: Expect) -> T:
+        return self.visit_other(node)
+
+
+def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
+    """The node with every agent of its flow changed; the very same node where none is."""
+    if isinstance(node, Agent):
+        return change(node)
+    new_children = tuple(rebuild(child, change) for child in node.children)
+    if all(new is old for new, old in zip(new_children, node.children, strict=True)):
+        return node
+    fresh = iter(new_children)
+    rebuilt = copy(node)
+    for name, value in vars(node).items():
+        object.__setattr__(rebuilt, name, _with_children(value, fresh))
+    return rebuilt
+
+
+def _with_children(value: object, fresh: Iterator[Node]) -> object:
+    """The value of a field with the next of these nodes in the place of each node in it."""
+    if isinstance(value, Composable):
+        return next(fresh)
+    if isinstance(value, Case):
+        return replace(value, node=next(fresh))
+    if isinstance(value, tuple):
+        return tuple(_with_children(one, fresh) for one in cast("tuple[object, ...]", value))
+    return value
 
 
 def inherit(node: Node, model: object) -> Node:
     """The node with `model` for every agent in it that names none; the same if all name one."""
-    return rebuilt(
+    return rebuild(
         node, lambda agent: agent if agent.model is not None else replace(agent, model=model)
     )
 
 
 def inner_agents(root: Node) -> frozenset[str]:
-    """The agents whose text is data for those behind them, and not for the user.
+    """The agents whose text is data for the agents after them, and not for the user.
 
-    They write a state key and have a successor; or a map gathers what they say, and somebody
-    behind it reads its list.
+    Such an agent writes a state key and has a successor. Or a map collects what it says, and a
+    later node reads the map's list.
     """
-    return frozenset(_inner(root, ()))
+    return frozenset(_InnerAgents(()).visit(root))
 
 
 _OPAQUE = ""
 """Stands among the keys that are read for those that unknown code may read."""
 
 
-def _inner(node: Node, later: tuple[set[str], ...]) -> set[str]:
-    """Those in a node; `later` are the keys that are read behind it, empty where nothing is."""
-    match node:
-        case Agent():
-            members = (member for member, _ in tree.walk(node) if later)
-            return {m.name for m in members if isinstance(m, Agent) and m.output_key is not None}
-        case Sequence():
-            found: list[set[str]] = []
-            read: set[str] = set()
-            for index in range(len(node.steps) - 1, -1, -1):
-                step = node.steps[index]
-                behind = (*later, read) if index < len(node.steps) - 1 else later
-                found.append(_inner(step, behind))
-                read |= _read_by(step)
-        case Map() if any(_OPAQUE in keys or node.into in keys for keys in later):
-            found = [{agent.name for agent in agents_of(node.body)}]
-        case Parallel() | Race() | Loop() | Map() | Timeout() | Fallback() | Route():
-            found = [_inner(child, later) for child in node.children]
-        case Step() | Tap() | Expect() | Gate():
-            found = []
-        case _ as unreachable:
-            assert_never(unreachable)
-    return {name for names in found for name in names}
+class _InnerAgents(Visitor[set[str]]):
+    """The inner agents of a node, by the keys that are read after it.
 
-
-def _read_by(node: Node) -> set[str]:
-    """The keys that a node and those below it take from the state, to hand them on.
-
-    What only looks at the state, or decides by it, hands nothing on.
+    `later` has one set of keys for each sequence around the node that goes on after it. It is
+    empty where nothing follows.
     """
-    keys: set[str] = set()
-    match node:
-        case Agent():
-            for text in (node.instruction, node.global_instruction):
-                if isinstance(text, str):
-                    keys |= {one.key for one in parse(text).variables}
-                elif text is not None:
-                    keys.add(_OPAQUE)
-            keys |= {*node.policy.state_keys}
-        case Step():
-            keys |= {*node.reads, *(old for old, _ in node.renames)}
-            if node.asks or not (node.written or node.reads or node.writes):
+
+    __slots__ = ("_later",)
+
+    def __init__(self, later: tuple[set[str], ...]) -> None:
+        self._later = later
+
+    def visit_agent(self, node: Agent) -> set[str]:
+        """Every agent of its tree that stores its answer, if something follows."""
+        if not self._later:
+            return set()
+        members = (member for member, _ in tree.walk(node))
+        return {
+            member.name
+            for member in members
+            if isinstance(member, Agent) and member.output_key is not None
+        }
+
+    def visit_sequence(self, node: Sequence) -> set[str]:
+        """Each step, from the last to the first, with the keys that the steps after it read."""
+        names = self.visit(node.steps[-1])
+        read = _keys_read(node.steps[-1])
+        before_last = _InnerAgents((*self._later, read))
+        for step in reversed(node.steps[:-1]):
+            names |= before_last.visit(step)
+            read |= _keys_read(step)  # the visitor above sees it too
+        return names
+
+    def visit_map(self, node: Map) -> set[str]:
+        """All agents of the body, if a later node reads the list they make."""
+        if any(_OPAQUE in keys or node.into in keys for keys in self._later):
+            return {agent.name for agent in agents_of(node.body)}
+        return self.visit(node.body)
+
+    def _inside(self, node: Node) -> set[str]:
+        return {name for child in children(node) for name in self.visit(child)}
+
+    def visit_parallel(self, node: Parallel) -> set[str]:
+        return self._inside(node)
+
+    def visit_route(self, node: Route) -> set[str]:
+        return self._inside(node)
+
+    def visit_loop(self, node: Loop) -> set[str]:
+        return self._inside(node)
+
+    def visit_fallback(self, node: Fallback) -> set[str]:
+        return self._inside(node)
+
+    def visit_race(self, node: Race) -> set[str]:
+        return self._inside(node)
+
+    def visit_timeout(self, node: Timeout) -> set[str]:
+        return self._inside(node)
+
+    def visit_step(self, node: Step) -> set[str]:
+        return set()
+
+    def visit_gate(self, node: Gate) -> set[str]:
+        return set()
+
+    def visit_tap(self, node: Tap) -> set[str]:
+        return set()
+
+    def visit_expect(self, node: Expect) -> set[str]:
+        return set()
+
+
+class _KeysTaken(Question[set[str]]):
+    """The keys that a node itself takes from the state, to hand their values on.
+
+    A node that only looks at the state, or decides by it, hands nothing on.
+    """
+
+    __slots__ = ()
+
+    def visit_other(self, node: Node) -> set[str]:
+        return set()
+
+    def visit_agent(self, node: Agent) -> set[str]:
+        keys = {*node.policy.state_keys}
+        for text in (node.instruction, node.global_instruction):
+            if isinstance(text, str):
+                keys |= {variable.key for variable in parse(text).variables}
+            elif text is not None:
                 keys.add(_OPAQUE)
-        case Map():
-            keys.add(node.items.split(".")[0].split("[")[0])
-        case _:
-            pass
-    below = node.sub_agents if isinstance(node, Agent) else node.children
-    return keys.union(*map(_read_by, below))
+        return keys
+
+    def visit_step(self, node: Step) -> set[str]:
+        keys = {*node.reads, *(old for old, _ in node.renames)}
+        if node.asks or not (node.written or node.reads or node.writes):
+            keys.add(_OPAQUE)
+        return keys
+
+    def visit_map(self, node: Map) -> set[str]:
+        return {node.items.split(".")[0].split("[")[0]}
+
+
+_keys_taken = _KeysTaken()
+
+
+def _keys_read(node: Node) -> set[str]:
+    """The keys that a node and all nodes below it take from the state."""
+    return _keys_taken.visit(node).union(*map(_keys_read, below(node)))

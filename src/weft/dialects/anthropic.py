@@ -1,22 +1,100 @@
 """Anthropic Messages: content blocks in alternating turns, results first in the user's."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from weft.dialects.abilities import is_forced
+from weft.content import Content, FunctionCall, Part, opaque_part
 from weft.dialects.base import ANYTHING_BUT, Dialect, Spelling, Traits, result_text
 from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
-from weft.dialects.fitted import fitted
-from weft.dialects.media import IMAGES, PDF, address, mime, missing, text_of
-from weft.dialects.options import Option, one_of, put
-from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Placed, Track, Wire, letters
+from weft.dialects.legality import (
+    MEDIA,
+    OPTION,
+    REQUEST,
+    DeclaredTool,
+    Finding,
+    Findings,
+    SeenIds,
+    TurnRules,
+    is_plain,
+    refuse_complexity,
+    refuse_effort,
+    refuse_open_or_bounded,
+    refuse_range,
+    refuse_result,
+    refuse_tools,
+    refuse_unanswered,
+    refuse_undeclared,
+    refuse_unsupported,
+)
+from weft.dialects.measure import (
+    LATER,
+    OWN_TOOLS,
+    SERVED,
+    Quantity,
+    WeighedHead,
+    WeighedTool,
+    WeighedTurn,
+)
+from weft.dialects.media import (
+    IMAGES,
+    PDF,
+    address_of,
+    document_text,
+    mime_of,
+    missing_media,
+    refuse_mistaken_type,
+    unread_media,
+)
+from weft.dialects.openai_common import read_arguments
+from weft.dialects.options import Option, is_forced, one_of
+from weft.dialects.schema_subset import fit_schema
+from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
+from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire, letters
+from weft.dialects.wire import (
+    ReadOutput,
+    ReadPart,
+    ReadRequest,
+    ReadTool,
+    ReadTurn,
+    as_json,
+    as_list,
+    as_text,
+    at_path,
+    but,
+    count_in,
+    has_messages,
+    illegible,
+    inline_part,
+    joined_text,
+    lifted_call,
+    linked_part,
+    number,
+    object_at,
+    object_in,
+    objects_in,
+    placed_objects,
+    provider_metadata,
+    put,
+    readable,
+    require_objects,
+    result_part,
+    take,
+    text_at,
+    text_document_part,
+    text_in,
+    text_response,
+    thinking_option,
+    without,
+)
+from weft.errors import ModelError
 from weft.ir import (
     Block,
     CallBlock,
     MediaBlock,
+    ModelResponse,
     Prompt,
     ResultBlock,
     Role,
@@ -24,7 +102,13 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.session import Usage
+from weft.session.provenance import Provenance
+from weft.tokens import own_tool_tokens
 from weft.values import Json, JsonObject, compact
+
+NAME = "anthropic"
+ERRORS = AnswerErrors(NAME, key="ANTHROPIC_API_KEY")
 
 MAX_TOKENS = 8192
 """How long an answer may be where nobody said; the provider wants a number."""
@@ -32,11 +116,15 @@ MAX_TOKENS = 8192
 BLANK = "[blank]"
 """What a user's turn says that has no words in it; the provider refuses it without."""
 
+_OWN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
+"""Blocks of a message that only this provider has."""
+
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 
-def _thinking(wire: Wire, value: Json) -> list[str]:
+def _write_thinking(wire: Wire, value: Json) -> list[str]:
     """A budget or none, an effort, and whether thoughts are shown."""
     missed: list[str] = []
     for name, given in value.items() if isinstance(value, dict) else ():
@@ -55,9 +143,9 @@ def _thinking(wire: Wire, value: Json) -> list[str]:
     return missed
 
 
-def _adaptive_thinking(wire: Wire, value: Json) -> list[str]:
+def _write_adaptive_thinking(wire: Wire, value: Json) -> list[str]:
     """For models that set their own budget: they only take how hard to try."""
-    missed = _thinking(wire, value)
+    missed = _write_thinking(wire, value)
     thinking = wire.get("thinking")
     if isinstance(thinking, dict) and thinking.pop("budget_tokens", None) is not None:
         thinking["type"] = "adaptive"
@@ -65,16 +153,16 @@ def _adaptive_thinking(wire: Wire, value: Json) -> list[str]:
     return missed
 
 
-def _between_tools(wire: Wire, value: Json) -> list[str]:
+def _write_thinking_between_tools(wire: Wire, value: Json) -> list[str]:
     """For models that can be kept from thinking ahead, and no more."""
-    missed = _adaptive_thinking(wire, value)
+    missed = _write_adaptive_thinking(wire, value)
     thinking = wire.get("thinking")
     if isinstance(thinking, dict) and thinking["type"] == "disabled":
         thinking["type"] = "between_tools"
     return missed
 
 
-def _tool_choice(wire: Wire, value: Json) -> None:
+def _write_tool_choice(wire: Wire, value: Json) -> None:
     if isinstance(value, dict):
         wire["tool_choice"] = {"type": "tool", "name": value.get("name")}
     else:
@@ -82,13 +170,13 @@ def _tool_choice(wire: Wire, value: Json) -> None:
         wire["tool_choice"] = {"type": names.get(str(value), "auto")}
 
 
-def _unforced(wire: Wire, value: Json) -> list[str]:
+def _write_unforced_choice(wire: Wire, value: Json) -> list[str]:
     """For requests that give a budget for thinking: no call can be forced beside it."""
     wire["tool_choice"] = {"type": "auto"}
     return ["tool_choice that forces a call while thinking"]
 
 
-def _parallel(wire: Wire, value: Json) -> None:
+def _write_parallel(wire: Wire, value: Json) -> None:
     put(wire, "tool_choice.disable_parallel_tool_use", not value)
 
 
@@ -96,23 +184,25 @@ class Anthropic(Dialect):
     """System is a field, thinking goes back signed, an answer's length must be given."""
 
     traits = Traits(
-        name="anthropic",
+        name=NAME,
         turns="messages",
         merges_turns=True,
         model_role="assistant",
         schemas="anthropic",
         sealed=frozenset(("redacted_thinking",)),
         names=Spelling(ANYTHING_BUT, 128),
+        compared=("model", "tool_choice", "thinking", "speed"),
     )
+    errors = ERRORS
     options: ClassVar = {
         "temperature": "temperature",
         "top_p": "top_p",
         "top_k": "top_k",
         "max_output_tokens": "max_tokens",
         "stop_sequences": "stop_sequences",
-        "thinking": _thinking,
-        "tool_choice": _tool_choice,
-        "parallel_tool_calls": _parallel,
+        "thinking": _write_thinking,
+        "tool_choice": _write_tool_choice,
+        "parallel_tool_calls": _write_parallel,
         "service_tier": one_of("service_tier", "auto", "standard_only"),
         "user": "metadata.user_id",
     }
@@ -124,12 +214,16 @@ class Anthropic(Dialect):
             if name in _SAMPLING:
                 return None
             if name == "thinking":
-                return _between_tools if facts.rests == "between_tools" else _adaptive_thinking
+                return (
+                    _write_thinking_between_tools
+                    if facts.rests == "between_tools"
+                    else _write_adaptive_thinking
+                )
         elif name == "tool_choice" and facts.thinks and _has_budget(prompt):
-            return _unforced if is_forced(prompt.config[name]) else _tool_choice
+            return _write_unforced_choice if is_forced(prompt.config[name]) else _write_tool_choice
         return super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Options, then what the provider hashes in its order: tools, system, turns."""
         most = facts_for(prompt.model).output_limit or math.inf
         wire: Wire = {"model": wire_name(prompt.model), "max_tokens": min(MAX_TOKENS, most)}
@@ -139,7 +233,7 @@ class Anthropic(Dialect):
         system = prompt.system
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
-            fit = fitted("anthropic", output.schema, strict=True)
+            fit = fit_schema("anthropic", output.schema, strict=True)
             form: Wire = {"type": "json_schema", "schema": fit.schema}
             ours = output.provider == self.traits.name
             if ours:
@@ -160,7 +254,7 @@ class Anthropic(Dialect):
         elif system:
             wire["system"] = "\n\n".join(block.text for block in system)
             placed.append(Placed("/system", system))
-        mark_head(wire, placed, system, prompt)
+        mark_head(wire, placed, system, prompt, self.meter(prompt.model))
         return wire, tuple(placed)
 
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
@@ -172,16 +266,16 @@ class Anthropic(Dialect):
         end = len(track.final) + len(lasting) - 1
         return mark_end(prompt, wire, self.traits.turns, lasting, end)
 
-    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
         """Name, description and the schema of its input."""
         named: Wire = {"name": tool.name, "description": tool.description}
         return {**named, "input_schema": self.parameters(tool, sink)}
 
     def takes_schema(self, schema: JsonObject) -> bool:
         """Recursion, for one, is refused."""
-        return fitted("anthropic", schema, strict=True).possible
+        return fit_schema("anthropic", schema, strict=True).possible
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
         """One message; results come first, and blank text not at all.
 
         But for blank text that the model itself put among words: it goes back where it stood.
@@ -214,12 +308,12 @@ class Anthropic(Dialect):
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
 
-    def text(self, block: TextBlock, sink: Sink) -> Wire:
+    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
         """A text block."""
         self.drop_signature(block, sink)
         return {"type": "text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
         """Only a thought of its own: with the signature that proves it, or as it was answered."""
         if not self.own(block, sink):
             self.drop_foreign(block, sink, what="signature" if block.signature else "thought")
@@ -229,13 +323,13 @@ class Anthropic(Dialect):
             return {"type": "thinking", "thinking": block.text} if own else None
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
-    def call(self, block: CallBlock, sink: Sink) -> Wire:
+    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
         """A tool_use block."""
         self.drop_signature(block, sink)
         call: Wire = {"type": "tool_use", "id": self.id_of(block.id, sink)}
         return {**call, "name": self.name_of(block, sink), "input": block.args}
 
-    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
         """A tool_result block: text, or text and media."""
         wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, sink)}
         text = result_text(block)
@@ -248,12 +342,12 @@ class Anthropic(Dialect):
             wire["is_error"] = True
         return wire
 
-    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
         """An image or a document; the model's own turn takes text only."""
-        kind, url = mime(block), address(block)
-        text = text_of(block)
+        kind, url = mime_of(block), address_of(block)
+        text = document_text(block)
         if block.role == "model":
-            return {"type": "text", "text": text or missing(block, sink)}
+            return {"type": "text", "text": text or missing_media(block, sink)}
         if text is not None:
             source: Wire = {"type": "text", "media_type": "text/plain", "data": text}
             return _document(source, block.name)
@@ -264,7 +358,139 @@ class Anthropic(Dialect):
             return _document(source, block.name)
         if (kind in IMAGES and block.data) or (kind.startswith("image/") and url):
             return {"type": "image", "source": source}
-        return {"type": "text", "text": missing(block, sink)}
+        return {"type": "text", "text": missing_media(block, sink)}
+
+    def lift(self, body: JsonObject) -> ModelResponse:
+        """What a whole message says."""
+        if tells_error(body):
+            raise ERRORS.failure(None, body)
+        content = body.get("content")
+        if not isinstance(content, list):
+            raise ERRORS.unreadable("the answer has no list of content blocks")
+        role = body.get("role", "assistant")
+        if role != "assistant":
+            raise ERRORS.unreadable(f"the answer has the role {role!r} instead of 'assistant'")
+        parts = tuple(_lift_block(block) for block in content)
+        stop = text_in(body.get("stop_reason"))
+        finish = _STOPS.get(stop, "OTHER") if stop else None
+        usage = object_in(body.get("usage"))
+        rest = without(body, *_LIFTED)
+        spent = without(usage, *_COUNTS)
+        details = without(object_in(usage.get("output_tokens_details")), "thinking_tokens")
+        if details:
+            spent["output_tokens_details"] = details
+        if spent:
+            rest["usage"] = spent
+        metadata = Provenance(rest=rest).onto(None) if rest else None
+        if written := count_in(usage.get("cache_creation_input_tokens")):
+            metadata = Provenance(cache_write=written).onto(metadata)
+        code, message = _lift_error(
+            stop, finish, body, said=any(part.kind != "empty" for part in parts)
+        )
+        return ModelResponse(
+            content=Content(parts, "model") if parts else None,
+            finish_reason=finish,
+            error_code=code,
+            error_message=message,
+            usage=_lift_usage(usage) if usage else None,
+            model_version=text_in(body.get("model")) or None,
+            custom_metadata=metadata,
+        )
+
+    def read(self, wire: JsonObject) -> ReadRequest:
+        """System, turns, tools, schema and options of a request."""
+        calls: dict[str, str] = {}
+        turns = [
+            _read_turn(message, f"messages/{index}", calls)
+            for index, message in enumerate(require_objects(wire.get("messages"), "messages"))
+        ]
+        return ReadRequest(
+            system=_read_system(wire.get("system")),
+            turns=tuple(turns),
+            tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
+            output=_read_output(at_path(wire, "output_config.format")),
+            config=_read_config(wire),
+            places=("messages", "system", "tools", "output_config.format"),
+        )
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Messages that only this provider has, or a field that others do not know."""
+        if not has_messages(wire):
+            return False
+        messages, tools = objects_in(wire.get("messages")), objects_in(wire.get("tools"))
+        blocks = [block for message in messages for block in objects_in(message.get("content"))]
+        return (
+            "system" in wire
+            or any(block.get("type") in _OWN_BLOCKS for block in blocks)
+            or any("input_schema" in tool for tool in tools)
+        )
+
+    def weigh_head(self, wire: JsonObject) -> WeighedHead:
+        """System text, tools, schema, choice and thinking."""
+        tools: list[WeighedTool] = []
+        others: list[str] = []
+        uncounted: dict[str, None] = {}
+        own = 0
+        for tool in map(object_in, as_list(wire.get("tools"))):
+            kind = as_text(tool.get("type")) or "custom"
+            if kind != "custom":
+                size = own_tool_tokens(kind)
+                own += size
+                if not size:
+                    others.append(as_json(tool))
+                    uncounted[OWN_TOOLS] = None
+            elif tool.get("defer_loading"):
+                uncounted[LATER] = None
+            else:
+                named = as_text(tool.get("name")), as_text(tool.get("description"))
+                tools.append(WeighedTool(*named, object_in(tool.get("input_schema"))))
+        if wire.get("mcp_servers"):
+            uncounted["the tools of its MCP servers"] = None
+        form = object_in(object_in(wire.get("output_config")).get("format"))
+        return WeighedHead(
+            system=tuple(_block_text(block) for block in as_list(wire.get("system"))),
+            tools=tuple(tools),
+            others=tuple(others),
+            schema=form.get("schema"),
+            forced=object_in(wire.get("tool_choice")).get("type") in ("any", "tool"),
+            thinking=object_in(wire.get("thinking")).get("type") in ("enabled", "adaptive"),
+            stateful=any(wire.get(key) for key in _STATEFUL),
+            own=own,
+            uncounted=tuple(uncounted),
+        )
+
+    def weigh_turn(self, turn: Json) -> WeighedTurn:
+        """One turn; results alone are not the user speaking."""
+        if not isinstance(turn, dict):
+            return WeighedTurn("user", [Quantity("", "text", as_text(turn))], asks=True)
+        role, content = as_text(turn.get("role")) or "user", turn.get("content")
+        if isinstance(content, str):
+            return WeighedTurn(role, [Quantity("/content", "text", content)], asks=role == "user")
+        parts: list[Quantity] = []
+        asks = False
+        for index, block in enumerate(as_list(content)):
+            found = _weigh_block(f"/content/{index}", block)
+            asks = asks or found[0].kind != "result"
+            parts += found
+        return WeighedTurn(role, parts, asks=asks and role == "user")
+
+    def refuse_head(self, wire: JsonObject, model: str) -> Findings:
+        """Everything but the turns that the provider would answer with a 400."""
+        yield from refuse_range(wire, "", _RANGES)
+        yield from _refuse_sampling(wire, model)
+        yield from _refuse_thinking(wire, model)
+        yield from _refuse_effort(wire, model)
+        yield from _refuse_limit(wire, model)
+        yield from _refuse_tools(wire, model)
+        yield from _refuse_format(wire, model)
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return AnthropicStream()
+
+    def turn_rules(self, model: str) -> TurnRules:
+        """What the provider refuses in the turns of a request."""
+        return AnthropicTurnRules(model)
 
 
 def _document(source: Wire, name: str) -> Wire:
@@ -291,3 +517,734 @@ def _settle(wire: Wire, most: float | None) -> None:
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     if isinstance(budget, int) and most is not None:
         wire["max_tokens"] = min(MAX_TOKENS + budget, most)
+
+
+_STOPS = {
+    "end_turn": "STOP",
+    "stop_sequence": "STOP",
+    "tool_use": "STOP",
+    "max_tokens": "MAX_TOKENS",
+    "model_context_window_exceeded": "MAX_TOKENS",
+    "pause_turn": "CONTINUATION",
+    "compaction": "CONTINUATION",
+    "refusal": "SAFETY",
+}
+
+_LIFTED = ("type", "role", "content", "model", "usage")
+
+_COUNTS = (
+    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
+    "output_tokens_details",
+)  # fmt: skip
+
+
+def _lift_block(block: Json) -> Part:
+    """One content block as a part of the log."""
+    if not isinstance(block, dict):
+        raise ERRORS.unreadable("a content block of the answer is no object")
+    match block:
+        case {"type": "text", "text": str(text)}:
+            kept = but(block, "type", "text")
+            blank = text.isspace()  # which only goes back where it came from
+            return Part(
+                text, part_metadata=provider_metadata(NAME, kept if kept or blank else None)
+            )
+        case {"type": "thinking", "thinking": str(text)}:
+            signature = text_in(block.get("signature")) or None
+            kept = but(block, "type", "thinking", "signature" if signature else "")
+            return Part(
+                text,
+                thought=True,
+                thought_signature=signature,
+                part_metadata=provider_metadata(NAME, kept if kept or signature is None else None),
+            )
+        case {"type": "tool_use"}:
+            # a call without a name is still a call: whoever answers it says what is wrong
+            name, call_id = text_in(block.get("name")), text_in(block.get("id")) or None
+            kept = but(block, "type", "id", "name", "input")
+            call = FunctionCall(name=name, id=call_id)
+            return lifted_call(NAME, call, block.get("input"), kept or None)
+        case _:
+            return opaque_part(NAME, block)
+
+
+def _lift_error(
+    stop: str, finish: str | None, body: JsonObject, *, said: bool
+) -> tuple[str | None, str | None]:
+    """Why there is no answer, or not the one that was asked for."""
+    if stop == "refusal":
+        details = object_in(body.get("stop_details"))
+        category, why = text_in(details.get("category")), text_in(details.get("explanation"))
+        about = f"the model refused to answer ({category})" if category else ""
+        return "refusal", why or about or "the model refused to answer"
+    if finish == "MAX_TOKENS" and not said:
+        return "max_tokens", f"the model said nothing before it ran out of tokens ({stop})"
+    return None, None
+
+
+def _lift_usage(usage: JsonObject) -> Usage:
+    """The counts, with what was cached among the prompt's, and thoughts apart from the rest."""
+    read = count_in(usage.get("cache_read_input_tokens")) or 0
+    written = count_in(usage.get("cache_creation_input_tokens")) or 0
+    asked = (count_in(usage.get("input_tokens")) or 0) + read + written
+    output = count_in(usage.get("output_tokens")) or 0
+    details = object_in(usage.get("output_tokens_details"))
+    thoughts = min(count_in(details.get("thinking_tokens")) or 0, output)
+    return Usage(
+        prompt_token_count=asked,
+        candidates_token_count=output - thoughts,
+        total_token_count=asked + output,
+        cached_content_token_count=read if "cache_read_input_tokens" in usage else None,
+        thoughts_token_count=thoughts if details else None,
+    )
+
+
+class _GrowingBlock:
+    """A content block that is still coming in; texts are joined once it is whole."""
+
+    __slots__ = ("block", "pieces")
+
+    def __init__(self, block: JsonObject) -> None:
+        self.block = block
+        self.pieces: dict[str, list[str]] = {}
+
+    def add(self, field: str, piece: str) -> None:
+        """More of a field that is a text."""
+        self.pieces.setdefault(field, []).append(piece)
+
+    def extend(self, field: str, value: Json) -> None:
+        """More of a field of any kind: texts and lists grow, all else takes the place of it."""
+        held = self.block.get(field)
+        if isinstance(value, str):
+            self.add(field, value)
+        elif isinstance(value, list) and isinstance(held, list):
+            self.block = {**self.block, field: held + value}
+        else:
+            self.block = {**self.block, field: value}
+
+    def whole(self) -> JsonObject:
+        """The block as it would have come whole."""
+        block = dict(self.block)
+        for field, pieces in self.pieces.items():
+            text = "".join(pieces)
+            if field == "partial_json":
+                if text:
+                    arguments = read_arguments(text)
+                    block["input"] = text if arguments is None else arguments
+            else:
+                block[field] = text_in(block.get(field)) + text
+        return block
+
+
+class AnthropicStream:
+    """One streamed message."""
+
+    __slots__ = ("_blocks", "_message", "_over")
+
+    def __init__(self) -> None:
+        self._message: JsonObject | None = None
+        self._blocks: dict[int, _GrowingBlock] = {}
+        self._over = False
+
+    def feed(self, name: str, data: JsonObject) -> ModelResponse | None:
+        """Take one event; those that nobody knows say nothing."""
+        kind = data.get("type") or name
+        if kind == "content_block_delta":
+            return self._grow(data)
+        if kind == "content_block_start":
+            return self._start(data)
+        if kind == "message_delta":
+            self._settle(data)
+        elif kind == "message_start":
+            self._message = dict(object_in(data.get("message")))
+        elif kind == "message_stop":
+            self._over = True
+        elif kind == "error" or tells_error(data):
+            raise ERRORS.failure(None, data)
+        return None
+
+    def ended(self) -> None:
+        """The word of a server that imitates the provider, for the event it should have sent."""
+        self._over = True
+
+    def body(self) -> JsonObject:
+        """The message as it would have come whole."""
+        message = self._message
+        if message is None or not (self._over or message.get("stop_reason")):
+            raise ERRORS.cut_off()
+        content = message.get("content")
+        began: list[Json] = list(content) if isinstance(content, list) else []
+        grown: list[Json] = [self._blocks[index].whole() for index in sorted(self._blocks)]
+        return {**message, "content": began + grown}
+
+    def _start(self, data: JsonObject) -> ModelResponse | None:
+        index, block = data.get("index"), data.get("content_block")
+        if not isinstance(index, int) or not isinstance(block, dict):
+            raise ERRORS.unreadable("the stream has a content_block_start without a block")
+        if self._message is None:  # some servers that imitate the provider leave its start out
+            self._message = {"type": "message", "role": "assistant"}
+        self._blocks[index] = _GrowingBlock(block)
+        if block.get("type") == "text" and (text := text_in(block.get("text"))):
+            return partial_text(text)
+        if block.get("type") == "fallback":  # another model goes on from here
+            model = object_in(block.get("to")).get("model")
+            self._message["model"] = model or self._message.get("model")
+        return None
+
+    def _grow(self, data: JsonObject) -> ModelResponse | None:
+        index, delta = data.get("index"), data.get("delta")
+        growing = self._blocks.get(index) if isinstance(index, int) else None
+        if growing is None or not isinstance(delta, dict):
+            raise _out_of_order("content_block_delta")
+        kind, words = delta.get("type"), delta.get("text")
+        if kind == "text_delta" and isinstance(words, str):  # as nearly all of them are
+            growing.add("text", words)
+            return partial_text(words) if words else None
+        match delta:
+            case {"type": "input_json_delta", "partial_json": str(text)}:
+                growing.add("partial_json", text)
+            case {"type": "thinking_delta", "thinking": str(text)}:
+                growing.add("thinking", text)
+                return partial_thought(text) if text else None
+            case {"type": "citations_delta", "citation": citation}:
+                if not isinstance(growing.block.get("citations"), list):
+                    growing.block = {**growing.block, "citations": []}
+                growing.extend("citations", [citation])
+            case {"type": "signature_delta" | "compaction_delta"}:  # these come in one piece
+                growing.block = {**growing.block, **but(delta, "type")}
+            case _:
+                for field, value in but(delta, "type").items():
+                    growing.extend(field, value)
+        return None
+
+    def _settle(self, data: JsonObject) -> None:
+        """How the message ended, and the counts so far; what is left out stays as it was."""
+        if self._message is None:
+            raise _out_of_order("message_delta")
+        usage = {**object_in(self._message.get("usage")), **without(object_in(data.get("usage")))}
+        self._message.update(without(data, "type", "delta", "usage"))
+        self._message.update(without(object_in(data.get("delta"))))
+        if usage:
+            self._message["usage"] = usage
+
+
+def _out_of_order(event: str) -> ModelError:
+    return ERRORS.unreadable(f"the stream has a {event} that nothing came before")
+
+
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "model", "system": "system"}
+
+_NAMES = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_output_tokens": "max_tokens",
+    "stop_sequences": "stop_sequences",
+    "service_tier": "service_tier",
+    "user": "metadata.user_id",
+}
+
+_CHOICES = {"auto": "auto", "any": "any", "none": "none"}
+
+_DISPLAYS = {"summarized": True, "omitted": False}
+
+
+def _read_system(value: Json) -> tuple[ReadPart, ...]:
+    if isinstance(value, str):
+        return (ReadPart(Part(text=value), {"type": "text", "text": value}),) if value else ()
+    blocks = require_objects(value, "system")
+    apart = len(blocks) > 1
+    return tuple(ReadPart(Part(text=text_at(block, "text")), block, apart) for block in blocks)
+
+
+def _read_turn(message: JsonObject, where: str, calls: dict[str, str]) -> ReadTurn:
+    role = _ROLES.get(text_at(message, "role"))
+    if role is None:
+        raise illegible(f"{message.get('role')!r} is no role", f"{where}/role")
+    content = message.get("content")
+    said: Json = {"type": "text", "text": content} if isinstance(content, str) else content
+    blocks = require_objects(said, f"{where}/content")
+    if role != "model":
+        return ReadTurn(role, tuple(ReadPart(_read_part(block, calls), block) for block in blocks))
+    calls |= {text_at(block, "id"): text_at(block, "name") for block in blocks if "id" in block}
+    return ReadTurn(role, tuple(ReadPart(_lift_block(block), block) for block in blocks))
+
+
+def _read_part(block: JsonObject, calls: dict[str, str]) -> Part:
+    match block.get("type"):
+        case "text":
+            return Part(text=text_at(block, "text"))
+        case "tool_result":
+            return _read_result(block, calls)
+        case _:
+            return _read_media(block) or Part()
+
+
+def _read_result(block: JsonObject, calls: dict[str, str]) -> Part:
+    content = block.get("content")
+    said = text_response(joined_text(content, "text"), failed=block.get("is_error") is True)
+    parts = content if isinstance(content, list) else []
+    shown = [_read_media(part) for part in parts if isinstance(part, dict)]
+    call_id = text_at(block, "tool_use_id")
+    name = calls.get(call_id, "")
+    return result_part(call_id, name, said, [part for part in shown if part is not None])
+
+
+def _read_media(block: JsonObject) -> Part | None:
+    """An image or a document, but for one that only the provider's store holds."""
+    kind, source = block.get("type"), block.get("source")
+    if kind not in ("image", "document") or not isinstance(source, dict):
+        return None
+    name, data = text_at(block, "title"), text_at(source, "data")
+    match source.get("type"):
+        case "base64":
+            return inline_part(text_at(source, "media_type"), data, name)
+        case "url":
+            otherwise = "image/jpeg" if kind == "image" else "application/pdf"
+            return linked_part(text_at(source, "url"), otherwise, name)
+        case "text":
+            return text_document_part(data, name)
+        case _:
+            return None
+
+
+def _read_tool(tool: JsonObject) -> ReadTool:
+    name, schema = text_at(tool, "name"), tool.get("input_schema")
+    if tool.get("type", "custom") == "custom" and isinstance(schema, dict):
+        return ReadTool(tool, name, text_at(tool, "description"), schema)
+    return ReadTool(tool, name or text_at(tool, "type"), own=True)
+
+
+def _read_output(form: Json) -> ReadOutput | None:
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return None
+    schema = form.get("schema")
+    beside = {key: value for key, value in form.items() if key not in ("type", "schema")}
+    return ReadOutput(schema, "answer", beside) if isinstance(schema, dict) else None
+
+
+def _read_config(wire: JsonObject) -> JsonObject:
+    config = take(wire, _NAMES)
+    thought = wire.get("thinking")
+    budget: Json = None
+    shown: Json = None
+    if isinstance(thought, dict):
+        budget = {"disabled": 0, "adaptive": -1}.get(text_at(thought, "type"))
+        if thought.get("type") == "enabled":
+            budget = thought.get("budget_tokens")
+        shown = _DISPLAYS.get(text_at(thought, "display"))
+    effort = at_path(wire, "output_config.effort")
+    config |= thinking_option(budget=budget, effort=effort, include=shown)
+    choice = wire.get("tool_choice")
+    if isinstance(choice, dict):
+        kind = text_at(choice, "type")
+        if kind in _CHOICES:
+            config["tool_choice"] = _CHOICES[kind]
+        elif kind == "tool":
+            config["tool_choice"] = {"name": choice.get("name")}
+        if isinstance(alone := choice.get("disable_parallel_tool_use"), bool):
+            config["parallel_tool_calls"] = not alone
+    return config
+
+
+_STATEFUL = ("container", "context_management", "thread")
+
+
+def _weigh_block(pointer: str, block: Json) -> list[Quantity]:
+    """A block as its parts, of which there is always one."""
+    if not isinstance(block, dict):
+        return [Quantity(pointer, "text", as_text(block))]
+    match block.get("type"):
+        case "text":
+            return [Quantity(pointer, "text", as_text(block.get("text")))]
+        case "thinking":
+            sealed = len(as_text(block.get("signature")))
+            return [Quantity(pointer, "thought", as_text(block.get("thinking")), sealed=sealed)]
+        case "redacted_thinking":
+            return [Quantity(pointer, "thought", "", sealed=len(as_text(block.get("data"))))]
+        case "tool_use":
+            name = as_text(block.get("name"))
+            return [Quantity(pointer, "call", as_json(block.get("input", {})), name)]
+        case "tool_result":
+            inner = as_list(block.get("content"))
+            shown = [one for one in inner if not _is_text(one)]
+            text = "".join(_block_text(one) for one in inner if _is_text(one))
+            below = [part for one in shown for part in _weigh_block(pointer, one)]
+            return [Quantity(pointer, "result", text), *below]
+        case "image":
+            return [_weigh_media(pointer, object_in(block.get("source")), "image/png")]
+        case "document":
+            return [_weigh_media(pointer, object_in(block.get("source")), "application/pdf")]
+        case "tool_reference" | "tool_addition" | "tool_removal":
+            return [Quantity(pointer, "other", as_json(block), uncounted=LATER)]
+        case "search_result":
+            text = "".join(_block_text(one) for one in as_list(block.get("content")))
+            told = as_text(block.get("title")) + as_text(block.get("source"))
+            return [Quantity(pointer, "document", told + text)]
+        case _:
+            return [Quantity(pointer, "other", as_json(readable(block)), uncounted=SERVED)]
+
+
+def _weigh_media(pointer: str, source: JsonObject, fallback: str) -> Quantity:
+    match source.get("type"):
+        case "text":
+            return Quantity(pointer, "document", as_text(source.get("data")))
+        case "content":
+            text = "".join(_block_text(one) for one in as_list(source.get("content")))
+            return Quantity(pointer, "document", text)
+        case _:
+            kind = as_text(source.get("media_type")) or fallback
+            return Quantity(pointer, "media", as_text(source.get("data")), kind)
+
+
+def _is_text(block: Json) -> bool:
+    return not isinstance(block, dict) or block.get("type") == "text"
+
+
+def _block_text(block: Json) -> str:
+    return as_text(block.get("text") if isinstance(block, dict) else block)
+
+
+_RANGES = {"temperature": (0.0, 1.0), "top_p": (0.0, 1.0)}
+
+_SAMPLING_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": None}
+
+_TOOL_NAME = r"[a-zA-Z0-9_-]{1,128}"
+
+_LEAST_BUDGET, _MOST_STRICT = 1024, 20
+
+_BUDGETED = r"claude-(3-7|(opus|sonnet)-4(-[01])?(-2025\d+)?$|(opus|sonnet|haiku)-4-5)"
+"""Models that think for as long as they are told, and not as long as they like."""
+
+_ONE_OF_TWO = r"claude-(opus-4-1|[a-z]+-4-5)"
+
+_RESTS_AT_HIGH = r"claude-opus-5($|-20)"
+"""Models that do not try harder than `high` unless they think."""
+
+
+def _refuse_sampling(wire: JsonObject, model: str) -> Findings:
+    if not facts_for(model).sampling:
+        yield from refuse_unsupported(wire, "", _SAMPLING_DEFAULTS, model)
+    elif re.match(_ONE_OF_TWO, model) and {"temperature", "top_p"} <= wire.keys():
+        message = f"{model} takes either `temperature` or `top_p`"
+        yield Finding(OPTION, "/top_p", message, "leave out one of them")
+    stops = wire.get("stop_sequences")
+    for at, stop in enumerate(stops if isinstance(stops, list) else ()):
+        if isinstance(stop, str) and not stop.strip():
+            message = "a stop sequence is blank"
+            yield Finding(OPTION, f"/stop_sequences/{at}", message, "give it a letter")
+
+
+def _refuse_thinking(wire: JsonObject, model: str) -> Findings:
+    thinking, facts = object_at(wire, "thinking"), facts_for(model)
+    kind, budget = thinking.get("type"), number(thinking.get("budget_tokens"))
+    if kind == "disabled" and kind != facts.rests:
+        hint = f'set its type to "{facts.rests}"' if facts.rests else "leave it out"
+        yield Finding(OPTION, "/thinking", f"{model} cannot be kept from thinking", hint)
+    if kind not in ("enabled", "adaptive"):
+        return
+    if not facts.thinks:
+        yield Finding(OPTION, "/thinking", f"{model} does not think", "leave out `thinking`")
+        return
+    if kind == "adaptive":
+        if re.match(_BUDGETED, model):
+            hint = 'give it a budget: {"thinking": {"budget": 1024}}'
+            yield Finding(OPTION, "/thinking", f"{model} sets no budget by itself", hint)
+        return
+    if not facts.sampling:
+        hint = 'say how hard to try instead: {"thinking": {"effort": "high"}}'
+        yield Finding(OPTION, "/thinking", f"{model} sets its own budget for thinking", hint)
+    limit = number(wire.get("max_tokens"))
+    if budget is not None and budget < _LEAST_BUDGET:
+        message = f"a budget of {budget:g} is below {_LEAST_BUDGET}"
+        yield Finding(OPTION, "/thinking/budget_tokens", message, f"give {_LEAST_BUDGET} or more")
+    interleaved = bool(wire.get("tools"))  # then a budget may be one for several answers
+    if budget is not None and limit is not None and budget >= limit and not interleaved:
+        message = f"the budget of {budget:g} is not below max_tokens, {limit:g}"
+        hint = "raise max_output_tokens above it"
+        yield Finding(OPTION, "/thinking/budget_tokens", message, hint)
+    yield from refuse_unsupported(wire, "", {"temperature": 1, "top_k": None}, "a thinking model")
+    share = number(wire.get("top_p"))
+    if share is not None and share < 0.95:
+        yield Finding(OPTION, "/top_p", "`top_p` is below 0.95 while thinking", "leave it out")
+    if object_at(wire, "tool_choice").get("type") in ("any", "tool"):
+        message = "a tool call cannot be forced while thinking"
+        yield Finding(OPTION, "/tool_choice", message, 'set tool_choice to "auto"')
+
+
+def _refuse_effort(wire: JsonObject, model: str) -> Findings:
+    effort = object_at(wire, "output_config").get("effort")
+    yield from refuse_effort(effort, "/output_config/effort", model)
+    idle = object_at(wire, "thinking").get("type") == "disabled"
+    if idle and effort in ("xhigh", "max") and re.match(_RESTS_AT_HIGH, model):
+        message = f"{model} has no effort `{effort}` without thinking"
+        yield Finding(OPTION, "/output_config/effort", message, 'use "high", or let it think')
+
+
+def _refuse_limit(wire: JsonObject, model: str) -> Findings:
+    limit = number(wire.get("max_tokens"))
+    most = facts_for(model).output_limit
+    if limit is not None and most and limit > most:
+        message = f"an answer of {limit:g} tokens is more than {model} gives"
+        yield Finding(OPTION, "/max_tokens", message, f"give {most} or less")
+    if limit is not None and limit < 0:
+        yield Finding(OPTION, "/max_tokens", f"max_tokens is {limit:g}", "give 1 or more")
+
+
+def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+    listed = placed_objects(wire.get("tools"), "/tools")
+    functions = [
+        DeclaredTool(at, str(tool.get("name", "")), tool.get("input_schema"), f"{at}/input_schema")
+        for at, tool in listed
+        if tool.get("type", "custom") == "custom"
+    ]
+    yield from refuse_tools(functions, _TOOL_NAME)
+    strict = [
+        (at, tool)
+        for at, tool in listed
+        if tool.get("strict") is True and not tool.get("defer_loading")
+    ]
+    if len(strict) > _MOST_STRICT:
+        message = f"{len(strict)} tools are strict, and {_MOST_STRICT} may be"
+        yield Finding(REQUEST, "/tools", message, "let some be without strict")
+    schemas = [(f"{at}/input_schema", tool.get("input_schema")) for at, tool in strict]
+    for at, schema in schemas:
+        yield from refuse_open_or_bounded(schema, at)
+    yield from refuse_complexity([schema for _, schema in schemas], "/tools")
+    for at, tool in listed:
+        if tool.get("defer_loading") is True and tool.get("cache_control") is not None:
+            message = "a tool that is loaded later cannot be marked for the cache"
+            yield Finding(REQUEST, f"{at}/cache_control", message, "mark another one")
+    choice = object_at(wire, "tool_choice")
+    if choice and not listed:
+        message = "a tool must be chosen, and there are none"
+        yield Finding(OPTION, "/tool_choice", message, "leave out tool_choice")
+    if choice.get("type") in ("any", "tool") and not facts_for(model).forced_choice:
+        message = f"{model} cannot be made to call a tool"
+        yield Finding(OPTION, "/tool_choice", message, 'set tool_choice to "auto"')
+    if choice.get("type") == "tool":
+        names = {str(tool.get("name")) for _, tool in listed}
+        yield from refuse_undeclared([choice.get("name")], names, "/tool_choice/name")
+
+
+def _refuse_format(wire: JsonObject, model: str) -> Findings:
+    form = object_at(wire, "output_config", "format")
+    if not form:
+        return
+    if not facts_for(model).native_schema:
+        message = f"{model} cannot be held to a schema"
+        yield Finding(OPTION, "/output_config/format", message, "ask for the answer by a tool")
+    yield from refuse_open_or_bounded(form.get("schema"), "/output_config/format/schema")
+
+
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+_FOREIGN = frozenset(
+    ("image_url", "input_audio", "input_text", "input_image", "input_file", "output_text", "file",
+     "audio", "video")
+)  # fmt: skip
+
+_MOST_MARKS = 4
+
+_UNFILLED = r"claude-((opus|sonnet|haiku)-4-[6-9]|[a-z]+-[5-9])"
+
+_NO_LATE_SYSTEM = r"claude-(instant|2|3|(opus|sonnet|haiku)-4(-[0-7])?(-2025\d+)?$)"
+
+_ANSWERED = frozenset(("text", "thinking", "redacted_thinking"))
+
+_NAMES_TOOLS = frozenset(("tool_addition", "tool_reference", "tool_search_tool_result"))
+"""Blocks that load a tool which was declared to be loaded later."""
+
+_PAIR = "answer every call in the very next turn, and nothing else"
+
+
+class AnthropicTurnRules:
+    """Empty turns, broken pairs, media it cannot read, a last word that is put in its mouth."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._waiting: dict[str, str] = {}
+        self._seen = SeenIds()
+        self._marks: list[tuple[str, bool]] = []
+        self._last: tuple[str, JsonObject] | None = None
+        self._blank: tuple[Finding, ...] = ()
+        """What is wrong with a blank answer, unless it is the last turn: a beginning may be."""
+        self._names_tools = False
+
+    def fork(self) -> "AnthropicTurnRules":
+        """A copy to read on with."""
+        copy = AnthropicTurnRules(self._model)
+        copy._waiting, copy._seen = dict(self._waiting), self._seen.fork()
+        copy._marks, copy._last = list(self._marks), self._last
+        copy._blank, copy._names_tools = self._blank, self._names_tools
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more message."""
+        if self._blank:
+            yield from self._blank
+        self._blank = ()
+        role = turn.get("role")
+        if role in ("user", "assistant") and not self._waiting and is_plain(turn.get("content")):
+            self._last = (at, turn)
+            return
+        if role not in ("user", "assistant", "system"):
+            yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+        elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
+            text = f"{self._model} takes no system text in mid-conversation"
+            yield Finding(REQUEST, f"{at}/role", text, "put it before the conversation")
+        yield from _refuse_blocks(turn, at)
+        yield from self._pairs(turn, at)
+        self._last = (at, turn)
+        if role == "assistant":
+            self._blank = tuple(_refuse_blank(turn, at))
+        for where, block in placed_objects(turn.get("content"), f"{at}/content"):
+            inside = placed_objects(block.get("content"), f"{where}/content")
+            if block.get("type") == "tool_result":
+                self._marks += _marks_at(inside)
+            self._marks += _marks_at([(where, block)])
+            kinds = {str(part.get("type")) for _, part in (*inside, (where, block))}
+            self._names_tools = self._names_tools or bool(kinds & _NAMES_TOOLS)
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if self._last is None:
+            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+        else:
+            if self._waiting and self._last[1].get("role") != "assistant":
+                yield from refuse_unanswered(dict(self._waiting), _PAIR)
+            yield from _refuse_last_word(wire, *self._last, self._model)
+        yield from self._bad_marks(wire)
+        listed = placed_objects(wire.get("tools"), "/tools")
+        later = [tool for _, tool in listed if tool.get("defer_loading") is True]
+        if listed and len(later) == len(listed) and not self._names_tools:
+            message = "every tool is loaded later"
+            yield Finding(REQUEST, "/tools", message, "load one of them at once")
+
+    def _pairs(self, turn: JsonObject, at: str) -> Findings:
+        """Every call is answered in the next turn of the user, which may come in pieces."""
+        role, waiting = turn.get("role"), self._waiting
+        blocks = placed_objects(turn.get("content"), f"{at}/content")
+        if role == "system":
+            return
+        if role == "assistant":
+            if waiting:
+                yield from refuse_unanswered(waiting, _PAIR)
+            for where, block in blocks:
+                if block.get("type") == "tool_use":
+                    call = str(block.get("id"))
+                    if call in self._seen:
+                        message = f"two calls have the id {call}"
+                        yield Finding(REQUEST, f"{where}/id", message, _PAIR)
+                    self._seen.add(call)
+                    waiting[call] = where
+            return
+        results = [(where, one) for where, one in blocks if one.get("type") == "tool_result"]
+        for where, block in results:
+            yield from refuse_result(waiting, str(block.get("tool_use_id")), where, _PAIR)
+        if waiting and not results:
+            yield from refuse_unanswered(waiting, _PAIR)
+
+    def _bad_marks(self, wire: JsonObject) -> Findings:
+        """At most four marks for the cache, those that last longer first."""
+        system = wire.get("system")
+        head = placed_objects(wire.get("tools"), "/tools")
+        if not isinstance(system, str):
+            head += placed_objects(system, "/system")
+        marks = [*_marks_at(head), *self._marks, *_marks_at([("", wire)])]
+        if len(marks) > _MOST_MARKS:
+            message = f"there are {len(marks)} cache marks, and {_MOST_MARKS} may be"
+            yield Finding(REQUEST, marks[_MOST_MARKS][0], message, "leave some out")
+        short = False
+        for where, long in marks:
+            if long and short:
+                message = "a cache mark for an hour stands behind one for five minutes"
+                yield Finding(REQUEST, where, message, "put those that last longer first")
+            short = short or not long
+
+
+def _marks_at(places: list[tuple[str, JsonObject]]) -> list[tuple[str, bool]]:
+    """The marks for the cache at these places, each with whether it is for an hour."""
+    return [
+        (f"{where}/cache_control", mark.get("ttl") == "1h")
+        for where, block in places
+        if isinstance(mark := block.get("cache_control"), dict)
+    ]
+
+
+def _refuse_blank(message: JsonObject, at: str) -> Findings:
+    """A turn that says nothing."""
+    content = message.get("content")
+    if isinstance(content, str):
+        if not content.strip():
+            yield Finding(REQUEST, f"{at}/content", "this turn is blank", "say something")
+    elif not placed_objects(content, ""):
+        yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
+
+
+def _refuse_blocks(message: JsonObject, at: str) -> Findings:
+    if message.get("role") != "assistant":
+        yield from _refuse_blank(message, at)
+    blocks = placed_objects(message.get("content"), f"{at}/content")
+    for where, block in blocks:
+        kind = block.get("type")
+        text = str(block.get("text") or "")
+        if kind == "text" and (not text or (len(blocks) == 1 and not text.strip())):
+            yield Finding(REQUEST, f"{where}/text", "this text is blank", "leave it out")
+        elif kind == "thinking" and not block.get("signature"):
+            message_ = "this thinking has no signature, so it was not the model's own"
+            yield Finding(REQUEST, f"{where}/signature", message_, "send it as it came, or as text")
+        elif kind == "tool_use" and not _LEGAL_ID.fullmatch(str(block.get("id"))):
+            message_ = f"{block.get('id')!r} is no id for a call"
+            yield Finding(REQUEST, f"{where}/id", message_, "use letters, digits, _ and -")
+        elif kind in ("image", "document"):
+            yield from _refuse_media(block, where)
+        elif kind == "tool_result":
+            for inside, part in placed_objects(block.get("content"), f"{where}/content"):
+                if part.get("type") in ("image", "document"):
+                    yield from _refuse_media(part, inside)
+                elif str(part.get("type")) in _FOREIGN:
+                    yield unread_media(str(part.get("type")), inside, "anthropic")
+        elif isinstance(kind, str) and kind in _FOREIGN:
+            yield unread_media(kind, where, "anthropic")
+
+
+def _refuse_media(block: JsonObject, where: str) -> Findings:
+    source = object_at(block, "source")
+    kind, data = str(source.get("media_type", "")), source.get("data")
+    pointer = f"{where}/source/media_type"
+    if source.get("type") == "base64":
+        takes = IMAGES if block.get("type") == "image" else {PDF}
+        if kind not in takes:
+            yield unread_media(kind, pointer, f"an {block.get('type')} block of anthropic")
+        yield from refuse_mistaken_type(kind, data, pointer)
+    elif source.get("type") == "text" and kind != "text/plain":
+        yield unread_media(kind, pointer, "a text document of anthropic")
+    elif source.get("type") == "url" and not str(source.get("url", "")).startswith("http"):
+        hint = "give an https address, or the data itself"
+        yield Finding(MEDIA, f"{where}/source/url", "this is no address on the web", hint)
+
+
+def _refuse_last_word(wire: JsonObject, at: str, message: JsonObject, model: str) -> Findings:
+    """A beginning of the answer that is written for the model."""
+    if message.get("role") != "assistant":
+        return
+    content = message.get("content")
+    blocks = placed_objects(content, f"{at}/content")
+    begun = isinstance(content, str) or (bool(blocks) and blocks[-1][1].get("type") == "text")
+    kinds = {str(block.get("type")) for _, block in blocks}
+    if not begun or kinds - _ANSWERED:  # an answer of its own that it was to go on with
+        return
+    if re.match(_UNFILLED, model):
+        hint = "end with a turn of the user"
+        yield Finding(REQUEST, at, f"{model} does not go on with words put in its mouth", hint)
+    elif object_at(wire, "thinking").get("type") == "enabled":
+        hint = "end with a turn of the user, or leave out thinking"
+        yield Finding(OPTION, at, "an answer that is begun cannot be thought about", hint)
+    text = content if isinstance(content, str) else str(blocks[-1][1].get("text"))
+    if text != text.rstrip():
+        message_ = "the beginning of the answer ends in white space"
+        yield Finding(REQUEST, f"{at}/content", message_, "strip it")
+
+
+DIALECT = Anthropic()

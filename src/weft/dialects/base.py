@@ -5,6 +5,7 @@ block. The base class owns the loop, so that a new kind of block is a type error
 nowhere else.
 """
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,13 +14,15 @@ from typing import ClassVar, NamedTuple, assert_never, cast
 import msgspec
 
 from weft.diagnostics import Origin, Severity
-from weft.dialects.abilities import fit_option
-from weft.dialects.facts import same_model
-from weft.dialects.fitted import fitted
-from weft.dialects.kept import drop_kept
-from weft.dialects.options import Option, deep_update, escape, leaves, put
-from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Head, Lowered, Placed, Track, Wire
+from weft.dialects.facts import is_own, same_model, wire_name
+from weft.dialects.legality import MODEL, Finding, Findings, TurnRules
+from weft.dialects.measure import Meter, Scale, WeighedHead, WeighedTurn
+from weft.dialects.names import is_misspelt, suggestion
+from weft.dialects.options import Option, fit_option
+from weft.dialects.schema_subset import fit_schema
+from weft.dialects.stream import AnswerErrors, Stream
+from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire
+from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, placed_objects, put
 from weft.ir import (
     Block,
     CallBlock,
@@ -27,6 +30,7 @@ from weft.ir import (
     CodeResultBlock,
     Item,
     MediaBlock,
+    ModelResponse,
     OpaqueBlock,
     Prompt,
     ResultBlock,
@@ -46,6 +50,7 @@ from weft.values import (
 )
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
+
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
 
 
@@ -91,6 +96,10 @@ class Traits(NamedTuple):
     names: Spelling = Spelling(ANYTHING_BUT, 64)
     ids: Spelling | None = Spelling(ANYTHING_BUT, 64)
     """How calls are named; None where any text will do."""
+    counts_system: bool = False
+    """Whether the provider counts the system text as a turn."""
+    compared: tuple[str, ...] = ()
+    """Fields beside tools, system and turns that must stay for anything to be reused."""
 
 
 class Dialect:
@@ -98,17 +107,18 @@ class Dialect:
 
     traits: ClassVar[Traits]
     options: ClassVar[Mapping[str, Option]]
+    errors: ClassVar[AnswerErrors]
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
         name, held = self.traits.name, self.holds(prompt)
-        sink = Sink(dialect=name, strict=strict, model=prompt.model, held=held)
+        sink = LoweringReport(dialect=name, strict=strict, model=prompt.model, held=held)
         if track is None:
             return self._lower(prompt, sink, Track())
         with track.lock:
             return self._lower(prompt, sink, track if track.fits(prompt.items) else Track())
 
-    def _lower(self, prompt: Prompt, sink: Sink, track: Track) -> Lowered:
+    def _lower(self, prompt: Prompt, sink: LoweringReport, track: Track) -> Lowered:
         traits, items = self.traits, prompt.items
         head = track.head
         if head is None or not head.fits(prompt):
@@ -150,7 +160,7 @@ class Dialect:
             lasting,
         )
 
-    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError
 
@@ -170,7 +180,7 @@ class Dialect:
         """Elements before the turns, for a dialect where the system text is one of them."""
         return []
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
         """The elements for blocks of one role that stand together."""
         raise NotImplementedError
 
@@ -191,7 +201,7 @@ class Dialect:
         return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
     def _extend(
-        self, last: Entry | None, items: Sequence[Item], sink: Sink
+        self, last: Entry | None, items: Sequence[Item], sink: LoweringReport
     ) -> tuple[list[Entry], Entry | None]:
         """The turns that are final once these items follow `last`, and the new last one."""
         ready: list[Entry] = []
@@ -222,7 +232,7 @@ class Dialect:
                     last = entry
         return ready, last
 
-    def _encodable(self, entry: Entry, sink: Sink) -> Entry:
+    def _encodable(self, entry: Entry, sink: LoweringReport) -> Entry:
         """The element as UTF-8 can carry it: this is the last place before it is sent.
 
         What comes from texts was mended where it was read; a name, an id or what a provider kept
@@ -235,9 +245,9 @@ class Dialect:
             sink.said("WEFT204", entry.blocks[0][1].origin, words, "mend it where it is made")
         return msgspec.structs.replace(entry, wire=cast("Wire", scrubbed(entry.wire)))
 
-    def _item(self, blocks: tuple[Block, ...], sink: Sink) -> list[Entry]:
+    def _item(self, blocks: tuple[Block, ...], sink: LoweringReport) -> list[Entry]:
         """The elements for an item: one turn for each stretch of one role."""
-        drop_kept(blocks, sink)
+        report_foreign_fields(blocks, sink)
         sink.own_ids = frozenset(
             block.id for block in blocks if isinstance(block, CallBlock) and self.own(block, sink)
         )
@@ -249,7 +259,7 @@ class Dialect:
                 start = index
         return entries
 
-    def part(self, block: Block, sink: Sink) -> Wire | None:
+    def part(self, block: Block, sink: LoweringReport) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
         wire = self._part(block, sink)
         if block.kept is None or wire is None or block.provider != self.traits.name:
@@ -266,7 +276,7 @@ class Dialect:
         deep_update(merged, block.kept or {})
         return merged
 
-    def _part(self, block: Block, sink: Sink) -> Wire | None:
+    def _part(self, block: Block, sink: LoweringReport) -> Wire | None:
         match block:
             case TextBlock():
                 return self.text(block, sink)
@@ -287,7 +297,7 @@ class Dialect:
             case _:
                 assert_never(block)
 
-    def name_of(self, block: CallBlock | ResultBlock, sink: Sink) -> str:
+    def name_of(self, block: CallBlock | ResultBlock, sink: LoweringReport) -> str:
         """The tool's name as the provider takes it; in a log it may be anything."""
         name = self.traits.names.legal(block.name)
         if name != block.name:
@@ -295,41 +305,41 @@ class Dialect:
             sink.said("WEFT611", block.origin, words)
         return name
 
-    def id_of(self, call_id: str, sink: Sink) -> str:
+    def id_of(self, call_id: str, sink: LoweringReport) -> str:
         """The id of a call as the provider takes it; one that it gave itself goes back as it is."""
         ids = self.traits.ids
         return call_id if ids is None or call_id in sink.own_ids else ids.legal(call_id)
 
-    def text(self, block: TextBlock, sink: Sink) -> Wire:
+    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
         """Text."""
         raise NotImplementedError
 
-    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
         """A thought the provider takes back."""
         raise NotImplementedError
 
-    def call(self, block: CallBlock, sink: Sink) -> Wire:
+    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
         """A tool call."""
         raise NotImplementedError
 
-    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
         """A tool result."""
         raise NotImplementedError
 
-    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
         """Media, or a text that says what could not be carried."""
         raise NotImplementedError
 
-    def code(self, block: CodeBlock, sink: Sink) -> Wire:
+    def code(self, block: CodeBlock, sink: LoweringReport) -> Wire:
         """Executed code; as text unless the provider has a part for it."""
         return self.text(_as_text(block, f"[code]\n{block.code}", sink), sink)
 
-    def code_result(self, block: CodeResultBlock, sink: Sink) -> Wire:
+    def code_result(self, block: CodeResultBlock, sink: LoweringReport) -> Wire:
         """What code gave; as text unless the provider has a part for it."""
         text = f"[code gave {block.outcome}]\n{block.output}"
         return self.text(_as_text(block, text, sink), sink)
 
-    def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
         """A provider's own part: back to it unchanged, to nobody else."""
         sealed = str(block.payload.get("type")) in self.traits.sealed
         if self.own(block, sink) or (block.provider == self.traits.name and not sealed):
@@ -337,18 +347,20 @@ class Dialect:
         self.drop_foreign(block, sink)
         return None
 
-    def drop_foreign(self, block: Block, sink: Sink, *, what: str = "part") -> None:
+    def drop_foreign(self, block: Block, sink: LoweringReport, *, what: str = "part") -> None:
         """Say that something of another provider's, or another model's, was left out."""
         maker, reader = block.provider or "an unknown provider", sink.dialect
         if block.provider == self.traits.name:
             maker, reader = block.model, sink.model
         sink.said("WEFT704", block.origin, f"a {what} of {maker} cannot go to {reader}")
 
-    def own(self, block: Block, sink: Sink) -> bool:
+    def own(self, block: Block, sink: LoweringReport) -> bool:
         """Whether the model that is asked made this: what is sealed is its alone to read."""
         return block.provider == self.traits.name and same_model(block.model, sink.model)
 
-    def place_options(self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink) -> None:
+    def place_options(
+        self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: LoweringReport
+    ) -> None:
         """Put every option where the provider wants it, and report the ones it does not know."""
         for name, value in prompt.config.items():
             origin = prompt.config_origins.get(name, Origin("config", name))
@@ -388,7 +400,7 @@ class Dialect:
         """Where an option goes, for this model."""
         return self.options.get(name)
 
-    def _refuse(self, name: str, origin: Origin, sink: Sink) -> None:
+    def _refuse(self, name: str, origin: Origin, sink: LoweringReport) -> None:
         sink.lost(
             "WEFT702",
             origin,
@@ -396,16 +408,18 @@ class Dialect:
             _OWN_WORD,
         )
 
-    def drop_signature(self, block: TextBlock | ThoughtBlock | CallBlock, sink: Sink) -> None:
+    def drop_signature(
+        self, block: TextBlock | ThoughtBlock | CallBlock, sink: LoweringReport
+    ) -> None:
         """Say that a signature another provider gave is left out."""
         if block.signature and not self.own(block, sink):
             self.drop_foreign(block, sink, what="signature")
 
-    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
         """A function the model may call."""
         raise NotImplementedError
 
-    def declared(self, tool: ToolDecl, sink: Sink) -> Wire | None:
+    def declared(self, tool: ToolDecl, sink: LoweringReport) -> Wire | None:
         """A tool in full; one of another provider's own is left out, and reported."""
         if tool.own is not None:
             if tool.provider == self.traits.name:
@@ -418,15 +432,17 @@ class Dialect:
             deep_update(wire, tool.kept)
         return wire
 
-    def parameters(self, tool: ToolDecl, sink: Sink) -> JsonObject:
+    def parameters(self, tool: ToolDecl, sink: LoweringReport) -> JsonObject:
         """A tool's parameters as the provider takes them."""
         if tool.provider == self.traits.name:
             return tool.parameters
-        fit = fitted(self.traits.schemas, tool.parameters)
+        fit = fit_schema(self.traits.schemas, tool.parameters)
         sink.schema_losses(fit.losses, tool.origin)
         return fit.schema
 
-    def put_tools(self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: Sink) -> None:
+    def put_tools(
+        self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: LoweringReport
+    ) -> None:
         """The tools, followed by those of the provider's own that `extra` asked for."""
         tools: list[Json] = []
         for tool in prompt.tools:
@@ -442,8 +458,90 @@ class Dialect:
         tools.append(declared)
         return f"/tools/{len(tools) - 1}"
 
+    def lift(self, body: JsonObject) -> ModelResponse:
+        """What a whole answer says; a ModelError where it is none."""
+        raise NotImplementedError
 
-def _as_text(block: CodeBlock | CodeResultBlock, text: str, sink: Sink) -> TextBlock:
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        raise NotImplementedError
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Whether a request is one of this dialect's, by its shape."""
+        return isinstance(wire.get(self.traits.turns), list | str)
+
+    def spell(self, wire: JsonObject) -> JsonObject:
+        """The request in the one spelling that is read, where the provider takes several."""
+        return wire
+
+    def read(self, wire: JsonObject) -> ReadRequest:
+        """A request taken apart; a UsageError where it cannot be one of this dialect."""
+        raise NotImplementedError
+
+    def weigh_head(self, wire: JsonObject) -> WeighedHead:
+        """Everything but the turns, as it is counted."""
+        raise NotImplementedError
+
+    def weigh_turn(self, turn: Json) -> WeighedTurn:
+        """One turn, as it is counted."""
+        raise NotImplementedError
+
+    def meter(self, model: str) -> Meter:
+        """What counts requests of this dialect as the model does."""
+        return _meter(self, model)
+
+    def refuse_head(self, wire: JsonObject, model: str) -> Findings:
+        """What the provider would refuse of everything but the turns."""
+        raise NotImplementedError
+
+    def turn_rules(self, model: str) -> TurnRules:
+        """What the provider refuses in the turns of a request."""
+        raise NotImplementedError
+
+    def refused_head(self, wire: JsonObject, model: str) -> tuple[Finding, ...]:
+        """What the provider would refuse of everything but the turns, the model's name included."""
+        name = model_name(wire, model)
+        return (*_refuse_name(name, model), *self.refuse_head(wire, name))
+
+    def refusals(self, wire: JsonObject, model: str = "") -> tuple[Finding, ...]:
+        """What the provider would refuse; `model` where the request does not name it."""
+        wire = self.spell(wire)
+        rules = self.turn_rules(model_name(wire, model))
+        findings = list(self.refused_head(wire, model))
+        key = self.traits.turns
+        for at, turn in placed_objects(wire.get(key), f"/{key}"):
+            findings += rules.read(turn, at)
+        return (*findings, *rules.end(wire))
+
+
+@functools.lru_cache(maxsize=256)
+def _meter(dialect: Dialect, model: str) -> Meter:
+    traits = dialect.traits
+    scale = Scale(
+        traits.name,
+        traits.turns,
+        dialect.weigh_head,
+        dialect.weigh_turn,
+        merges=traits.merges_turns,
+        counts_system=traits.counts_system,
+    )
+    return Meter(scale, model)
+
+
+def model_name(wire: JsonObject, model: str) -> str:
+    """The name the provider is given: the request's own, or the one in its address."""
+    named = wire.get("model")
+    return wire_name(named if isinstance(named, str) else model)
+
+
+def _refuse_name(name: str, model: str) -> Findings:
+    """A name that no model of the vendor has; other servers name models as they like."""
+    if is_own(model) and is_misspelt(name):
+        hint = suggestion(name) or "check the name in the provider's list of models"
+        yield Finding(MODEL, "/model", f"there is no model `{name}`", hint)
+
+
+def _as_text(block: CodeBlock | CodeResultBlock, text: str, sink: LoweringReport) -> TextBlock:
     sink.said("WEFT705", block.origin, f"{sink.dialect} gets executed code as text")
     return TextBlock(role=block.role, origin=block.origin, text=text)
 
@@ -461,3 +559,39 @@ def result_text(block: ResultBlock) -> str:
 def system_placed(prompt: Prompt, pointer: str) -> Placed:
     """The system text's place."""
     return Placed(pointer, prompt.system)
+
+
+_BOOKKEEPING = frozenset(
+    ("id", "type", "status", "message", "arguments", "said_in", "phase", "logprobs", "index",
+     "namespace")
+)  # fmt: skip
+"""Fields that say nothing which anybody else could miss."""
+
+
+def report_foreign_fields(blocks: Sequence[Block], sink: LoweringReport) -> None:
+    """Say, once a turn, that what another provider said beside its words is left out.
+
+    Thoughts are told of by those who drop them.
+    """
+    foreign = [
+        block
+        for block in blocks
+        if block.kept and block.provider != sink.dialect and not isinstance(block, ThoughtBlock)
+    ]
+    names = dict.fromkeys(
+        name for block in foreign for name in _meaningful_fields(block.kept or {})
+    )
+    if names:
+        told = ", ".join(f"`{name}`" for name in names)
+        maker = foreign[0].provider or "an unknown provider"
+        sink.said("WEFT704", foreign[0].origin, f"{told} of {maker} cannot go to {sink.dialect}")
+
+
+def _meaningful_fields(kept: JsonObject) -> list[str]:
+    return [
+        name for name, value in kept.items() if name not in _BOOKKEEPING and not _is_empty(value)
+    ]
+
+
+def _is_empty(value: Json) -> bool:
+    return value in (None, "", [], {}, {"type": "direct"})

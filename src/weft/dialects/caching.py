@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from weft.diagnostics import Origin
 from weft.dialects.facts import Cache, facts_for
-from weft.dialects.measure import meter_for
+from weft.dialects.measure import Meter
 from weft.dialects.track import Entry, Placed, Wire, letters
 from weft.ir import Prompt, Stability, TextBlock
 from weft.values import Json, JsonObject, canonical, digest
@@ -20,16 +20,6 @@ BREAKPOINT = "prompt_cache_breakpoint"
 MARKS = (MARK, BREAKPOINT)
 """Fields that say where to keep, in the dialects that have them."""
 
-ALSO_COMPARED: dict[str, tuple[str, ...]] = {
-    "anthropic": ("model", "tool_choice", "thinking", "speed"),
-    "openai-responses": ("model", "prompt_cache_key", "text", "reasoning", "service_tier"),
-    "openai-chat": (
-        "model", "prompt_cache_key", "response_format", "reasoning_effort", "verbosity",
-        "service_tier",
-    ),
-    "gemini": ("cachedContent",),
-}  # fmt: skip
-"""Fields beside tools, system and turns that must stay as they are for anything to be reused."""
 
 LETTERS = 3
 """How few letters a token may have: a request of fewer than the minimum times this is too short."""
@@ -55,7 +45,11 @@ def marker(prompt: Prompt, cache: Cache, wire: Wire) -> Wire:
 
 
 def mark_head(
-    wire: Wire, placed: list[Placed], system: Sequence[TextBlock], prompt: Prompt
+    wire: Wire,
+    placed: list[Placed],
+    system: Sequence[TextBlock],
+    prompt: Prompt,
+    meter: Meter,
 ) -> None:
     """Mark the end of the tools and of the system text that never changes.
 
@@ -68,8 +62,7 @@ def mark_head(
     tools, text = wire.get("tools"), wire.get("system")
     if letters(tools) + letters(text) < cache.minimum:
         return
-    meter = meter_for("anthropic", prompt.model)
-    cost = meter.head(meter.reader.head(wire))
+    cost = meter.head(meter.scale.head(wire))
     before = cost.total - cost.system - cost.schema - cost.thinking
     free = cache.breakpoints - 1 - marks_in(wire)
     mark = marker(prompt, cache, wire)

@@ -1,23 +1,90 @@
 """Gemini generateContent: parts in contents, roles user and model, JSON Schema fields."""
 
 import re
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
+from weft.content import (
+    Blob,
+    CodeExecutionResult,
+    Content,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    opaque_part,
+)
 from weft.diagnostics import Origin, Severity
 from weft.dialects.base import Dialect, Spelling, Traits, system_placed
-from weft.dialects.facts import same_model
-from weft.dialects.fitted import fitted
-from weft.dialects.media import mime, missing
-from weft.dialects.options import deep_update, one_of, put
-from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Placed, Wire
+from weft.dialects.facts import facts_for, same_model
+from weft.dialects.legality import (
+    MEDIA,
+    OPTION,
+    REQUEST,
+    SCHEMA,
+    DeclaredTool,
+    Finding,
+    Findings,
+    TurnRules,
+    is_plain,
+    refuse_effort,
+    refuse_range,
+    refuse_tools,
+    refuse_undeclared,
+)
+from weft.dialects.measure import (
+    OWN_TOOLS,
+    SERVED,
+    Quantity,
+    WeighedHead,
+    WeighedTool,
+    WeighedTurn,
+)
+from weft.dialects.media import mime_of, missing_media, unread_media
+from weft.dialects.options import one_of
+from weft.dialects.schema_subset import fit_schema
+from weft.dialects.stream import AnswerErrors, Stream, tells_error
+from weft.dialects.track import Entry, LoweringReport, Placed, Wire
+from weft.dialects.wire import (
+    ReadOutput,
+    ReadPart,
+    ReadRequest,
+    ReadTool,
+    ReadTurn,
+    as_json,
+    as_list,
+    as_text,
+    at_path,
+    deep_update,
+    difference,
+    either_case,
+    illegible,
+    lifted_call,
+    number,
+    object_at,
+    object_in,
+    objects_in,
+    placed_objects,
+    provider_metadata,
+    put,
+    require_objects,
+    take,
+    text_at,
+    text_in,
+    thinking_option,
+    without,
+)
 from weft.ir import (
     Block,
     CallBlock,
     CodeBlock,
     CodeResultBlock,
     MediaBlock,
+    ModelResponse,
     OpaqueBlock,
     Prompt,
     ResultBlock,
@@ -26,7 +93,12 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json
+from weft.session import Usage
+from weft.session.provenance import Provenance
+from weft.values import Json, JsonObject
+
+NAME = "gemini"
+ERRORS = AnswerErrors(NAME, key="GEMINI_API_KEY")
 
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that another model made."""
@@ -42,7 +114,7 @@ CACHED = ("systemInstruction", "tools", "toolConfig")
 _EFFORTS = ("minimal", "low", "medium", "high")
 
 
-def _thinking(wire: Wire, value: Json) -> list[str]:
+def _write_thinking(wire: Wire, value: Json) -> list[str]:
     if not isinstance(value, dict):
         return ["thinking"]
     names = {"budget": "thinkingBudget", "effort": "thinkingLevel", "include": "includeThoughts"}
@@ -57,7 +129,7 @@ def _thinking(wire: Wire, value: Json) -> list[str]:
     return missed
 
 
-def _tool_choice(wire: Wire, value: Json) -> None:
+def _write_tool_choice(wire: Wire, value: Json) -> None:
     config: Wire = {"mode": "ANY"}
     if isinstance(value, dict):
         config["allowedFunctionNames"] = [value.get("name")]
@@ -66,7 +138,7 @@ def _tool_choice(wire: Wire, value: Json) -> None:
     wire["toolConfig"] = {"functionCallingConfig": config}
 
 
-def _logprobs(wire: Wire, value: Json) -> None:
+def _write_logprobs(wire: Wire, value: Json) -> None:
     put(wire, "generationConfig.responseLogprobs", bool(value))
     if isinstance(value, int) and not isinstance(value, bool):
         put(wire, "generationConfig.logprobs", value)
@@ -76,7 +148,7 @@ class Gemini(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
     traits = Traits(
-        name="gemini",
+        name=NAME,
         turns="contents",
         merges_turns=True,
         model_role="model",
@@ -84,7 +156,9 @@ class Gemini(Dialect):
         schemas="gemini",
         names=Spelling(re.compile(r"[^a-zA-Z0-9_.:-]"), 128, re.compile(r"[a-zA-Z_]")),
         ids=None,
+        compared=("cachedContent",),
     )
+    errors = ERRORS
     options: ClassVar = {
         "temperature": "generationConfig.temperature",
         "top_p": "generationConfig.topP",
@@ -94,13 +168,13 @@ class Gemini(Dialect):
         "seed": "generationConfig.seed",
         "presence_penalty": "generationConfig.presencePenalty",
         "frequency_penalty": "generationConfig.frequencyPenalty",
-        "logprobs": _logprobs,
-        "thinking": _thinking,
-        "tool_choice": _tool_choice,
+        "logprobs": _write_logprobs,
+        "thinking": _write_thinking,
+        "tool_choice": _write_tool_choice,
         "service_tier": one_of("serviceTier", "standard", "flex", "priority"),
     }
 
-    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """The model stands in the address, not in the body."""
         wire: Wire = {}
         placed: list[Placed] = []
@@ -109,7 +183,7 @@ class Gemini(Dialect):
             output = prompt.output
             schema = output.schema
             if output.provider != self.traits.name:
-                fit = fitted("gemini", schema)
+                fit = fit_schema("gemini", schema)
                 sink.schema_losses(fit.losses, output.origin)
                 schema = fit.schema
             put(wire, "generationConfig.responseMimeType", "application/json")
@@ -131,7 +205,9 @@ class Gemini(Dialect):
             placed = self._without_cached(wire, placed, sink)
         return wire, tuple(placed)
 
-    def _without_cached(self, wire: Wire, placed: list[Placed], sink: Sink) -> list[Placed]:
+    def _without_cached(
+        self, wire: Wire, placed: list[Placed], sink: LoweringReport
+    ) -> list[Placed]:
         """Leave out what the cached content holds: the provider refuses to be told twice."""
         held = [key for key in CACHED if wire.pop(key, None) is not None]
         if held:
@@ -144,7 +220,7 @@ class Gemini(Dialect):
             )
         return [one for one in placed if one.pointer.split("/")[1] not in held]
 
-    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
         """Name, description and, where there are any, parameters."""
         declaration: Wire = {"name": tool.name, "description": tool.description}
         if tool.parameters.get("properties"):
@@ -163,7 +239,7 @@ class Gemini(Dialect):
         held.append(declared)
         return f"/tools/{len(tools) - 1}/functionDeclarations/{len(held) - 1}"
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
         """One content; the first call of a turn that another model signed says so."""
         parts: list[Json] = []
         sources: list[tuple[str, Block]] = []
@@ -178,7 +254,7 @@ class Gemini(Dialect):
             role = self._fenced(blocks[0], parts, sink)
         return [Entry({"role": role, "parts": parts}, role, tuple(sources))]
 
-    def _fenced(self, block: Block, parts: list[Json], sink: Sink) -> Role:
+    def _fenced(self, block: Block, parts: list[Json], sink: LoweringReport) -> Role:
         """A word of the author's in mid-conversation: there is no role for it but the user's."""
         sink.said("WEFT708", block.origin, f"{sink.dialect} gets a system turn as the user's")
         for at, part in enumerate(parts):
@@ -191,11 +267,11 @@ class Gemini(Dialect):
         wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
         return Entry(wire, block.role, (("/parts/0", block),))
 
-    def text(self, block: TextBlock, sink: Sink) -> Wire:
+    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
         """A text part."""
         return self._signed({"text": block.text}, block, sink)
 
-    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
         """A thought of its own goes back: if it is signed, or stands here as it was answered."""
         if not self.own(block, sink):
             self.drop_foreign(block, sink)
@@ -205,7 +281,7 @@ class Gemini(Dialect):
         part: Wire = {"text": block.text, "thought": True} if block.text else {"text": ""}
         return self._signed(part, block, sink)
 
-    def call(self, block: CallBlock, sink: Sink) -> Wire:
+    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
         """A functionCall part, with its signature where it has one."""
         call: Wire = {"name": self.name_of(block, sink), "args": block.args}
         if block.given:
@@ -216,7 +292,7 @@ class Gemini(Dialect):
             return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
         return self._signed(part, block, sink)
 
-    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
         """A functionResponse part; its response is an object already."""
         response: Wire = {"name": self.name_of(block, sink), "response": block.response}
         if block.given:
@@ -225,10 +301,10 @@ class Gemini(Dialect):
             response["parts"] = [self.media(media, sink) for media in block.media]
         return {"functionResponse": response}
 
-    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
         """Inline data, or an address."""
-        if UNREAD.match(mime(block)):
-            return {"text": missing(block, sink)}
+        if UNREAD.match(mime_of(block)):
+            return {"text": missing_media(block, sink)}
         held: Wire = {"mimeType": block.mime_type}
         if block.uri is not None:
             held["fileUri"] = block.uri
@@ -238,21 +314,21 @@ class Gemini(Dialect):
             part = {"inlineData": held}
         return self._signed(part, block, sink)
 
-    def code(self, block: CodeBlock, sink: Sink) -> Wire:
+    def code(self, block: CodeBlock, sink: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"executableCode": {"language": block.language, "code": block.code}}
         return self._signed(part, block, sink)
 
-    def code_result(self, block: CodeResultBlock, sink: Sink) -> Wire:
+    def code_result(self, block: CodeResultBlock, sink: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"codeExecutionResult": {"outcome": block.outcome, "output": block.output}}
         return self._signed(part, block, sink)
 
-    def own(self, block: Block, sink: Sink) -> bool:
+    def own(self, block: Block, sink: LoweringReport) -> bool:
         """A signature that does not say whose it is comes from the log's own provider, this."""
         return not block.provider or super().own(block, sink)
 
-    def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
         """The log's own format is this provider's; what another model signed says so."""
         part = block.payload if not block.provider else super().opaque(block, sink)
         if part is None or "thoughtSignature" not in part or same_model(block.model, sink.model):
@@ -264,7 +340,7 @@ class Gemini(Dialect):
         self,
         part: Wire,
         block: TextBlock | ThoughtBlock | CallBlock | MediaBlock | CodeBlock | CodeResultBlock,
-        sink: Sink,
+        sink: LoweringReport,
     ) -> Wire:
         """The part with its signature, if the model that is asked gave it."""
         if not block.signature:
@@ -273,3 +349,1084 @@ class Gemini(Dialect):
             self.drop_foreign(block, sink, what="signature")
             return part
         return {**part, "thoughtSignature": block.signature}
+
+    def lift(self, body: JsonObject) -> ModelResponse:
+        """What a whole answer says; the first candidate is the answer."""
+        if tells_error(body):
+            raise ERRORS.failure(None, body)
+        candidates = objects_in(body.get("candidates"))
+        if not candidates and not ("promptFeedback" in body or "usageMetadata" in body):
+            raise ERRORS.unreadable("the answer has no candidates")
+        first = candidates[0] if candidates else {}
+        parts = _lift_parts(first)
+        rest = without(body, *_LIFTED)
+        reason = text_in(first.get("finishReason"))
+        finish = (reason if reason in _REASONS else "OTHER") if reason else None
+        if reason and finish != reason:
+            rest["finishReason"] = reason
+        average = first.get("avgLogprobs")
+        beside = without(first, *_METADATA)
+        if isinstance(average, (int, float)):
+            beside.pop("avgLogprobs", None)
+        if beside:
+            rest["candidate"] = beside
+        if len(candidates) > 1:
+            others: list[Json] = [*candidates[1:]]
+            rest["candidates"] = others
+        usage, spent = _lift_usage(object_in(body.get("usageMetadata")))
+        if spent:
+            rest["usageMetadata"] = spent
+        blocked = text_in(object_in(body.get("promptFeedback")).get("blockReason"))
+        if blocked and not candidates:
+            finish = blocked if blocked in _REASONS else "OTHER"
+        code, message = _lift_error(
+            first, finish, body, said=any(part.kind != "empty" for part in parts)
+        )
+        return ModelResponse(
+            content=Content(parts, "model") if parts else None,
+            finish_reason=finish,
+            error_code=code,
+            error_message=message,
+            usage=usage,
+            model_version=text_in(body.get("modelVersion")) or None,
+            custom_metadata=Provenance(rest=rest).onto(None) if rest else None,
+            grounding_metadata=object_in(first.get("groundingMetadata")) or None,
+            citation_metadata=object_in(first.get("citationMetadata")) or None,
+            logprobs_result=object_in(first.get("logprobsResult")) or None,
+            avg_logprobs=float(average) if isinstance(average, (int, float)) else None,
+        )
+
+    def read(self, wire: JsonObject) -> ReadRequest:
+        """System, turns, tools, schema and options of a request."""
+        system = _content_parts(wire.get("systemInstruction"))
+        output = _read_output(wire)
+        places = ["contents", "systemInstruction", "tools"]
+        if output is not None:
+            places += [f"{_CONFIG}.{name}" for name in ("responseMimeType", "responseJsonSchema")]
+            places.append(f"{_CONFIG}.responseSchema")
+        apart = len(system) > 1
+        tools = require_objects(wire.get("tools"), "tools")
+        return ReadRequest(
+            system=tuple(ReadPart(_read_part(part), part, apart) for part in system),
+            turns=tuple(
+                _read_turn(content, f"contents/{index}")
+                for index, content in enumerate(require_objects(wire.get("contents"), "contents"))
+            ),
+            tools=tuple(each for tool in tools for each in _read_tools(tool)),
+            output=output,
+            config=_read_config(wire),
+            places=tuple(places),
+        )
+
+    def weigh_head(self, wire: JsonObject) -> WeighedHead:
+        """System text, tools, schema and choice."""
+        tools: list[WeighedTool] = []
+        uncounted: dict[str, None] = {}
+        for tool in map(object_in, as_list(wire.get("tools"))):
+            tools += map(_weigh_tool, map(object_in, as_list(either_case(tool, _DECLARATIONS[0]))))
+            if any(key not in _DECLARATIONS for key in tool):
+                uncounted[OWN_TOOLS] = None
+        if any(_is_recursive(tool.schema) for tool in tools):
+            uncounted["how often a schema that contains itself is written out"] = None
+        calling = object_in(
+            either_case(object_in(either_case(wire, "toolConfig")), "functionCallingConfig")
+        )
+        mode = as_text(calling.get("mode")).upper()
+        generation = object_in(either_case(wire, "generationConfig"))
+        return WeighedHead(
+            system=tuple(_system_texts(either_case(wire, "systemInstruction"))),
+            tools=tuple(tools),
+            schema=either_case(generation, "responseJsonSchema")
+            or either_case(generation, "responseSchema"),
+            forced=mode == "ANY",
+            stateful=bool(either_case(wire, "cachedContent")),
+            uncounted=tuple(uncounted),
+        )
+
+    def weigh_turn(self, turn: Json) -> WeighedTurn:
+        """One turn; functions that answer are not the user speaking."""
+        if not isinstance(turn, dict):
+            return WeighedTurn("user", [Quantity("", "text", as_text(turn))], asks=True)
+        role = as_text(turn.get("role")) or "user"
+        parts: list[Quantity] = []
+        asks = False
+        for index, part in enumerate(as_list(turn.get("parts"))):
+            found = _weigh_part(f"/parts/{index}", part)
+            asks = asks or not any(one.kind == "result" for one in found)
+            parts += found
+        return WeighedTurn(role, parts, asks=asks and role == "user")
+
+    def refuse_head(self, wire: JsonObject, model: str) -> Findings:
+        """Everything but the turns that the provider would answer with a 400."""
+        config = object_at(wire, "generationConfig")
+        yield from refuse_range(config, "/generationConfig", _RANGES)
+        yield from _refuse_limits(config, model)
+        yield from _refuse_tools(wire, model)
+        if not _makes_images(
+            model
+        ):  # what these take beside a picture is their own, and documented nowhere
+            yield from _refuse_thinking(object_at(config, "thinkingConfig"), model)
+            yield from _refuse_combinations(wire, config, model)
+        yield from _refuse_schema(config)
+        yield from _refuse_abilities(wire, config, model)
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return GeminiStream()
+
+    def turn_rules(self, model: str) -> TurnRules:
+        """What the provider refuses in the turns of a request."""
+        return GeminiTurnRules(model)
+
+    def spell(self, wire: JsonObject) -> JsonObject:
+        """The request with every name of the provider's in camelCase."""
+        return {_camel(key): _spell_value(value, _camel(key)) for key, value in wire.items()}
+
+
+_GOOD = frozenset(("STOP", "MAX_TOKENS", "CONTINUATION"))
+
+_REASONS = _GOOD | frozenset(
+    ("SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
+     "MALFORMED_FUNCTION_CALL", "IMAGE_SAFETY", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS",
+     "IMAGE_PROHIBITED_CONTENT", "NO_IMAGE", "IMAGE_RECITATION", "IMAGE_OTHER",
+     "MALFORMED_RESPONSE")
+)  # fmt: skip
+
+_ANY_TYPE = "application/octet-stream"
+
+_LIFTED = ("candidates", "usageMetadata", "modelVersion")
+
+_METADATA = ("content", "finishReason", "groundingMetadata", "citationMetadata", "logprobsResult")
+
+_COUNTS = {
+    "promptTokenCount", "candidatesTokenCount", "totalTokenCount", "cachedContentTokenCount",
+    "thoughtsTokenCount", "toolUsePromptTokenCount",
+}  # fmt: skip
+
+_DETAILS = {
+    "promptTokensDetails", "candidatesTokensDetails", "cacheTokensDetails",
+    "toolUsePromptTokensDetails", "trafficType",
+}  # fmt: skip
+
+
+def _lift_parts(candidate: JsonObject) -> tuple[Part, ...]:
+    content = object_in(candidate.get("content"))
+    role = content.get("role") or "model"
+    if role != "model":
+        raise ERRORS.unreadable(f"the answer has the role {role!r} instead of 'model'")
+    parts = content.get("parts") or []
+    if not isinstance(parts, list):
+        raise ERRORS.unreadable("the answer's parts are no list")
+    return tuple(_lift_part(part) for part in parts)
+
+
+def _lift_part(given: Json) -> Part:
+    """One part of an answer as a part of the log."""
+    if not isinstance(given, dict):
+        raise ERRORS.unreadable("a part of the answer is no object")
+    for field, read in _LIFTERS.items():
+        value = given.get(field)
+        if isinstance(value, dict):
+            part = read(given, value)
+            if part is not None:
+                return part
+    text, signature = given.get("text"), _signature(given)
+    if isinstance(text, str) and given.get("thought") is True:
+        return _lift_thought(given, text, signature)
+    if isinstance(text, str) and text:
+        return _with_fields(Part(text), {"text": text}, given)
+    if signature and given.keys() <= {"text", "thought", "thoughtSignature"}:
+        return _lift_thought(given, "", signature)
+    return Part("") if given == {"text": ""} else opaque_part(NAME, given)
+
+
+def _signature(given: JsonObject) -> str | None:
+    return text_in(given.get("thoughtSignature")) or None
+
+
+def _with_fields(part: Part, made: JsonObject, given: JsonObject) -> Part:
+    """The part, signed, with what it lacks of the form it was given in once it is `made` again."""
+    signature = _signature(given)
+    if signature:
+        made = {**made, "thoughtSignature": signature}
+    metadata = provider_metadata(NAME, difference(made, given) or None)
+    if signature is None and metadata is None:
+        return part
+    return replace(part, thought_signature=signature, part_metadata=metadata)
+
+
+def _lift_thought(given: JsonObject, text: str, signature: str | None) -> Part:
+    """A thought, or nothing but a signature; one that is unsigned goes back as well."""
+    made: JsonObject = {"text": text, "thought": True} if text else {"text": ""}
+    if signature:
+        made["thoughtSignature"] = signature
+    kept = difference(made, given)
+    return Part(
+        text if "text" in given else None,
+        thought=True if given.get("thought") else None,
+        thought_signature=signature,
+        part_metadata=provider_metadata(NAME, kept if kept or signature is None else None),
+    )
+
+
+def _lift_call(given: JsonObject, call: JsonObject) -> Part | None:
+    name = text_in(call.get("name"))
+    arguments = call.get("args", {})
+    call_id = text_in(call.get("id")) or None
+    made: JsonObject = {"name": name, "args": arguments}
+    if call_id and not call_id.startswith("adk-"):
+        made["id"] = call_id
+    whole: JsonObject = {"functionCall": made}
+    signature = _signature(given)
+    if signature:
+        whole["thoughtSignature"] = signature
+    kept = difference(whole, given) if name else None
+    return lifted_call(
+        NAME, FunctionCall(name=name, id=call_id), arguments, kept or None, signature
+    )
+
+
+def _lift_tool_call(given: JsonObject, asked: JsonObject) -> Part | None:
+    """A call of the provider's own tool, which stands in the log as it is."""
+    if not given.keys() <= {"toolCall", "thoughtSignature"}:
+        return None
+    return Part(tool_call=asked, thought_signature=_signature(given))
+
+
+def _lift_tool_response(given: JsonObject, came: JsonObject) -> Part | None:
+    if not given.keys() <= {"toolResponse", "thoughtSignature"}:
+        return None
+    return Part(tool_response=came, thought_signature=_signature(given))
+
+
+def _lift_inline(given: JsonObject, blob: JsonObject) -> Part | None:
+    data, mime_type = blob.get("data"), text_in(blob.get("mimeType"))
+    if not isinstance(data, str):
+        return None
+    made: JsonObject = {"inlineData": {"mimeType": mime_type or _ANY_TYPE, "data": data}}
+    held = Blob(mime_type or None, data, text_in(blob.get("displayName")) or None)
+    return _with_fields(Part(inline_data=held), made, given)
+
+
+def _lift_file(given: JsonObject, file: JsonObject) -> Part | None:
+    uri, mime_type = file.get("fileUri"), text_in(file.get("mimeType"))
+    if not isinstance(uri, str):
+        return None
+    made: JsonObject = {"fileData": {"mimeType": mime_type or _ANY_TYPE, "fileUri": uri}}
+    held = FileData(uri, mime_type or None, text_in(file.get("displayName")) or None)
+    return _with_fields(Part(file_data=held), made, given)
+
+
+def _lift_code(given: JsonObject, code: JsonObject) -> Part | None:
+    source, language = text_in(code.get("code")), text_in(code.get("language"))
+    made: JsonObject = {"executableCode": {"language": language or "PYTHON", "code": source}}
+    written = ExecutableCode(source, language or None, text_in(code.get("id")) or None)
+    return _with_fields(Part(executable_code=written), made, given)
+
+
+def _lift_code_result(given: JsonObject, ran: JsonObject) -> Part | None:
+    outcome, output = text_in(ran.get("outcome")), text_in(ran.get("output"))
+    made: JsonObject = {
+        "codeExecutionResult": {"outcome": outcome or "OUTCOME_OK", "output": output}
+    }
+    gave = CodeExecutionResult(outcome or None, output or None, text_in(ran.get("id")) or None)
+    return _with_fields(Part(code_execution_result=gave), made, given)
+
+
+_LIFTERS: dict[str, Callable[[JsonObject, JsonObject], Part | None]] = {
+    "functionCall": _lift_call,
+    "toolCall": _lift_tool_call,
+    "toolResponse": _lift_tool_response,
+    "inlineData": _lift_inline,
+    "fileData": _lift_file,
+    "executableCode": _lift_code,
+    "codeExecutionResult": _lift_code_result,
+}
+"""How each kind of part is read; what gives None is kept as it came."""
+
+
+def _lift_error(
+    first: JsonObject, finish: str | None, body: JsonObject, *, said: bool
+) -> tuple[str | None, str | None]:
+    """Why there is no answer, or not the one that was asked for."""
+    feedback = object_in(body.get("promptFeedback"))
+    if not first:
+        blocked = text_in(feedback.get("blockReason"))
+        if not blocked:
+            return "empty_response", "the model gave no candidate"
+        why = text_in(feedback.get("blockReasonMessage"))
+        return blocked.lower(), why or f"the prompt was blocked ({blocked})"
+    if finish is None or finish in ("STOP", "CONTINUATION"):
+        return None, None
+    why = text_in(first.get("finishMessage"))
+    if finish == "MAX_TOKENS":
+        words = why or "the model said nothing before it ran out of tokens"
+        return (None, None) if said else ("max_tokens", words)
+    reason = text_in(first.get("finishReason"))
+    return finish.lower(), why or f"the model stopped before it was done ({reason})"
+
+
+def _lift_usage(counts: JsonObject) -> tuple[Usage | None, JsonObject]:
+    """The counts, and what else is said of them."""
+    if not counts:
+        return None, {}
+    taken: JsonObject = {}
+    spent: JsonObject = {}
+    for key, value in without(counts).items():
+        known = key in _DETAILS or (key in _COUNTS and type(value) is int)
+        (taken if known else spent)[key] = value
+    try:
+        return msgspec.convert(taken, Usage), spent
+    except msgspec.ValidationError:  # a detail of another kind than it was
+        return None, without(counts)
+
+
+_GROWING = frozenset(("citationMetadata", "logprobsResult"))
+"""What each chunk says about its own part of the answer only."""
+
+
+class _GrowingCandidate:
+    """One candidate that is still coming in."""
+
+    __slots__ = ("_arguments", "_texts", "fields", "parts", "role")
+
+    def __init__(self) -> None:
+        self.fields: JsonObject = {}
+        self.parts: list[JsonObject] = []
+        self.role: Json = None
+        self._texts: list[str] = []
+        self._arguments: _GrowingArguments | None = None
+
+    def add(self, chunk: JsonObject) -> None:
+        """More of this candidate."""
+        for key, value in chunk.items():
+            if key == "content" and isinstance(value, dict):
+                self.role = value.get("role") or self.role
+                parts = value.get("parts")
+                for part in parts if isinstance(parts, list) else ():
+                    if isinstance(part, dict):
+                        self._add_part(part)
+            elif value is not None:
+                held = self.fields.get(key)
+                if isinstance(held, dict) and isinstance(value, dict):
+                    value = _grown(held, value) if key in _GROWING else {**held, **value}
+                self.fields[key] = value
+
+    def whole(self) -> JsonObject:
+        """The candidate as it would have come whole."""
+        self._join()
+        parts: list[Json] = [*self.parts]
+        content: JsonObject = {"parts": parts} if parts else {}
+        if self.role is not None:
+            content["role"] = self.role
+        return {"content": content, **self.fields} if content else self.fields
+
+    def _add_part(self, part: JsonObject) -> None:
+        text = part.get("text")
+        if isinstance(text, str) and len(part) == 1 + ("thought" in part):
+            self._arguments = None
+            if self._texts and part.get("thought") == self.parts[-1].get("thought"):
+                self._texts.append(text)
+            else:
+                self._join()
+                if text:
+                    self.parts.append(part)
+                    self._texts = [text]
+            return
+        self._join()
+        call = part.get("functionCall")
+        if isinstance(call, dict):
+            self._add_call(part, call)
+        else:
+            self._arguments = None
+            self.parts.append(part)
+
+    def _join(self) -> None:
+        """Close the text that was growing."""
+        if len(self._texts) > 1:
+            self.parts[-1] = {**self.parts[-1], "text": "".join(self._texts)}
+        self._texts = []
+
+    def _add_call(self, part: JsonObject, call: JsonObject) -> None:
+        """A call, or more of the one before, whose arguments are still coming in."""
+        pieces = call.get("partialArgs")
+        goes_on = call.get("willContinue") is True
+        if self._arguments is None or text_in(call.get("name")):
+            self.parts.append(part)
+            if not goes_on and pieces is None:
+                self._arguments = None
+                return
+            self._arguments = _GrowingArguments(dict(object_in(call.get("args"))))
+            self.parts[-1] = {**part, "functionCall": without(call, "partialArgs", "willContinue")}
+        for piece in objects_in(pieces):
+            self._arguments.add(piece)
+        held = self.parts[-1]
+        more = without(call, "partialArgs", "willContinue", "args")
+        whole = {**object_in(held["functionCall"]), **more}
+        whole["args"] = self._arguments.values
+        held = {**held, **without(part, "functionCall")}
+        held["functionCall"] = whole
+        self.parts[-1] = held
+        if not goes_on:
+            self._arguments = None
+
+
+def _grown(held: JsonObject, more: JsonObject) -> JsonObject:
+    """Both: lists one after the other, all else as it was said last."""
+    grown = {**held, **more}
+    for key, value in more.items():
+        before = held.get(key)
+        if isinstance(before, list) and isinstance(value, list):
+            grown[key] = before + value
+    return grown
+
+
+class GeminiStream:
+    """One streamed answer."""
+
+    __slots__ = ("_candidates", "_fields", "_over")
+
+    def __init__(self) -> None:
+        self._fields: JsonObject = {}
+        self._candidates: dict[int, _GrowingCandidate] = {}
+        self._over = False
+
+    def feed(self, name: str, data: JsonObject) -> ModelResponse | None:
+        """Take one chunk; what its first candidate says is to be shown."""
+        candidates = data.get("candidates")
+        if candidates is None and (name == "error" or tells_error(data)):
+            raise ERRORS.failure(None, data)
+        self._fields.update(data)
+        shown: tuple[Part, ...] = ()
+        for chunk in candidates if isinstance(candidates, list) else ():
+            if isinstance(chunk, dict):
+                index = chunk.get("index", 0)
+                candidate = self._candidate(index)
+                candidate.add(chunk)
+                if index == 0:
+                    shown += _partial_parts(chunk.get("content"))
+        return ModelResponse(content=Content(shown, "model"), partial=True) if shown else None
+
+    def ended(self) -> None:
+        """The word of a server that imitates the provider, for the reason it should have given."""
+        self._over = True
+
+    def body(self) -> JsonObject:
+        """The answer as it would have come whole."""
+        candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
+        ended = any(self._over or "finishReason" in candidate for candidate in candidates)
+        if not ended and not object_in(self._fields.get("promptFeedback")).get("blockReason"):
+            raise ERRORS.cut_off()
+        whole: list[Json] = [*candidates]
+        fields = without(self._fields, "candidates")
+        return {"candidates": whole, **fields} if whole else fields
+
+    def _candidate(self, index: Json) -> _GrowingCandidate:
+        at = index if isinstance(index, int) else 0
+        candidate = self._candidates.get(at)
+        if candidate is None:
+            candidate = self._candidates[at] = _GrowingCandidate()
+        return candidate
+
+
+def _partial_parts(content: Json) -> tuple[Part, ...]:
+    """What a chunk has to show; several parts of one kind are one."""
+    shown: list[Part] = []
+    parts = content.get("parts") if isinstance(content, dict) else None
+    for part in parts if isinstance(parts, list) else ():
+        text = part.get("text") if isinstance(part, dict) else None
+        if isinstance(part, dict) and isinstance(text, str) and text:
+            shown.append(Part(text, thought=True if part.get("thought") else None))
+    if len(shown) > 1 and all(part.thought == shown[0].thought for part in shown):
+        return (Part("".join(part.text or "" for part in shown), thought=shown[0].thought),)
+    return tuple(shown)
+
+
+_STEP = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'.*?'|".*?")\]""")
+
+_MOST_ITEMS = 10_000
+
+
+class _GrowingArguments:
+    """_GrowingArguments that are put together from pieces."""
+
+    __slots__ = ("_open", "values")
+
+    def __init__(self, values: JsonObject) -> None:
+        self.values = values
+        self._open = ""
+
+    def add(self, piece: JsonObject) -> None:
+        """One piece: a whole value, or more of the text that the piece before left open."""
+        path = piece.get("jsonPath")
+        steps = _steps(path) if isinstance(path, str) else []
+        if not steps:
+            return
+        value = _piece_value(piece)
+        held = _value_at(self.values, steps)
+        if path == self._open and isinstance(value, str) and isinstance(held, str):
+            value = held + value
+        _set_at(self.values, steps, value)
+        self._open = str(path) if piece.get("willContinue") else ""
+
+
+def _piece_value(piece: JsonObject) -> Json:
+    for name in ("stringValue", "numberValue", "boolValue"):
+        if name in piece:
+            return piece[name]
+    return "" if piece.get("willContinue") else None
+
+
+def _steps(path: str) -> list[str | int]:
+    """The keys and indexes of a path such as `$.stops[0].city`."""
+    steps: list[str | int] = []
+    for step in _STEP.finditer(path):
+        if step["index"] is not None:
+            steps.append(min(int(step["index"]), _MOST_ITEMS))
+        else:
+            steps.append(step["name"] or step["quoted"][1:-1])
+    return steps
+
+
+def _value_at(held: Json, steps: Sequence[str | int]) -> Json:
+    for step in steps:
+        if isinstance(held, dict) and isinstance(step, str):
+            held = held.get(step)
+        elif isinstance(held, list) and isinstance(step, int) and step < len(held):
+            held = held[step]
+        else:
+            return None
+    return held
+
+
+def _set_at(held: Json, steps: Sequence[str | int], value: Json) -> None:
+    """Put a value at its path, making the objects and lists on the way."""
+    for at, step in enumerate(steps):
+        last = at == len(steps) - 1
+        fresh: Json = value if last else [] if isinstance(steps[at + 1], int) else {}
+        if isinstance(held, dict) and isinstance(step, str):
+            if last or not isinstance(held.get(step), (dict, list)):
+                held[step] = fresh
+            held = held[step]
+        elif isinstance(held, list) and isinstance(step, int):
+            held.extend([None] * (step + 1 - len(held)))
+            if last or not isinstance(held[step], (dict, list)):
+                held[step] = fresh
+            held = held[step]
+        else:
+            return
+
+
+_CONFIG = "generationConfig"
+
+_NAMES = {
+    "temperature": f"{_CONFIG}.temperature",
+    "top_p": f"{_CONFIG}.topP",
+    "top_k": f"{_CONFIG}.topK",
+    "max_output_tokens": f"{_CONFIG}.maxOutputTokens",
+    "stop_sequences": f"{_CONFIG}.stopSequences",
+    "seed": f"{_CONFIG}.seed",
+    "presence_penalty": f"{_CONFIG}.presencePenalty",
+    "frequency_penalty": f"{_CONFIG}.frequencyPenalty",
+    "service_tier": "serviceTier",
+}
+
+_MODES = {"AUTO": "auto", "ANY": "any", "NONE": "none"}
+
+_PARTS = {
+    "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData",
+    "fileData", "executableCode", "codeExecutionResult", "toolCall", "toolResponse",
+}  # fmt: skip
+
+_FOREIGN_WORDS = {
+    "args", "response", "labels", "parameters", "parametersJsonSchema", "responseJsonSchema",
+    "responseSchema",
+}  # fmt: skip
+"""Fields whose keys are the caller's own."""
+
+_KINDS = {
+    "OBJECT": "object", "ARRAY": "array", "STRING": "string", "NUMBER": "number",
+    "INTEGER": "integer", "BOOLEAN": "boolean", "NULL": "null",
+}  # fmt: skip
+
+
+def _spell_value(value: Json, key: str) -> Json:
+    if key in _FOREIGN_WORDS:
+        return value
+    if isinstance(value, dict):
+        return {_camel(key): _spell_value(item, _camel(key)) for key, item in value.items()}
+    return [_spell_value(each, "") for each in value] if isinstance(value, list) else value
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found[1].upper(), name)
+
+
+def _content_parts(content: Json) -> list[JsonObject]:
+    """The parts of a content, which may be only its text."""
+    if isinstance(content, str):
+        return [{"text": content}]
+    if isinstance(content, dict) and "parts" in content:
+        return require_objects(content["parts"], "parts")
+    return require_objects(content, "parts")
+
+
+def _read_turn(content: JsonObject, where: str) -> ReadTurn:
+    role = str(content.get("role") or "user")
+    sides: dict[str, Role] = {"user": "user", "model": "model", "function": "user"}
+    if role not in sides:
+        raise illegible(f"{role!r} is no role", f"{where}/role")
+    parts = require_objects(content.get("parts"), f"{where}/parts")
+    read_one = _lift_part if role == "model" else _read_part
+    return ReadTurn(sides[role], tuple(ReadPart(read_one(part), part) for part in parts))
+
+
+def _read_part(part: JsonObject) -> Part:
+    known = {key: value for key, value in part.items() if key in _PARTS}
+    try:
+        read_one = msgspec.convert(known, Part)
+        for shown in (read_one.function_response or FunctionResponse()).parts or ():
+            msgspec.convert(shown, Part)
+    except msgspec.ValidationError:
+        return Part()
+    return read_one
+
+
+def _read_tools(tool: JsonObject) -> list[ReadTool]:
+    """The functions of an entry, and what else stands in it: a tool of the provider's own."""
+    found: list[ReadTool] = []
+    for declared in require_objects(tool.get("functionDeclarations"), "functionDeclarations"):
+        schema = declared.get("parametersJsonSchema", _plain_schema(declared.get("parameters")))
+        held: JsonObject = schema if isinstance(schema, dict) else {}
+        held = held or {"type": "object", "properties": {}}
+        name, about = text_at(declared, "name"), text_at(declared, "description")
+        found.append(ReadTool(declared, name, about, held))
+    own = {key: value for key, value in tool.items() if key != "functionDeclarations"}
+    if own or not found:
+        found.append(ReadTool(own, next(iter(own), ""), own=True))
+    return found
+
+
+def _read_output(wire: JsonObject) -> ReadOutput | None:
+    config = wire.get(_CONFIG)
+    if not isinstance(config, dict) or config.get("responseMimeType") != "application/json":
+        return None
+    schema = config.get("responseJsonSchema")
+    if isinstance(schema, dict):
+        return ReadOutput(schema, "answer", {})
+    typed = config.get("responseSchema")
+    plain = _plain_schema(typed)
+    if not isinstance(plain, dict):
+        return None
+    kept: JsonObject = {"responseJsonSchema": None, "responseSchema": typed}
+    return ReadOutput(plain, "answer", kept)
+
+
+def _plain_schema(schema: Json) -> Json:
+    """The provider's own form of a schema as JSON Schema."""
+    if isinstance(schema, list):
+        return [_plain_schema(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain: JsonObject = {}
+    for key, value in schema.items():
+        name = _camel(key)
+        if name == "type":
+            plain[name] = _KINDS.get(str(value), value)
+        elif name == "properties" and isinstance(value, dict):
+            plain[name] = {each: _plain_schema(held) for each, held in value.items()}
+        elif name in ("items", "anyOf", "prefixItems", "additionalProperties"):
+            plain[name] = _plain_schema(value)
+        elif name not in ("nullable", "propertyOrdering"):
+            plain[name] = value
+    if schema.get("nullable") is True:
+        return {"anyOf": [plain, {"type": "null"}]}
+    return plain
+
+
+def _read_config(wire: JsonObject) -> JsonObject:
+    config = take(wire, _NAMES)
+    thought = f"{_CONFIG}.thinkingConfig"
+    level = at_path(wire, f"{thought}.thinkingLevel")
+    config |= thinking_option(
+        budget=at_path(wire, f"{thought}.thinkingBudget"),
+        effort=level.lower() if isinstance(level, str) else None,
+        include=at_path(wire, f"{thought}.includeThoughts"),
+    )
+    if at_path(wire, f"{_CONFIG}.responseLogprobs") is True:
+        count = at_path(wire, f"{_CONFIG}.logprobs")
+        config["logprobs"] = count if isinstance(count, int) else True
+    calling = at_path(wire, "toolConfig.functionCallingConfig")
+    if isinstance(calling, dict):
+        mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
+        if mode == "ANY" and isinstance(names, list) and len(names) == 1:
+            config["tool_choice"] = {"name": names[0]}
+        elif isinstance(mode, str) and mode in _MODES:
+            config["tool_choice"] = _MODES[mode]
+    return config
+
+
+_REFERENCE = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
+
+_SCHEMAS = ("parametersJsonSchema", "parameters")
+
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
+
+
+def _weigh_part(pointer: str, part: Json) -> list[Quantity]:
+    if not isinstance(part, dict):
+        return [Quantity(pointer, "text", as_text(part))]
+    found: list[Quantity] = []
+    if either_case(part, "toolCall") or either_case(part, "toolResponse"):  # not counted as input
+        return [Quantity(pointer, "other", "", uncounted=SERVED)]
+    signature = either_case(part, "thoughtSignature")
+    if isinstance(signature, str):
+        found.append(Quantity(pointer, "thought", "", sealed=len(signature)))
+    if part.get("thought"):
+        return found
+    if "text" in part:
+        return [*found, Quantity(pointer, "text", as_text(part["text"]))]
+    if isinstance(call := either_case(part, "functionCall"), dict):
+        args = as_json(call.get("args", {}))
+        return [*found, Quantity(pointer, "call", args, as_text(call.get("name")))]
+    if isinstance(result := either_case(part, "functionResponse"), dict):
+        text = as_text(result.get("name")) + as_json(result.get("response"))
+        shown = [_weigh_media(pointer, object_in(one)) for one in as_list(result.get("parts"))]
+        return [*found, Quantity(pointer, "result", text), *shown]
+    if isinstance(code := either_case(part, "executableCode"), dict):
+        return [*found, Quantity(pointer, "text", as_text(code.get("code")))]
+    if isinstance(output := either_case(part, "codeExecutionResult"), dict):
+        return [*found, Quantity(pointer, "text", as_text(output.get("output")))]
+    return [*found, _weigh_media(pointer, part)]
+
+
+def _weigh_media(pointer: str, part: JsonObject) -> Quantity:
+    for key in ("inlineData", "fileData"):
+        if isinstance(held := either_case(part, key), dict):
+            data = as_text(held.get("data")) if key == "inlineData" else ""
+            return Quantity(pointer, "media", data, as_text(either_case(held, "mimeType")))
+    return Quantity(pointer, "other", as_json(part))
+
+
+def _is_recursive(schema: JsonObject | None) -> bool:
+    """Whether a definition of the schema names itself, directly or through others."""
+    definitions = object_in((schema or {}).get("$defs"))
+    names = {name: set(_REFERENCE.findall(as_json(held))) for name, held in definitions.items()}
+    reached = dict(names)
+    for _ in names:
+        for name, held in reached.items():
+            reached[name] = held.union(*(names.get(each, set()) for each in held))
+    return any(name in held for name, held in reached.items())
+
+
+def _system_texts(value: Json) -> list[str]:
+    parts = as_list(value.get("parts")) if isinstance(value, dict) else as_list(value)
+    return [as_text(part.get("text") if isinstance(part, dict) else part) for part in parts]
+
+
+def _weigh_tool(declaration: JsonObject) -> WeighedTool:
+    schema = next((found for key in _SCHEMAS if (found := either_case(declaration, key))), None)
+    return WeighedTool(
+        as_text(declaration.get("name")),
+        as_text(declaration.get("description")),
+        object_in(schema) or None,
+    )
+
+
+_RANGES = {
+    "temperature": (0.0, 2.0),
+    "topP": (0.0, 1.0),
+    "presencePenalty": (-2.0, 2.0),
+    "frequencyPenalty": (-2.0, 2.0),
+    "candidateCount": (1.0, 8.0),
+}
+
+_TOOL_NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
+
+_OLD = r"gemini-(1|2)(\.|-)"
+
+_BESIDE = ("functionDeclarations", "computerUse")
+
+_MAKES = {"IMAGE": "image|flash-exp", "AUDIO": "tts|audio|live"}
+
+
+class _Budget(NamedTuple):
+    least: int
+    most: int
+    off: bool
+
+
+_BUDGETS = (
+    (r"gemini-2\.5-pro", _Budget(128, 32_768, off=False)),
+    (r"gemini-2\.5-flash-lite", _Budget(512, 24_576, off=True)),
+    (r"gemini-2\.5-flash", _Budget(1, 24_576, off=True)),
+)
+
+
+def _makes_images(model: str) -> bool:
+    """Whether the model is one that answers with images."""
+    return "image" in model
+
+
+def _refuse_limits(config: JsonObject, model: str) -> Findings:
+    most = facts_for(model).output_limit
+    limit = number(config.get("maxOutputTokens"))
+    if limit is not None and most and not 1 <= limit <= most:
+        message = f"an answer of {limit:g} tokens is not between 1 and {most}"
+        pointer = "/generationConfig/maxOutputTokens"
+        yield Finding(OPTION, pointer, message, f"give {most} or less")
+    stops = config.get("stopSequences")
+    if isinstance(stops, list) and len(stops) > _MOST_STOPS:
+        message = f"there are {len(stops)} stop sequences, and {_MOST_STOPS} may be"
+        yield Finding(OPTION, "/generationConfig/stopSequences", message, "leave some out")
+
+
+def _refuse_thinking(thinking: JsonObject, model: str) -> Findings:
+    budget, level = number(thinking.get("thinkingBudget")), thinking.get("thinkingLevel")
+    above = "/generationConfig/thinkingConfig"
+    if budget is not None and level is not None:
+        message = "a budget and a level of thinking stand together"
+        yield Finding(OPTION, above, message, "leave out one of them")
+    if not facts_for(model).thinks and (budget or level is not None):
+        yield Finding(OPTION, above, f"{model} does not think", "leave out `thinking`")
+        return
+    if level is not None and re.match(_OLD, model):
+        hint = 'give a budget: {"thinking": {"budget": 1024}}'
+        message = f"{model} takes a budget for thinking, and no level"
+        yield Finding(OPTION, f"{above}/thinkingLevel", message, hint)
+    else:
+        yield from refuse_effort(level, f"{above}/thinkingLevel", model)
+    limits = next((known for name, known in _BUDGETS if re.match(name, model)), None)
+    if budget is None or limits is None or budget == -1:
+        return
+    if not (budget == 0 and limits.off) and not limits.least <= budget <= limits.most:
+        message = f"{model} takes no thinking budget of {budget:g}"
+        hint = f"give {limits.least} to {limits.most}"
+        yield Finding(OPTION, f"{above}/thinkingBudget", message, hint)
+
+
+def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+    functions: list[DeclaredTool] = []
+    for at, tool in placed_objects(wire.get("tools"), "/tools"):
+        declared = placed_objects(tool.get("functionDeclarations"), f"{at}/functionDeclarations")
+        for where, function in declared:
+            schema, typed = function.get("parametersJsonSchema"), function.get("parameters")
+            if schema is not None and typed is not None:
+                message = "`parameters` and `parametersJsonSchema` stand together"
+                yield Finding(SCHEMA, where, message, "leave out one of them")
+            name = str(function.get("name", ""))
+            shown = schema if isinstance(schema, dict) and "type" in schema else typed
+            functions.append(DeclaredTool(where, name, shown, where))
+        if "googleSearchRetrieval" in tool and not model.startswith("gemini-1"):
+            message = f"{model} searches by `googleSearch`"
+            yield Finding(REQUEST, at, message, "use googleSearch")
+    yield from refuse_tools(functions, _TOOL_NAME, _MOST_TOOLS)
+    calling = object_at(wire, "toolConfig", "functionCallingConfig")
+    names, pointer = calling.get("allowedFunctionNames"), "/toolConfig/functionCallingConfig"
+    if isinstance(names, list) and names:
+        if calling.get("mode") in (None, "AUTO", "NONE", "MODE_UNSPECIFIED"):
+            message = "functions are allowed by name, and none must be called"
+            yield Finding(OPTION, pointer, message, 'set tool_choice to {"name": ...}')
+        known = {tool.name for tool in functions}
+        yield from refuse_undeclared(names, known, f"{pointer}/allowedFunctionNames")
+    if calling.get("mode") in ("ANY", "VALIDATED") and not functions:
+        message = "a function must be called, and there are none"
+        yield Finding(OPTION, pointer, message, "leave out tool_choice")
+
+
+def _refuse_combinations(wire: JsonObject, config: JsonObject, model: str) -> Findings:
+    """Functions, the provider's own tools, and answers in JSON do not go together everywhere."""
+    tools = [tool for _, tool in placed_objects(wire.get("tools"), "/tools")]
+    functions = any(tool.get("functionDeclarations") for tool in tools)
+    own = sorted({key for tool in tools for key in tool if key not in _BESIDE})
+    old = re.match(_OLD, model) is not None
+    served = object_at(wire, "toolConfig").get("includeServerSideToolInvocations") is True
+    if functions and own:
+        if old:
+            message = f"{model} takes no functions together with {own[0]}"
+            yield Finding(REQUEST, "/tools", message, "leave out one of them, or use Gemini 3")
+        elif not served and model.startswith("gemini-"):
+            message = f"functions and {own[0]} stand together"
+            hint = (
+                'set extra={"gemini": {"toolConfig": {"includeServerSideToolInvocations": True}}}'
+            )
+            yield Finding(OPTION, "/toolConfig", message, hint)
+    if old and tools and config.get("responseMimeType") == "application/json":
+        message = f"{model} gives no JSON while it has tools"
+        hint = "ask for the answer by a tool"
+        yield Finding(OPTION, "/generationConfig/responseMimeType", message, hint)
+
+
+def _refuse_schema(config: JsonObject) -> Findings:
+    held = [key for key in ("responseSchema", "responseJsonSchema") if config.get(key)]
+    if len(held) > 1:
+        message = "the answer has two schemas"
+        yield Finding(SCHEMA, f"/generationConfig/{held[0]}", message, "leave out one of them")
+    kind = config.get("responseMimeType")
+    if held and kind not in ("application/json", "text/x.enum"):
+        hint = 'set responseMimeType to "application/json"'
+        message = "the answer has a schema, and need not be JSON"
+        yield Finding(OPTION, f"/generationConfig/{held[0]}", message, hint)
+
+
+def _refuse_abilities(wire: JsonObject, config: JsonObject, model: str) -> Findings:
+    """What only some models can do, and what the cached prefix holds already."""
+    wanted = config.get("responseModalities")
+    for mode in wanted if isinstance(wanted, list) else ():
+        maker = _MAKES.get(str(mode).upper())
+        if maker and model.startswith("gemini-") and not re.search(maker, model):
+            message = f"{model} answers with no {str(mode).lower()}"
+            yield Finding(OPTION, "/generationConfig/responseModalities", message, "ask for text")
+    if not facts_for(model).tools:
+        for key in ("systemInstruction", "tools"):
+            if wire.get(key):
+                yield Finding(REQUEST, f"/{key}", f"{model} takes no {key}", "leave it out")
+    elif re.match(r"gemini-2\.\d-flash-image", model):
+        if any(
+            tool.get("functionDeclarations") for _, tool in placed_objects(wire.get("tools"), "")
+        ):
+            yield Finding(REQUEST, "/tools", f"{model} calls no functions", "use another model")
+        if config.get("responseMimeType") == "application/json":
+            pointer = "/generationConfig/responseMimeType"
+            yield Finding(OPTION, pointer, f"{model} gives no JSON", "use another model")
+    if wire.get("cachedContent"):
+        for key in CACHED:
+            if wire.get(key):
+                message = f"`{key}` stands beside a cached prefix, which has its own"
+                yield Finding(REQUEST, f"/{key}", message, "leave it out")
+
+
+_RESULT_MEDIA = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
+"""What a function may show beside its result."""
+
+_PAIR = "answer every call in the very next turn"
+
+
+class _Side(NamedTuple):
+    """Neighbouring contents of one role, which are one turn: what stands in it so far."""
+
+    at: str
+    side: str
+    calls: int = 0
+    results: int = 0
+    unsigned: str = ""
+    """Where its first call stands, if no signature stands at it or before it."""
+    signed: bool = False
+
+
+class GeminiTurnRules:
+    """Unknown roles, empty turns, media it cannot read, calls without results or signatures."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._before: _Side | None = None
+        self._open: _Side | None = None
+        self._unsigned: tuple[str, ...] = ()
+
+    def fork(self) -> "GeminiTurnRules":
+        """A copy to read on with."""
+        copy = GeminiTurnRules(self._model)
+        copy._before, copy._open, copy._unsigned = self._before, self._open, self._unsigned
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more content."""
+        role = turn.get("role", "user")
+        if role not in ("user", "model", "function"):
+            yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or model")
+        side = "model" if role == "model" else "user"
+        if self._open is not None and self._open.side != side:
+            yield from self._pair(self._before, self._open)
+            self._close()
+            self._open = None
+        if self._open is None:
+            self._open = _Side(at, side)
+        if is_plain(turn.get("parts")):
+            return
+        listed = turn.get("parts")
+        parts = (
+            placed_objects(listed, f"{at}/parts")
+            if not isinstance(listed, list)
+            else [
+                (f"{at}/parts/{number}", part)
+                for number, part in enumerate(listed)
+                # Plain texts are never refused, and an agent in a loop says hundreds in one turn.
+                if type(part) is dict and ("text" not in part or len(part) > 1)
+            ]
+        )
+        if not parts and not listed:
+            yield Finding(REQUEST, f"{at}/parts", "this turn is empty", "say something")
+        for where, part in parts:
+            yield from _refuse_part(part, where, self._model)
+        self._open = _with_parts(self._open, parts)
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if self._open is None:
+            yield Finding(REQUEST, "/contents", "there are no turns", "say something")
+            return
+        last = self.fork()
+        yield from self._pair(last._before, self._open)
+        last._close()
+        if re.match(r"gemini-[3-9]", self._model):
+            for at in last._unsigned:
+                message = "this call has no signature, and the turn is not over"
+                hint = "send it as it came, or with `skip_thought_signature_validator`"
+                yield Finding(REQUEST, at, message, hint)
+
+    def _close(self) -> None:
+        """The open turn is over: the user's own words begin a new turn of signatures."""
+        turn = self._open
+        assert turn is not None
+        if turn.side == "user" and not turn.results:
+            self._unsigned = ()
+        elif turn.side == "model" and turn.unsigned:
+            self._unsigned = (*self._unsigned, turn.unsigned)
+        self._before = turn
+
+    def _pair(self, before: _Side | None, turn: _Side) -> Findings:
+        """As many results as calls, in the turn that follows them."""
+        if before is not None and before.calls and before.calls != turn.results:
+            message = f"{before.calls} calls stand here, and {turn.results} results follow"
+            yield Finding(REQUEST, before.at, message, _PAIR)
+        if turn.calls and before is None:
+            message = "a call stands at the beginning, and nobody asked for it"
+            yield Finding(REQUEST, turn.at, message, "begin with a turn of the user")
+        if turn.results and turn.side == "user" and (before is None or not before.calls):
+            yield Finding(REQUEST, turn.at, "results stand here that answer no call", _PAIR)
+
+
+def _with_parts(turn: _Side, parts: list[tuple[str, JsonObject]]) -> _Side:
+    """The turn with more parts; one signature holds for all that follows it in the answer."""
+    calls, results, unsigned, signed = turn.calls, turn.results, turn.unsigned, turn.signed
+    for where, part in parts:
+        signed = signed or bool(part.get("thoughtSignature"))
+        if "functionCall" in part and turn.side == "model":
+            if not calls and not signed:
+                unsigned = where
+            calls += 1
+        results += "functionResponse" in part
+    return _Side(turn.at, turn.side, calls, results, unsigned, signed)
+
+
+def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
+    if not part:
+        yield Finding(REQUEST, where, "this part is empty", "leave it out")
+    for key in ("inlineData", "fileData"):
+        kind = str(object_at(part, key).get("mimeType", "")).lower()
+        if key in part and UNREAD.match(kind):
+            yield unread_media(kind, f"{where}/{key}/mimeType", "gemini")
+    place = f"{where}/functionResponse/parts"
+    shown = placed_objects(object_at(part, "functionResponse").get("parts"), place)
+    if shown and re.match(r"gemini-(1|2)(\.|-)", model):
+        message = f"{model} takes no media in a function's result"
+        yield Finding(MEDIA, place, message, "send it in the user's turn that follows")
+        return
+    for at, media in shown:
+        held = object_at(media, "inlineData") or object_at(media, "fileData")
+        kind = str(held.get("mimeType", "")).lower()
+        if kind and not _RESULT_MEDIA.match(kind):
+            yield unread_media(kind, at, "a function's result")
+
+
+DIALECT = Gemini()

@@ -6,9 +6,11 @@ that the model can say so instead of guessing.
 
 import base64
 import binascii
+import mimetypes
 
 from weft.dialects.facts import facts_for
-from weft.dialects.sink import Sink
+from weft.dialects.legality import MEDIA, Finding, Findings
+from weft.dialects.track import LoweringReport
 from weft.ir import MediaBlock
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -22,20 +24,20 @@ _TEXTUAL = frozenset(
 )
 
 
-def mime(block: MediaBlock) -> str:
+def mime_of(block: MediaBlock) -> str:
     """The type in lower case, without parameters."""
     plain = block.mime_type.partition(";")[0].strip().lower()
     return "image/jpeg" if plain == "image/jpg" else plain
 
 
-def takes(kind: str, model: str) -> bool:
+def reads_media(kind: str, model: str) -> bool:
     """Whether a model reads media of this type, as far as is known of it."""
     media = facts_for(model).media
     family = "pdf" if kind == PDF else kind.partition("/")[0]
     return media is None or family not in ("image", "pdf", "audio", "video") or family in media
 
 
-def address(block: MediaBlock) -> str:
+def address_of(block: MediaBlock) -> str:
     """The address if the provider can fetch it itself, else nothing."""
     uri = block.uri or ""
     return uri if uri.startswith(("https://", "http://")) else ""
@@ -43,12 +45,12 @@ def address(block: MediaBlock) -> str:
 
 def data_url(block: MediaBlock) -> str:
     """The data as a URL."""
-    return f"data:{mime(block)};base64,{block.data or ''}"
+    return f"data:{mime_of(block)};base64,{block.data or ''}"
 
 
-def text_of(block: MediaBlock) -> str | None:
+def document_text(block: MediaBlock) -> str | None:
     """What a document says, if it is text that came with the message."""
-    kind = mime(block)
+    kind = mime_of(block)
     textual = kind.startswith("text/") or kind in _TEXTUAL or kind.endswith(("+json", "+xml"))
     if not textual or block.data is None:
         return None
@@ -59,7 +61,7 @@ def text_of(block: MediaBlock) -> str | None:
     return text if text.strip() else None
 
 
-def missing(block: MediaBlock, sink: Sink) -> str:
+def missing_media(block: MediaBlock, sink: LoweringReport) -> str:
     """The text that stands for media which cannot be carried, reported."""
     place = "the model's own turn" if block.role == "model" else "a message"
     held = "an address" if block.uri is not None else "data"
@@ -75,3 +77,54 @@ def missing(block: MediaBlock, sink: Sink) -> str:
         if named
         else f"[{block.mime_type}: not carried]"
     )
+
+
+_BEGINNINGS = (
+    (b"\x89PNG\r\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+    (b"%PDF", PDF),
+)
+
+
+_CONVERT = "convert the media, or describe it in words"
+
+
+def unread_media(kind: str, pointer: str, who: str) -> Finding:
+    """Media of a type that is not read there."""
+    return Finding(MEDIA, pointer, f"{who} does not read {kind or 'media'} here", _CONVERT)
+
+
+def refuse_mistaken_type(kind: str, data: object, pointer: str) -> Findings:
+    """Data that is an image or a document, but not the one it is said to be."""
+    found = _type_by_content(data)
+    if not found or kind not in (*IMAGES, PDF):
+        return
+    if found != kind:
+        message = f"this is said to be {kind}, and is {found}"
+        yield Finding(MEDIA, pointer, message, f"write {found}")
+
+
+def _type_by_content(data: object) -> str:
+    if not isinstance(data, str):
+        return ""
+    try:
+        start = base64.b64decode(data[:16], validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return next((kind for mark, kind in _BEGINNINGS if start.startswith(mark)), "")
+
+
+def type_in_url(url: object) -> str:
+    """The type of what a data URL holds; empty where it is none."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return ""
+    return url[5:].partition(",")[0].partition(";")[0].lower()
+
+
+def type_by_name(url: object) -> str:
+    """The type that the end of an address tells of."""
+    if not isinstance(url, str):
+        return ""
+    return mimetypes.guess_type(url.partition("?")[0])[0] or ""

@@ -1,35 +1,112 @@
 """OpenAI Chat Completions, and every server that speaks it: system is a turn, results a role."""
 
+import re
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import ClassVar
+from itertools import accumulate, takewhile
+from typing import ClassVar, NotRequired, TypedDict, cast
 
 import msgspec
 
+from weft.content import Content, Part, opaque_part
 from weft.diagnostics import Severity
-from weft.dialects.abilities import EFFORTS
 from weft.dialects.base import Dialect, Spelling, Traits, system_placed
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
-from weft.dialects.media import IMAGES, PDF, address, data_url, mime, missing, takes, text_of
-from weft.dialects.openai import (
+from weft.dialects.legality import (
+    OPTION,
+    REQUEST,
+    DeclaredTool,
+    Finding,
+    Findings,
+    TurnRules,
+    is_plain,
+    refuse_result,
+    refuse_unanswered,
+    refuse_undeclared,
+    refuse_unsupported,
+)
+from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
+from weft.dialects.media import (
+    IMAGES,
+    PDF,
+    address_of,
+    data_url,
+    document_text,
+    mime_of,
+    missing_media,
+    reads_media,
+    unread_media,
+)
+from weft.dialects.openai_common import (
+    EMPTY,
     GAP,
     NO_TEXT,
-    arguments,
-    choice,
+    AnswerUsage,
+    answer_error,
+    answer_metadata,
+    arguments_text,
+    is_choice_forced,
     is_openai,
     is_shut_out,
-    joined,
+    join_texts,
+    lift_call,
+    lift_text_call,
+    loads_later,
     output_format,
     output_text,
+    read_choice,
+    read_output,
+    reasons,
+    refuse_audio,
+    refuse_file,
+    refuse_format,
+    refuse_functions,
+    refuse_image,
+    refuse_options,
+    refuse_short_limit,
+    refuse_unsaid_json,
+    weigh_content,
+    weigh_function,
+    weigh_result,
+    write_choice,
 )
-from weft.dialects.options import Option, deep_update
-from weft.dialects.sink import Sink
-from weft.dialects.track import Entry, Placed, Wire
+from weft.dialects.options import EFFORTS, Option
+from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
+from weft.dialects.track import Entry, LoweringReport, Placed, Wire
+from weft.dialects.wire import (
+    ReadPart,
+    ReadRequest,
+    ReadTool,
+    ReadTurn,
+    arguments_json,
+    as_json,
+    as_list,
+    as_text,
+    at_path,
+    deep_update,
+    has_messages,
+    inline_part,
+    joined_text,
+    linked_part,
+    object_at,
+    object_in,
+    objects_in,
+    placed_objects,
+    provider_metadata,
+    require_objects,
+    result_part,
+    take,
+    text_at,
+    text_in,
+    text_response,
+    thinking_option,
+    without,
+)
 from weft.ir import (
     Block,
     CallBlock,
     MediaBlock,
+    ModelResponse,
     OpaqueBlock,
     Prompt,
     ResultBlock,
@@ -38,9 +115,12 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json
+from weft.values import Json, JsonObject, compact
 
-_AUDIO = {
+NAME = "openai-chat"
+ERRORS = AnswerErrors(NAME, key="OPENAI_API_KEY")
+
+_AUDIO_FORMATS = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
     "audio/wave": "wav",
@@ -49,7 +129,7 @@ _AUDIO = {
 }
 
 
-def _thinking(wire: Wire, value: Json) -> list[str]:
+def _write_thinking(wire: Wire, value: Json) -> list[str]:
     missed: list[str] = []
     for name, given in value.items() if isinstance(value, dict) else ():
         if name == "effort" and given in EFFORTS:
@@ -59,14 +139,14 @@ def _thinking(wire: Wire, value: Json) -> list[str]:
     return missed
 
 
-def _tool_choice(wire: Wire, value: Json) -> None:
+def _write_tool_choice(wire: Wire, value: Json) -> None:
     if isinstance(value, dict):
         wire["tool_choice"] = {"type": "function", "function": {"name": value.get("name")}}
     else:
-        wire["tool_choice"] = choice(value)
+        wire["tool_choice"] = write_choice(value)
 
 
-def _logprobs(wire: Wire, value: Json) -> None:
+def _write_logprobs(wire: Wire, value: Json) -> None:
     wire["logprobs"] = value if isinstance(value, bool) else True
     if not isinstance(value, bool):
         wire["top_logprobs"] = value
@@ -76,13 +156,22 @@ class OpenAIChat(Dialect):
     """System is a turn, tool results have their own role and are text."""
 
     traits = Traits(
-        name="openai-chat",
+        name=NAME,
         turns="messages",
         merges_turns=False,
         model_role="assistant",
         schemas="openai",
         ids=Spelling(NO_TEXT, 40),
+        compared=(
+            "model",
+            "prompt_cache_key",
+            "response_format",
+            "reasoning_effort",
+            "verbosity",
+            "service_tier",
+        ),
     )
+    errors = ERRORS
     options: ClassVar = {
         "temperature": "temperature",
         "top_p": "top_p",
@@ -91,9 +180,9 @@ class OpenAIChat(Dialect):
         "seed": "seed",
         "presence_penalty": "presence_penalty",
         "frequency_penalty": "frequency_penalty",
-        "logprobs": _logprobs,
-        "thinking": _thinking,
-        "tool_choice": _tool_choice,
+        "logprobs": _write_logprobs,
+        "thinking": _write_thinking,
+        "tool_choice": _write_tool_choice,
         "parallel_tool_calls": "parallel_tool_calls",
         "service_tier": "service_tier",
         "user": "user",
@@ -107,7 +196,7 @@ class OpenAIChat(Dialect):
             return "max_completion_tokens"
         return super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: Sink) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Model, options, answer format and tools."""
         wire: Wire = {"model": wire_name(prompt.model)}
         placed: list[Placed] = []
@@ -126,7 +215,7 @@ class OpenAIChat(Dialect):
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 
-    def declaration(self, tool: ToolDecl, sink: Sink) -> Wire:
+    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         function: Wire = {"name": tool.name, "description": tool.description}
         function["parameters"] = self.parameters(tool, sink)
@@ -137,11 +226,11 @@ class OpenAIChat(Dialect):
         if not prompt.system:
             return []
         if any(map(self.has_kept, prompt.system)):
-            sink = Sink(dialect=self.traits.name, strict=False)
+            sink = LoweringReport(dialect=self.traits.name, strict=False)
             return self.turn("system", prompt.system, sink)
         return [Entry({"role": "system", "content": prompt.system_text}, "system", ())]
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
         """One message of the model's; of the user's, results first and then one message."""
         if role == "model":
             return self._model_turn(blocks, sink)
@@ -172,7 +261,7 @@ class OpenAIChat(Dialect):
         role = self.traits.model_role if block.role == "model" else "user"
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
-    def _model_turn(self, blocks: Sequence[Block], sink: Sink) -> list[Entry]:
+    def _model_turn(self, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
         said: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}
@@ -205,7 +294,7 @@ class OpenAIChat(Dialect):
             wire["tool_calls"] = calls
         return [Entry({**own, **wire}, "assistant", tuple(sources), pieces)]
 
-    def _shown(self, result: ResultBlock, sink: Sink) -> list[tuple[Wire, Block]]:
+    def _shown(self, result: ResultBlock, sink: LoweringReport) -> list[tuple[Wire, Block]]:
         """What a result shows, after a line that says whose it is."""
         if not result.media:
             return []
@@ -225,7 +314,7 @@ class OpenAIChat(Dialect):
             if len(said) == 1:
                 text, block = texts[0]
                 return Entry({"role": role, "content": text}, role, (("/content", block),))
-            whole = joined(texts)
+            whole = join_texts(texts)
             ends = accumulate(len(text) + len(GAP) for text, _ in texts)
             pieces = tuple((end - len(GAP), one) for end, (_, one) in zip(ends, texts, strict=True))
             wire: Wire = {"role": role, "content": whole.text}
@@ -233,14 +322,14 @@ class OpenAIChat(Dialect):
         sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
         return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)
 
-    def text(self, block: TextBlock, sink: Sink) -> Wire:
+    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
         """A text part; the author's word is a turn of its own."""
         self.drop_signature(block, sink)
         if block.role == "system":
             return {"role": "system", "content": block.text}
         return {"type": "text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: Sink) -> Wire | None:
+    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
         """Back to the model whose server gave it a field; no other thought goes back."""
         if self.has_kept(block) and self.own(block, sink):
             return {}
@@ -250,14 +339,14 @@ class OpenAIChat(Dialect):
             self.drop_foreign(block, sink, what="thought")
         return None
 
-    def opaque(self, block: OpaqueBlock, sink: Sink) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
         """Fields beside the content, or a part of it: the server's that made them."""
         if self.own(block, sink):
             return block.payload
         self.drop_foreign(block, sink)
         return None
 
-    def _for_anyone(self, block: Block, sink: Sink) -> Block:
+    def _for_anyone(self, block: Block, sink: LoweringReport) -> Block:
         """The block; what only its own model's server understands goes to no other model."""
         if not isinstance(block, (TextBlock, CallBlock)) or not self.has_kept(block):
             return block
@@ -284,40 +373,833 @@ class OpenAIChat(Dialect):
         fields: Wire = {str(name): block.text for name in names}
         return {**fields, **{key: value for key, value in held.items() if key != "said_in"}}
 
-    def call(self, block: CallBlock, sink: Sink) -> Wire:
+    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
         """An element of tool_calls; its arguments are text."""
         self.drop_signature(block, sink)
         if self.has_kept(block) and (block.kept or {}).get("type") == "custom":
             custom: Wire = {"name": self.name_of(block, sink), "input": block.args.get("input")}
             return {"id": self.id_of(block.id, sink), "type": "custom", "custom": custom}
-        text = arguments(block, self.traits.name)
+        text = arguments_text(block, self.traits.name)
         function: Wire = {"name": self.name_of(block, sink), "arguments": text}
         return {"id": self.id_of(block.id, sink), "type": "function", "function": function}
 
-    def result(self, block: ResultBlock, sink: Sink) -> Wire:
+    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
         """A turn of role tool."""
         call_id = self.id_of(block.call_id, sink)
         return {"role": "tool", "tool_call_id": call_id, "content": output_text(block)}
 
-    def media(self, block: MediaBlock, sink: Sink) -> Wire:
+    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
         """An image, a sound or a PDF; the model's own turn takes text only."""
-        kind, url = mime(block), address(block)
-        if (text := text_of(block)) is not None:
+        kind, url = mime_of(block), address_of(block)
+        if (text := document_text(block)) is not None:
             return {"type": "text", "text": text}
-        readable = block.role == "user" and takes(kind, sink.model)
+        readable = block.role == "user" and reads_media(kind, sink.model)
         if readable and kind.startswith("image/") and url:
             return {"type": "image_url", "image_url": {"url": url}}
         if readable and block.data:
             if kind in IMAGES:
                 return {"type": "image_url", "image_url": {"url": data_url(block)}}
-            if kind in _AUDIO:
-                sound: Wire = {"data": block.data, "format": _AUDIO[kind]}
+            if kind in _AUDIO_FORMATS:
+                sound: Wire = {"data": block.data, "format": _AUDIO_FORMATS[kind]}
                 return {"type": "input_audio", "input_audio": sound}
             if kind == PDF:
                 file: Wire = {"filename": block.name or "document.pdf"}
                 return {"type": "file", "file": {**file, "file_data": data_url(block)}}
-        return {"type": "text", "text": missing(block, sink)}
+        return {"type": "text", "text": missing_media(block, sink)}
+
+    def lift(self, body: JsonObject) -> ModelResponse:
+        """What the first choice says; the others are kept beside it."""
+        if tells_error(body):
+            raise ERRORS.failure(None, body)
+        choices = objects_in(body.get("choices"))
+        if not choices:
+            raise ERRORS.unreadable("the answer has no choices")
+        choice, *others = choices
+        if tells_error(choice):
+            raise ERRORS.failure(None, choice)
+        message = choice.get("message")
+        if not isinstance(message, dict):
+            raise ERRORS.unreadable("the answer's choice has no message")
+        role = message.get("role") or "assistant"
+        if role != "assistant":
+            raise ERRORS.unreadable(f"the answer has the role {role!r} instead of 'assistant'")
+        parts = _lift_message(message)
+        told = text_in(choice.get("finish_reason"))
+        finish = _FINISHES.get(told, "OTHER") if told else None
+        code, error = answer_error(parts, finish, text_in(message.get("refusal")))
+        usage = object_in(body.get("usage"))
+        counted = AnswerUsage(usage, "prompt_tokens", "completion_tokens") if usage else None
+        rest = without(body, *_LIFTED_OF_BODY)
+        beside: JsonObject = {
+            "choices": [*others],
+            "choice": without(choice, "message", "logprobs"),
+            "message": _unsent_fields(message),
+        }
+        rest |= {key: value for key, value in beside.items() if value}
+        return ModelResponse(
+            content=Content(parts=tuple(parts), role="model") if parts else None,
+            finish_reason=finish,
+            error_code=code,
+            error_message=error,
+            usage=counted.usage if counted is not None else None,
+            model_version=text_in(body.get("model")) or None,
+            custom_metadata=answer_metadata(counted, rest),
+            logprobs_result=object_in(choice.get("logprobs")) or None,
+        )
+
+    def read(self, wire: JsonObject) -> ReadRequest:
+        """System, turns, tools, schema and options of a request."""
+        messages = require_objects(wire.get("messages"), "messages")
+        leading = list(takewhile(_is_system, messages))
+        apart = len(leading) > 1
+        calls: dict[str, str] = {}
+        return ReadRequest(
+            system=tuple(ReadPart(_read_system(message), message, apart) for message in leading),
+            turns=tuple(_read_turn(message, calls) for message in messages[len(leading) :]),
+            tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
+            output=read_output(at_path(wire, "response_format.json_schema")),
+            config=_read_config(wire),
+            places=("messages", "tools", "response_format.json_schema"),
+        )
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Any list of messages: everybody writes this format."""
+        return has_messages(wire)
+
+    def weigh_head(self, wire: JsonObject) -> WeighedHead:
+        """Tools, schema and choice; the system text is among the messages."""
+        functions = [object_in(one) for one in as_list(wire.get("functions"))]
+        others: list[str] = []
+        for tool in map(object_in, as_list(wire.get("tools"))):
+            if isinstance(function := tool.get("function"), dict):
+                functions.append(function)
+            else:
+                others.append(as_json(tool))
+        searches = wire.get("web_search_options") is not None
+        form = object_in(object_in(wire.get("response_format")).get("json_schema"))
+        return WeighedHead(
+            tools=tuple(map(weigh_function, functions)),
+            others=tuple(others),
+            schema=form.get("schema"),
+            forced=is_choice_forced(wire),
+            uncounted=(OWN_TOOLS,) if searches else (),
+        )
+
+    def weigh_turn(self, turn: Json) -> WeighedTurn:
+        """One turn; a tool's is a result."""
+        if not isinstance(turn, dict):
+            return WeighedTurn("user", [Quantity("", "text", as_text(turn))], asks=True)
+        role = as_text(turn.get("role")) or "user"
+        if role in ("tool", "function"):
+            return WeighedTurn(role, weigh_result(turn.get("content")))
+        parts = weigh_content(turn.get("content"))
+        if isinstance(refusal := turn.get("refusal"), str):
+            parts.append(Quantity("/refusal", "text", refusal))
+        for index, call in enumerate(as_list(turn.get("tool_calls"))):
+            parts.append(_weigh_call(f"/tool_calls/{index}", object_in(call)))
+        if isinstance(call := turn.get("function_call"), dict):
+            parts.append(_weigh_call("/function_call", {"function": call}))
+        return WeighedTurn(role, parts, asks=role == "user")
+
+    def refuse_head(self, wire: JsonObject, model: str) -> Findings:
+        """Everything but the turns that the provider would answer with a 400.
+
+        Many servers speak the format, and each has its own idea of what it takes: what is said here
+        is about OpenAI's own models.
+        """
+        if not is_openai(model):
+            return
+        yield from _refuse_options(wire, model)
+        yield from _refuse_tools(wire, model)
+        form = object_at(wire, "response_format", "json_schema")
+        yield from refuse_format(form, "/response_format/json_schema", model)
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return ChatStream()
+
+    def turn_rules(self, model: str) -> TurnRules:
+        """What the provider refuses in the turns of a request."""
+        return ChatTurnRules(model)
 
 
 def _is_text(part: Wire) -> bool:
     return part.get("type") == "text" and "text" in part
+
+
+_FINISHES = {
+    "stop": "STOP",
+    "tool_calls": "STOP",
+    "function_call": "STOP",
+    "length": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+}
+
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+_LIFTED = frozenset(
+    ("role", "content", "refusal", "tool_calls", "function_call", "audio", "annotations",
+     "reasoning_details", *_THOUGHTS)
+)  # fmt: skip
+
+_LIFTED_OF_BODY = frozenset(("choices", "usage", "model", "error"))
+
+
+def _lift_message(message: JsonObject) -> list[Part]:
+    """The parts of an assistant's message, and last what only its server understands."""
+    parts = [*_lift_thoughts(message), *_lift_content(message.get("content"))]
+    if refusal := text_in(message.get("refusal")):
+        parts.append(
+            Part(text=refusal, part_metadata=provider_metadata(NAME, {"said_in": ["refusal"]}))
+        )
+    if audio := object_in(message.get("audio")):
+        parts.append(_lift_audio(audio))
+    parts += [_lift_tool_call(call) for call in objects_in(message.get("tool_calls"))]
+    if old := object_in(message.get("function_call")):
+        parts.append(lift_call(NAME, "", text_in(old.get("name")), old.get("arguments"), EMPTY))
+    unknown: JsonObject = {
+        key: value for key, value in message.items() if key not in _LIFTED and not _is_blank(value)
+    }
+    if unknown:
+        parts.append(opaque_part(NAME, unknown))
+    return parts
+
+
+def _lift_thoughts(message: JsonObject) -> list[Part]:
+    """Thoughts by the name of the field that carries them; the same text in two fields is one."""
+    named: dict[str, list[Json]] = {}
+    for name in _THOUGHTS:
+        if text := text_in(message.get(name)):
+            named.setdefault(text, []).append(name)
+    details = message.get("reasoning_details")
+    if not named and details:
+        named[_details_text(details)] = []
+    parts: list[Part] = []
+    for text, names in named.items():
+        held: JsonObject = {"said_in": names}
+        if details and not parts:
+            held["reasoning_details"] = details
+        parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, held)))
+    return parts
+
+
+def _details_text(details: Json) -> str:
+    """What the details of a thought say in words."""
+    said = (text_in(one.get("text")) or text_in(one.get("summary")) for one in objects_in(details))
+    return "".join(said)
+
+
+def _lift_content(content: Json) -> list[Part]:
+    """The content, which is a text, or a list of parts."""
+    if isinstance(content, str):
+        return [Part(text=content)] if content else []
+    parts: list[Part] = []
+    for part in objects_in(content):
+        kind, text = part.get("type"), text_in(part.get("text"))
+        if kind == "text" and text:
+            parts.append(
+                Part(text=text, part_metadata=provider_metadata(NAME, without(part, "text")))
+            )
+        elif kind == "thinking":
+            told = part.get("thinking")
+            text = told if isinstance(told, str) else _details_text(told)
+            parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, part)))
+        elif kind is not None:
+            parts.append(opaque_part(NAME, part))
+    return parts
+
+
+def _lift_audio(audio: JsonObject) -> Part:
+    """What was spoken, in words; it goes back by its id alone."""
+    text, told = text_in(audio.get("transcript")), audio.get("id")
+    if not text:
+        return opaque_part(NAME, {"audio": {"id": told}})
+    return Part(
+        text=text, part_metadata=provider_metadata(NAME, {"said_in": [], "audio": {"id": told}})
+    )
+
+
+def _lift_tool_call(call: JsonObject) -> Part:
+    told = text_in(call.get("id"))
+    if call.get("type") == "custom" or "custom" in call:
+        custom = object_in(call.get("custom"))
+        held = without(call, "id", "type", "custom")
+        if more := without(custom, "name", "input"):
+            held["custom"] = more
+        name, text = text_in(custom.get("name")), custom.get("input")
+        return lift_text_call(NAME, told, name, text, "custom", held)
+    function = object_in(call.get("function"))
+    held = without(call, "id", "type", "function")
+    if more := without(function, "name", "arguments"):
+        held["function"] = more
+    return lift_call(NAME, told, text_in(function.get("name")), function.get("arguments"), held)
+
+
+def _unsent_fields(message: JsonObject) -> JsonObject:
+    """Fields of the message that the provider does not take back, or that say nothing."""
+    rest = without(message, *_LIFTED)
+    held: JsonObject = {key: value for key, value in rest.items() if _is_blank(value)}
+    if (annotations := message.get("annotations")) is not None:
+        held["annotations"] = annotations
+    if audio := without(object_in(message.get("audio")), "id", "transcript"):
+        held["audio"] = audio
+    return held
+
+
+def _is_blank(value: Json) -> bool:
+    return value is None or value in ("", [], {})
+
+
+_CHUNK_ONLY = frozenset(("choices", "usage", "obfuscation", "object"))
+
+_TEXTS = ("content", "refusal", *_THOUGHTS)
+
+
+class _PlainChoice(TypedDict):
+    """A choice as most chunks have it; what comes may be anything."""
+
+    index: int
+    delta: dict[str, str]
+    finish_reason: str | None
+    logprobs: NotRequired[JsonObject | None]
+
+
+class _PlainChunk(TypedDict):
+    """A chunk as most are; what comes may be anything."""
+
+    choices: list[_PlainChoice]
+
+
+class ChatStream:
+    """One streamed answer; its first choice is shown as it comes."""
+
+    __slots__ = ("_choices", "_content", "_first", "_head", "_usage")
+
+    def __init__(self) -> None:
+        self._head: JsonObject = {}
+        self._usage: Json = None
+        self._first = _GrowingChoice()
+        self._content = self._first.texts["content"]
+        self._choices: dict[int, _GrowingChoice] = {0: self._first}
+
+    def feed(self, name: str, data: JsonObject) -> ModelResponse | None:
+        """Take one chunk; what its first choice says, where it says something."""
+        if self._head and data.get("usage") is None:
+            try:
+                (choice,) = cast("_PlainChunk", data)["choices"]
+                delta = choice["delta"]
+                text = delta.get("content")
+                if (
+                    text.__class__ is str
+                    and text
+                    and len(delta) == 1
+                    and len(choice) < 5
+                    and choice["finish_reason"] is None
+                    and choice.get("logprobs") is None
+                    and not choice["index"]
+                ):  # nearly every chunk
+                    self._content.append(text)
+                    return partial_text(text)
+                field, text = _only_text(choice, delta)
+                if text.__class__ is str and text:
+                    self._first.texts[field].append(text)
+                    return partial_thought(text) if field in _THOUGHTS else partial_text(text)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                pass  # a chunk of another shape: read below with care
+        return self._take(data)
+
+    def _take(self, data: JsonObject) -> ModelResponse | None:
+        if tells_error(data):
+            raise ERRORS.failure(None, data)
+        for key, value in data.items():
+            if value is not None and key not in _CHUNK_ONLY:
+                self._head[key] = value
+        if data.get("usage"):
+            self._usage = data["usage"]
+        piece: ModelResponse | None = None
+        for position, choice in enumerate(objects_in(data.get("choices"))):
+            if tells_error(choice):
+                raise ERRORS.failure(None, choice)
+            index = choice.get("index")
+            at = index if isinstance(index, int) else position
+            delta = object_in(choice.get("delta")) or object_in(choice.get("message"))
+            self._choices.setdefault(at, _GrowingChoice()).take(choice, delta)
+            if at == 0:
+                piece = _partial_delta(delta)
+        return piece
+
+    def ended(self) -> None:
+        """Some servers end without a reason: their word for the end does as well."""
+        self._first.ended = True
+
+    def body(self) -> JsonObject:
+        """The answer as it would have come whole."""
+        if not self._first.ended:
+            raise ERRORS.cut_off()
+        choices: list[Json] = [held.whole(at) for at, held in sorted(self._choices.items())]
+        body: JsonObject = {**self._head, "object": "chat.completion", "choices": choices}
+        return {**body, "usage": self._usage} if self._usage else body
+
+
+def _only_text(choice: _PlainChoice, delta: dict[str, str]) -> tuple[str, str]:
+    """The field whose text is all that the chunk says; "" where it says something else."""
+    for key, value in choice.items():
+        if value and key != "delta":
+            return "", ""
+    text = only = ""
+    for key, value in delta.items():
+        if not value or (key == "role" and value == "assistant"):
+            continue
+        if only or key not in _TEXTS:
+            return "", ""
+        text, only = value, key
+    return only, text
+
+
+def _partial_delta(delta: JsonObject) -> ModelResponse | None:
+    for name in _THOUGHTS:
+        if text := text_in(delta.get(name)):
+            return partial_thought(text)
+    text = text_in(delta.get("content")) or text_in(delta.get("refusal"))
+    return partial_text(text) if text else None
+
+
+class _GrowingChoice:
+    """One choice as far as it has come."""
+
+    __slots__ = ("calls", "ended", "held", "keys", "last", "message", "texts")
+
+    def __init__(self) -> None:
+        self.texts: dict[str, list[str]] = {name: [] for name in _TEXTS}
+        self.message: JsonObject = {}
+        self.held: JsonObject = {}
+        self.calls: list[_GrowingCall] = []
+        self.keys: dict[int, _GrowingCall] = {}
+        self.last: _GrowingCall | None = None
+        self.ended = False
+
+    def take(self, choice: JsonObject, delta: JsonObject) -> None:
+        """Take a chunk's share of this choice."""
+        for key, value in choice.items():
+            if value is None or key in ("delta", "message", "index"):
+                continue
+            self.held[key] = _join_values(self.held[key], value) if key == "logprobs" and (
+                key in self.held
+            ) else value  # fmt: skip
+        self.ended = self.ended or bool(choice.get("finish_reason"))
+        message = self.message
+        for key, value in delta.items():
+            if value is None:
+                continue
+            if key in _TEXTS and isinstance(value, str):
+                self.texts[key].append(value)
+            elif key == "tool_calls":
+                for call in objects_in(value):
+                    self._call(call)
+            elif key == "role":
+                message[key] = value or message.get(key)
+            elif key == "reasoning_details":
+                message[key] = _join_details(message.get(key), objects_in(value))
+            else:
+                message[key] = _join_values(message.get(key), value)
+
+    def _call(self, piece: JsonObject) -> None:
+        """Take a piece of a call: of the one it says, or else of the last one."""
+        index, told = piece.get("index"), text_in(piece.get("id"))
+        call = self.keys.get(index) if isinstance(index, int) else None
+        if call is None and not isinstance(index, int):
+            call = next((one for one in self.calls if told and one.id == told), None)
+            if call is None and not told:
+                call = self.last
+        if call is None or call.is_over(piece, told):
+            call = _GrowingCall()
+            self.calls.append(call)
+        if isinstance(index, int):
+            self.keys[index] = call
+        self.last = call
+        call.take(piece)
+
+    def whole(self, index: int) -> JsonObject:
+        """The choice as a whole answer has it."""
+        message: JsonObject = {"role": "assistant", "content": None, **self.message}
+        for name, pieces in self.texts.items():
+            listed = message.get(name)
+            if pieces:
+                text = "".join(pieces)
+                more: list[Json] = [{"type": "text", "text": text}] if text else []
+                message[name] = listed + more if isinstance(listed, list) else text
+        if self.calls:
+            message["tool_calls"] = [call.whole() for call in self.calls]
+        return {"index": index, "message": message, **self.held}
+
+
+class _GrowingCall:
+    """One call as far as it has come: of a function, or of a tool that takes text."""
+
+    __slots__ = ("held", "id", "inner", "kind", "name", "text")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.text: list[str] = []
+        self.kind = "function"
+        self.held: JsonObject = {}
+        self.inner: JsonObject = {}
+
+    def is_over(self, piece: JsonObject, told: str) -> bool:
+        """Whether the piece begins another call, whatever index it says."""
+        if told and self.id:
+            return told != self.id
+        name = text_in(
+            (object_in(piece.get("function")) or object_in(piece.get("custom"))).get("name")
+        )
+        return bool(name and self.name and self.text and name != self.name)
+
+    def take(self, piece: JsonObject) -> None:
+        """Take one piece."""
+        for key, value in piece.items():
+            if key == "id":
+                self.id = text_in(value) or self.id
+            elif key in ("function", "custom") and isinstance(value, dict):
+                self.kind = key
+                self._inside(value)
+            elif key not in ("index", "type") and value is not None:
+                self.held[key] = _join_values(self.held.get(key), value)
+
+    def _inside(self, inner: JsonObject) -> None:
+        for key, value in inner.items():
+            if key == "name":
+                name = text_in(value)
+                if name != self.name:
+                    self.name += name
+            elif key in ("arguments", "input"):
+                if value is not None:
+                    self.text.append(value if isinstance(value, str) else compact(value))
+            elif value is not None:
+                self.inner[key] = _join_values(self.inner.get(key), value)
+
+    def whole(self) -> JsonObject:
+        """The call as a whole answer has it."""
+        field = "input" if self.kind == "custom" else "arguments"
+        inner: JsonObject = {"name": self.name, field: "".join(self.text), **self.inner}
+        call: JsonObject = {"type": self.kind, self.kind: inner, **self.held}
+        return {"id": self.id, **call} if self.id else call
+
+
+def _join_values(before: Json, piece: Json) -> Json:
+    """A value with the piece that follows it: texts and lists grow, objects get more fields."""
+    if isinstance(before, str) and isinstance(piece, str):
+        return before + piece
+    if isinstance(before, list) and isinstance(piece, list):
+        return [*before, *piece]
+    if isinstance(before, dict) and isinstance(piece, dict):
+        merged = dict(before)
+        for key, value in piece.items():
+            if value is not None:
+                same = key in ("id", "type") and key in merged
+                merged[key] = value if same else _join_values(merged.get(key), value)
+        return merged
+    return piece
+
+
+def _join_details(before: Json, pieces: list[JsonObject]) -> list[Json]:
+    """Details of a thought: pieces of one detail have its type and index, and grow its text."""
+    details: list[Json] = [*before] if isinstance(before, list) else []
+    for piece in pieces:
+        kind, index = piece.get("type"), piece.get("index")
+        at = len(details)
+        for position, held in enumerate(details):
+            if not isinstance(held, dict) or held.get("type") != kind:
+                continue
+            whole = index is None and (position < len(details) - 1 or "data" in piece)
+            if held.get("index") == index and not whole:
+                at = position
+        if at == len(details):
+            details.append(dict(piece))
+        else:
+            details[at] = _join_detail(object_in(details[at]), piece)
+    return details
+
+
+def _join_detail(detail: JsonObject, piece: JsonObject) -> JsonObject:
+    merged = dict(detail)
+    for key, value in piece.items():
+        if value is None:
+            continue
+        grows = key in ("text", "summary", "data") and isinstance(value, str)
+        merged[key] = text_in(merged.get(key)) + text_in(value) if grows else value
+    return merged
+
+
+_NAMES = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop_sequences": "stop",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "service_tier": "service_tier",
+    "user": "user",
+}
+
+_ANSWERED = ("refusal", "audio", "reasoning_content", "reasoning", "reasoning_details")
+
+_SYSTEM_ROLES = ("system", "developer")
+
+_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+
+def _is_system(message: JsonObject) -> bool:
+    return message.get("role") in _SYSTEM_ROLES and bool(
+        joined_text(message.get("content"), "text")
+    )
+
+
+def _read_system(message: JsonObject) -> Part:
+    return Part(text=joined_text(message.get("content"), "text"))
+
+
+def _read_turn(message: JsonObject, calls: dict[str, str]) -> ReadTurn:
+    match message.get("role"):
+        case "system" | "developer":
+            return ReadTurn("system", (ReadPart(_read_system(message), message),))
+        case "user":
+            return ReadTurn(
+                "user", (*_read_content(message), *_read_fields(message, "role", "content"))
+            )
+        case "assistant":
+            return ReadTurn("model", _read_answer(message, calls))
+        case "tool":
+            call_id = text_at(message, "tool_call_id")
+            said = text_response(joined_text(message.get("content"), "text"))
+            part = result_part(call_id, calls.get(call_id, ""), said)
+            return ReadTurn("user", (ReadPart(part, message),))
+        case _:
+            return ReadTurn("user", (ReadPart(opaque_part(NAME, message), message),))
+
+
+def _read_content(message: JsonObject) -> tuple[ReadPart, ...]:
+    content = message.get("content")
+    if isinstance(content, str):
+        text: JsonObject = {"type": "text", "text": content}
+        return (ReadPart(Part(text=content), text),)
+    parts = require_objects(content, "content")
+    apart = len(parts) > 1
+    return tuple(ReadPart(_read_part(part), part, apart) for part in parts)
+
+
+def _read_answer(message: JsonObject, calls: dict[str, str]) -> tuple[ReadPart, ...]:
+    """What the model said and called; its other fields belong to the message."""
+    asked = require_objects(message.get("tool_calls"), "tool_calls")
+    for each in asked:
+        function = each.get("function", each.get("custom"))
+        calls[text_at(each, "id")] = text_at(function, "name") if isinstance(function, dict) else ""
+    own = any(message.get(key) for key in _ANSWERED)
+    if own or any(not isinstance(each.get("function"), dict) for each in asked):
+        blank = _read_fields({"content": ""}) if message.get("content") == "" else ()
+        return (*(ReadPart(part, None) for part in _lift_message(message)), *blank)
+    made: list[ReadPart] = []
+    for each in asked:
+        call_id, function = text_at(each, "id"), each["function"]
+        assert isinstance(function, dict)
+        text = function.get("arguments")
+        made.append(ReadPart(lift_call(NAME, call_id, calls[call_id], text, {}), each))
+    known = ["role", "tool_calls"]
+    said: tuple[ReadPart, ...] = ()
+    if message.get("content"):
+        said = _read_content(message)
+        known.append("content")
+    return (*said, *made, *_read_fields(message, *known))
+
+
+def _read_fields(message: JsonObject, *known: str) -> tuple[ReadPart, ...]:
+    """The fields of a message that are none of its parts."""
+    own: JsonObject = {
+        key: value for key, value in message.items() if key not in known and value is not None
+    }
+    return (ReadPart(opaque_part(NAME, own), own),) if own else ()
+
+
+def _read_part(part: JsonObject) -> Part:
+    match part.get("type"):
+        case "text":
+            return Part(text=text_at(part, "text"))
+        case "image_url" if isinstance(image := part.get("image_url"), dict):
+            return linked_part(text_at(image, "url"), "image/jpeg")
+        case "input_audio" if isinstance(sound := part.get("input_audio"), dict):
+            form = text_at(sound, "format")
+            return inline_part(_AUDIO_TYPES.get(form, f"audio/{form}"), text_at(sound, "data"))
+        case "file" if isinstance(file := part.get("file"), dict) and "file_data" in file:
+            return linked_part(
+                text_at(file, "file_data"), "application/pdf", text_at(file, "filename")
+            )
+        case _:
+            return Part()
+
+
+def _read_tool(tool: JsonObject) -> ReadTool:
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return ReadTool(tool, text_at(tool, "type"), own=True)
+    name, schema = text_at(function, "name"), function.get("parameters")
+    held: JsonObject = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
+    return ReadTool(tool, name, text_at(function, "description"), held)
+
+
+def _read_config(wire: JsonObject) -> JsonObject:
+    config = take(wire, _NAMES)
+    if isinstance(config.get("stop_sequences"), str):
+        del config["stop_sequences"]
+    limit = wire.get("max_completion_tokens", wire.get("max_tokens"))
+    if isinstance(limit, int):
+        config["max_output_tokens"] = limit
+    config |= thinking_option(effort=wire.get("reasoning_effort"))
+    config |= read_choice(wire.get("tool_choice"), at_path(wire, "tool_choice.function.name"))
+    probable: Json = wire.get("top_logprobs")
+    if wire.get("logprobs") is not None:
+        config["logprobs"] = probable if isinstance(probable, int) else wire["logprobs"]
+    return config
+
+
+_ROLE_PARTS = {
+    "user": {"text", "image_url", "input_audio", "file"},
+    "assistant": {"text", "refusal"},
+    "system": {"text"},
+    "developer": {"text"},
+    "tool": {"text"},
+}
+
+_PAIR = "answer every call right after the turn it stands in"
+
+_MOST_STOPS = 4
+
+_THINKS_UNASKED = r"gpt-5\.6"
+"""Models that think unless they are told not to, and call no functions here while they do."""
+
+
+class ChatTurnRules:
+    """Unknown roles, empty turns, media a role does not take, calls without results."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._own = is_openai(model)
+        self._waiting: dict[str, str] = {}
+        self._any = False
+
+    def fork(self) -> "ChatTurnRules":
+        """A copy to read on with."""
+        copy = ChatTurnRules(self._model)
+        copy._waiting, copy._any = dict(self._waiting), self._any
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more message."""
+        self._any = True
+        if not self._own:
+            return
+        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
+        if spoken and not self._waiting and "tool_calls" not in turn:
+            return
+        yield from _refuse_message(turn, at, self._model)
+        if turn.get("role") == "tool":
+            yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
+            return
+        yield from refuse_unanswered(self._waiting, _PAIR)
+        for where, call in placed_objects(turn.get("tool_calls"), f"{at}/tool_calls"):
+            self._waiting[str(call.get("id"))] = where
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if not self._any:
+            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+        if not self._own:
+            return
+        yield from refuse_unanswered(dict(self._waiting), _PAIR)
+        if object_at(wire, "response_format").get("type") == "json_object":
+            yield from refuse_unsaid_json(wire.get("messages"), "/response_format")
+
+
+def _refuse_options(wire: JsonObject, model: str) -> Findings:
+    yield from refuse_options(wire, wire.get("reasoning_effort"), "/reasoning_effort", model)
+    yield from refuse_short_limit(wire, "max_completion_tokens", 1)
+    renamed = reasons(model) and "search" not in model
+    if renamed and wire.get("max_tokens") is not None:
+        message = f"{model} calls `max_tokens` max_completion_tokens"
+        yield Finding(OPTION, "/max_tokens", message, "write max_output_tokens")
+    if wire.get("top_logprobs") is not None and not wire.get("logprobs"):
+        message = "`top_logprobs` stands without `logprobs`"
+        yield Finding(OPTION, "/top_logprobs", message, "set logprobs to how many you want")
+    if wire.get("stream_options") is not None and not wire.get("stream"):
+        message = "`stream_options` stands in a request that is not streamed"
+        yield Finding(OPTION, "/stream_options", message, "leave it out, or stream")
+    stops = wire.get("stop")
+    if isinstance(stops, list) and len(stops) > _MOST_STOPS:
+        message = f"there are {len(stops)} stop sequences, and {_MOST_STOPS} may be"
+        yield Finding(OPTION, "/stop", message, "leave some out")
+    if not reasons(model):
+        yield from refuse_unsupported(wire, "", {"verbosity": "medium"}, model)
+    if "search" not in model:
+        yield from refuse_unsupported(wire, "", {"web_search_options": None}, model)
+
+
+def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+    listed = placed_objects(wire.get("tools"), "/tools")
+    functions: list[tuple[DeclaredTool, bool]] = []
+    for at, tool in listed:
+        function = object_at(tool, "function")
+        if tool.get("type") == "function":
+            name, where = str(function.get("name", "")), f"{at}/function"
+            declared = DeclaredTool(where, name, function.get("parameters"), f"{where}/parameters")
+            functions.append((declared, function.get("strict") is True))
+    yield from refuse_functions(functions)
+    if not listed:
+        alone: dict[str, Json] = {"tool_choice": "none", "parallel_tool_calls": None}
+        yield from refuse_unsupported(wire, "", alone, "a request without tools")
+    choice = object_at(wire, "tool_choice", "function")
+    known = {tool.name for tool, _ in functions}
+    yield from refuse_undeclared([choice.get("name")], known, "/tool_choice/function/name")
+    effort = wire.get("reasoning_effort")
+    asked = effort not in (None, "none") or (effort is None and re.match(_THINKS_UNASKED, model))
+    if functions and asked and loads_later(model):
+        message = f"{model} takes no functions together with an effort here"
+        hint = "ask it through the Responses format: openai-responses/NAME"
+        yield Finding(OPTION, "/reasoning_effort", message, hint)
+    if listed and re.match(r"o1-(mini|preview)", model):
+        yield Finding(REQUEST, "/tools", f"{model} calls no tools", "use another model")
+
+
+def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
+    role, content = message.get("role"), message.get("content")
+    takes = _ROLE_PARTS.get(str(role))
+    if takes is None and role != "function":
+        yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+    if role in ("system", "developer") and re.match(r"o1-(mini|preview)", model):
+        hint = "say it in the user's turn"
+        yield Finding(REQUEST, f"{at}/role", f"{model} takes no system text", hint)
+    said = any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
+    if content is None and not (role == "assistant" and said):
+        yield Finding(REQUEST, f"{at}/content", "this turn says nothing", "say something")
+    if content == []:
+        yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
+    for where, part in placed_objects(content, f"{at}/content"):
+        kind = str(part.get("type"))
+        if takes is not None and kind not in takes:
+            yield unread_media(kind, where, f"the role {role}")
+        elif kind == "input_audio":
+            yield from refuse_audio(where, model)
+        elif kind == "image_url":
+            url = object_at(part, "image_url").get("url")
+            yield from refuse_image(url, f"{where}/image_url/url")
+        elif kind == "file":
+            yield from refuse_file(object_at(part, "file"), f"{where}/file")
+
+
+def _weigh_call(pointer: str, call: JsonObject) -> Quantity:
+    if not isinstance(function := call.get("function"), dict):
+        return Quantity(pointer, "other", as_json(call))
+    name = as_text(function.get("name"))
+    return Quantity(pointer, "call", arguments_json(function.get("arguments")), name)
+
+
+DIALECT = OpenAIChat()

@@ -1,26 +1,18 @@
 """Where options go in a request: a path, or a function that puts them there."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
+from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.track import Wire
-from weft.values import Json
+from weft.dialects.wire import put
+from weft.values import Json, JsonObject
 
 Option: TypeAlias = "str | Callable[[Wire, Json], Sequence[str] | None]"
 """Where an option goes: a dotted path in the request, or a function that puts it there.
 
 The function gets an empty request, and gives back the names of what it could not put.
 """
-
-
-def put(wire: Wire, path: str, value: Json) -> None:
-    """Set a value at a dotted path, making the objects on the way."""
-    *above, last = path.split(".")
-    for key in above:
-        held = wire.setdefault(key, {})
-        assert isinstance(held, dict)
-        wire = held
-    wire[last] = value
 
 
 def one_of(path: str, *values: str) -> Option:
@@ -35,30 +27,65 @@ def one_of(path: str, *values: str) -> Option:
     return place
 
 
-def deep_update(wire: Wire, extra: Mapping[str, Json]) -> None:
-    """Merge the provider's own fields into the request; null takes away what stands there."""
-    for key, value in extra.items():
-        if value is None and key in wire:
-            del wire[key]
-            continue
-        if isinstance(value, dict):
-            held = wire.get(key)
-            below: Wire = dict(held) if isinstance(held, dict) else {}
-            deep_update(below, value)
-            wire[key] = below
-        else:
-            wire[key] = value
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""How hard a model may be told to think, the least first."""
 
 
-def leaves(wire: Wire, above: str = "") -> list[str]:
-    """Pointers to everything in the request that is not an object."""
-    pointers: list[str] = []
-    for key, value in wire.items():
-        pointer = f"{above}/{escape(key)}"
-        pointers += leaves(value, pointer) if isinstance(value, dict) else [pointer]
-    return pointers
+class FittedOption(NamedTuple):
+    """The option as the model takes it, None where it takes none, and what it gave up."""
+
+    value: Json
+    lost: tuple[str, ...] = ()
 
 
-def escape(key: str) -> str:
-    """A key as a step of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
+def fit_option(name: str, value: Json, model: str) -> FittedOption:
+    """An option as this model takes it."""
+    facts = facts_for(model)
+    if name == "thinking" and isinstance(value, dict):
+        return _fit_thinking(value, facts, wire_name(model))
+    if name == "tool_choice" and not facts.forced_choice and is_forced(value):
+        return FittedOption(
+            "auto", (f"{wire_name(model)} cannot be made to call a tool: it may call one",)
+        )
+    return FittedOption(value)
+
+
+def is_forced(choice: Json) -> bool:
+    """Whether a tool choice makes the model call one."""
+    return choice in ("any", "required") or isinstance(choice, dict)
+
+
+def nearest(effort: str, known: tuple[str, ...]) -> str:
+    """The effort that comes nearest among those a model has: not above it, if there is one.
+
+    Not to think at all is near to nothing but itself.
+    """
+    order = EFFORTS.index(effort)
+    below = [one for one in known if one != "none" and EFFORTS.index(one) <= order]
+    if effort in known:
+        return effort
+    known = tuple(one for one in known if one != "none") or known
+    return max(below, key=EFFORTS.index) if below else min(known, key=EFFORTS.index)
+
+
+def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
+    effort, idle = value.get("effort"), value.get("budget") == 0
+    if not facts.thinks:
+        wanted = not idle and effort != "none"
+        return FittedOption(
+            None, (f"{model} does not think: `thinking` is left out",) if wanted else ()
+        )
+    made, lost = dict(value), list[str]()
+    if idle and not facts.rests:
+        lost.append(f"{model} always thinks: `thinking.budget` is left out")
+        del made["budget"]
+        if facts.efforts:
+            effort = made.setdefault("effort", facts.efforts[0])
+    if facts.efforts is not None and isinstance(effort, str) and effort in EFFORTS:
+        if not facts.efforts:
+            lost.append(f"{model} cannot be told how hard to think: `{effort}` is left out")
+            del made["effort"]
+        elif effort not in facts.efforts:
+            made["effort"] = nearest(effort, facts.efforts)
+            lost.append(f"{model} has no effort `{effort}`: `{made['effort']}` is asked for")
+    return FittedOption(made or None, tuple(lost))

@@ -1,6 +1,7 @@
 """What was lowered, kept from one request to the next."""
 
 import hashlib
+from collections.abc import Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
@@ -8,9 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from weft.diagnostics import Diagnostic, Origin
+from weft.codes import report
+from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.dialects.schema_subset import Loss
+from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
-from weft.values import Json, JsonObject, Strand, canonical
+from weft.values import Json, JsonObject, Memo, Strand, canonical
 
 Wire: TypeAlias = JsonObject
 
@@ -54,7 +58,7 @@ class Head:
         self.first = [entry.wire for entry in lead]
         self.said = said
         self.letters = letters(wire) if of.cache else 0
-        self.memo: dict[object, object] = {}
+        self.memo = Memo()
         """What was derived from this head, for all requests that have it."""
 
     def fits(self, prompt: Prompt) -> bool:
@@ -250,3 +254,55 @@ class Lowered(msgspec.Struct):
         if self.made is None:
             self.made = self.track.entries(self.final).with_tail(self.rest)
         return self.made
+
+
+class LoweringReport(msgspec.Struct, kw_only=True):
+    """Where a lowering says what it could not express; under strict it stops there."""
+
+    dialect: str
+    strict: bool
+    model: str = ""
+    held: bool = False
+    """Whether the provider holds what was said, so that the id of something means it."""
+    own_ids: frozenset[str] = frozenset()
+    """Ids of the calls at hand that the provider itself gave."""
+    diagnostics: list[Diagnostic] = []
+
+    def taken(self) -> tuple[Diagnostic, ...]:
+        """What was said since it was last taken."""
+        if not self.diagnostics:
+            return ()
+        said = tuple(self.diagnostics)
+        self.diagnostics.clear()
+        return said
+
+    def lost(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
+        """Report a loss, or refuse it under strict."""
+        if self.strict:
+            raise LoweringError(f"{message} [{code}]", where=str(origin), hint=hint)
+        self.diagnostics.append(report(code, origin, message, hint))
+
+    def said(
+        self,
+        code: str,
+        origin: Origin,
+        message: str,
+        hint: str = "",
+        *,
+        severity: Severity | None = None,
+    ) -> None:
+        """Report something that loses nothing the author asked for."""
+        self.diagnostics.append(report(code, origin, message, hint, severity=severity))
+
+    def schema_losses(self, losses: Sequence[Loss], origin: Origin) -> None:
+        """Report what a schema had to give up."""
+        for loss in losses:
+            message = (
+                f"{self.dialect} cannot express `{loss.keyword}` at"
+                f" {loss.pointer or 'the root'}: {loss.message}"
+            )
+            if loss.kind == "changed":
+                self.said("WEFT701", origin, message, severity=Severity.INFO)
+            else:
+                hint = "validate it in the tool, or say it in the description"
+                self.lost("WEFT701", origin, message, hint)

@@ -3,16 +3,19 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias, assert_never, cast
+from typing import NamedTuple, TypeAlias, cast
 
-from weft.checker.agents import blurs, heard_by, may_write_anything, writes_of
+from weft.checker.agents import blurs, may_write_anything, writes_of
 from weft.checker.check import check, inferred_keys, walked, with_keys, world_at_start
 from weft.checker.functions import keys_of
+from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Record, Site, Writer
+from weft.compiler.report import clip, preview
 from weft.declare import (
     Agent,
     Expect,
     Fallback,
+    Flow,
     Gate,
     Loop,
     Map,
@@ -25,10 +28,14 @@ from weft.declare import (
     Tap,
     Timeout,
 )
+from weft.declare.compare import quoted
 from weft.declare.compose import Composable
+from weft.declare.functions import name_of
 from weft.declare.route import OTHERWISE
+from weft.declare.visit import Visitor
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (
+    LONGEST,
     Channel,
     Edge,
     Graph,
@@ -42,21 +49,8 @@ from weft.graph.model import (
     VertexKind,
     first,
     last,
-    notes_of,
-    title_of,
     vertices_of,
 )
-
-HEAD_KINDS: Mapping[type, VertexKind] = {
-    Agent: "agent",
-    Step: "step",
-    Gate: "gate",
-    Tap: "tap",
-    Expect: "expect",
-    Loop: "loop",
-    Route: "route",
-    Map: "map",
-}
 
 
 def graph_of(
@@ -66,25 +60,25 @@ def graph_of(
     inputs: Mapping[str, object] | Iterable[str] | None = None,
     allow: Iterable[str] = (),
     infer: bool = True,
-    found: Iterable[Diagnostic] | None = None,
+    problems: Iterable[Diagnostic] | None = None,
 ) -> Graph:
     """The picture of an agent or a flow; nothing is run. The options are those of `check`.
 
-    `found` is what is marked in place of what `check` finds.
+    `problems` are marked in place of what `check` finds.
     """
     if isinstance(inputs, Iterator):
         inputs = list(inputs)  # they are read twice
-    if found is None:
-        found = check(node, inputs=inputs, allow=allow, infer=infer)
-    problems = tuple(one for one in found if one.severity is not Severity.INFO)
+    if problems is None:
+        problems = check(node, inputs=inputs, allow=allow, infer=infer)
+    marked = tuple(one for one in problems if one.severity is not Severity.INFO)
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     node = with_keys(node, keys)
     record = walked(node, world)
-    builder = _Builder(node, record, problems, keys)
-    root = builder.member(node)
-    given = tuple(Port(key, key, "state") for key in world.facts)
-    start = Vertex("input", "input", "", "input", writes=given)
+    builder = _Builder(node, record, marked, keys)
+    root = builder.visit(node)
+    ports = tuple(Port(key, key, "state") for key in world.facts)
+    start = Vertex("input", "input", "", "input", writes=ports)
     answer = Vertex("answer", "answer", "", "answer")
     return Graph(
         start,
@@ -92,12 +86,24 @@ def graph_of(
         answer,
         links_of(start, root, answer),
         edges_of(start, root, builder.sites),
-        problems,
+        marked,
     )
 
 
-class _Builder:
-    """One pass over a flow, in the order of the walk."""
+class _Box(NamedTuple):
+    """How a node is drawn as a box."""
+
+    kind: VertexKind
+    title: str
+    notes: tuple[str, ...] = ()
+    writes: Iterable[tuple[str, Origin]] = ()
+    """The keys that it writes itself, each with the place that says so."""
+    fields: tuple[str, ...] = ()
+    """Fields of the node whose problems are its own, whatever key they are about."""
+
+
+class _Builder(Visitor[Member]):
+    """One pass over a flow, in the order of the walk; each method draws one kind of node."""
 
     def __init__(
         self,
@@ -112,120 +118,163 @@ class _Builder:
         self._count = 0
         self._uses = Counter[int]()
         self._count_uses(root)
-        self._met = Counter[int]()
-        self._left: dict[int, list[Site]] = {}
+        self._drawn = Counter[int]()
+        self._sites_of: dict[int, list[Site]] = {}
         for site in record.sites:
-            self._left.setdefault(id(site.node), []).append(site)
+            self._sites_of.setdefault(id(site.node), []).append(site)
 
-    def member(self, node: Node) -> Member:
-        """The box or frame of a node."""
-        match node:
-            case Agent():
-                return self._agent(node)
-            case Step() | Gate() | Tap() | Expect():
-                return self._vertex(node)
-            case Sequence():
-                return self._group(node, "sequence", node.steps)
-            case Parallel():
-                return self._group(node, "parallel", node.branches)
-            case Race():
-                return self._group(node, "race", node.branches)
-            case Fallback():
-                return self._group(node, "fallback", node.choices)
-            case Timeout():
-                return self._group(node, "timeout", (node.body,))
-            case Loop():
-                return self._group(node, "loop", (node.body,), headed=True)
-            case Map():
-                each = (f"each {node.item}",)
-                return self._group(node, "map", (node.body,), each, headed=True)
-            case Route():
-                labels = tuple(case.label for case in node.cases)
-                if node.default is not None:
-                    labels = (*labels, OTHERWISE)
-                return self._group(node, "route", node.children, labels, headed=True)
-            case _ as unreachable:
-                assert_never(unreachable)
-
-    def _agent(self, agent: Agent) -> Member:
-        below = _below(agent)
+    def visit_agent(self, node: Agent) -> Member:
+        writes = [(key, writer.origin) for key, writer, _ in writes_of(node)]
+        box = _Box("agent", node.name, _opaque(bool(blurs(node))), writes)
+        below = _team(node)
         if not below:
-            return self._vertex(agent)
+            return self._vertex(node, box)
         group = self._next()
-        head = self._vertex(agent)
-        members = tuple(self.member(node) for node, _ in below)
+        head = self._vertex(node, box)
+        members = tuple(self.visit(member) for member, _ in below)
         labels = tuple(label for _, label in below)
-        return Group(group, "team", f"team of {agent.name}", head, members, labels)
+        return Group(group, "team", f"team of {node.name}", head, members, labels)
+
+    def visit_step(self, node: Step) -> Member:
+        notes: tuple[str, ...] = ()
+        if node.drops:
+            notes = (f"drops {', '.join(node.drops)}",)
+        elif node.keeps is not None:
+            notes = (f"keeps only {', '.join(node.keeps)}",)
+        notes += _opaque(may_write_anything(node))
+        code = keys_of(node.function)
+        in_code = () if node.written else sorted({*code.writes, *code.maybe})
+        renamed = (new for _, new in node.renames)
+        keys = dict.fromkeys((*(node.writes or in_code), *node.captures, *renamed))
+        origin = Origin("field", "function", node.name)
+        writes = [(key, origin) for key in keys]
+        return self._vertex(node, _Box("step", node.written or node.name, notes, writes))
+
+    def visit_gate(self, node: Gate) -> Member:
+        notes: list[str] = []
+        if node.question:
+            notes.append(f"asks {node.question}")
+        if node.choices:
+            notes.append(f"one of {', '.join(quoted(choice) for choice in node.choices)}")
+        writes = [(node.key, Origin("field", "key", node.name))]
+        return self._vertex(node, _Box("gate", f"gate {node.name}", tuple(notes), writes))
+
+    def visit_tap(self, node: Tap) -> Member:
+        return self._vertex(node, _Box("tap", f"tap {node.name}", ("sees the whole state",)))
+
+    def visit_expect(self, node: Expect) -> Member:
+        title = _titled(node, f"expect {name_of(node.predicate)}")
+        return self._vertex(node, _Box("expect", title, (f"else {node.message}",)))
+
+    def visit_sequence(self, node: Sequence) -> Member:
+        title = "" if node.name == "sequence" else node.name
+        return self._group(node, "sequence", title)
+
+    def visit_parallel(self, node: Parallel) -> Member:
+        return self._group(node, "parallel", _titled(node, "parallel"))
+
+    def visit_race(self, node: Race) -> Member:
+        return self._group(node, "race", _titled(node, "race"))
+
+    def visit_fallback(self, node: Fallback) -> Member:
+        return self._group(node, "fallback", _titled(node, "fallback"))
+
+    def visit_timeout(self, node: Timeout) -> Member:
+        return self._group(node, "timeout", _titled(node, f"timeout {node.seconds:g} s"))
+
+    def visit_loop(self, node: Loop) -> Member:
+        most = f"at most {node.max} times"
+        words = f"{node.max} times"
+        if node.until is not None:
+            words = f"until {name_of(node.until)}, {most}"
+        elif node.while_ is not None:
+            words = f"while {name_of(node.while_)}, {most}"
+        title = _titled(node, words)
+        return self._group(node, "loop", title, head=_Box("loop", title))
+
+    def visit_map(self, node: Map) -> Member:
+        title = _titled(node, f"map {node.items} into {node.into}")
+        writes = [
+            (node.item, Origin("field", "item", node.name)),
+            (node.into, Origin("field", "into", node.name)),
+        ]
+        head = _Box("map", title, (f"{node.concurrency} at a time",), writes)
+        return self._group(node, "map", title, (f"each {node.item}",), head=head)
+
+    def visit_route(self, node: Route) -> Member:
+        key = node.key if isinstance(node.key, str) else name_of(node.key)
+        title = _titled(node, f"route {key}".rstrip())
+        cases = tuple(case.label for case in node.cases)
+        labels = cases if node.default is None else (*cases, OTHERWISE)
+        return self._group(node, "route", title, labels, head=_Box("route", title, fields=cases))
 
     def _group(
         self,
-        node: Node,
+        node: Flow,
         kind: GroupKind,
-        children: tuple[Node, ...],
+        title: str,
         labels: tuple[str, ...] = (),
         *,
-        headed: bool = False,
+        head: _Box | None = None,
     ) -> Group:
-        made = self._next()
-        head = self._vertex(node) if headed else None
-        members = tuple(self.member(child) for child in children)
-        return Group(made, kind, title_of(node), head, members, labels)
+        """A frame around the children of a node, behind its head if it has one."""
+        id = self._next()
+        first_box = self._vertex(node, head) if head is not None else None
+        members = tuple(map(self.visit, node.children))
+        return Group(id, kind, _clipped(title), first_box, members, labels)
 
-    def _vertex(self, node: Node) -> Vertex:
-        made = self._next()
+    def _vertex(self, node: Node, box: _Box) -> Vertex:
+        id = self._next()
         sites = self._sites(node)
-        self.sites[made] = sites
-        reads = self._reads(node, sites)
-        writes = self._writes(node)
+        self.sites[id] = sites
+        reads = self._reads(box, sites)
+        writes = self._writes(node, box)
         hears: dict[str, None] = {}
-        notes = list(notes_of(node))
-        if _is_opaque(node):
-            notes.append("may write any key")
         if isinstance(node, Agent):
             for site in sites:
                 heard = heard_by(node, site.world)
-                hears.update(dict.fromkeys(name for name in site.world.said if name in heard))
+                hears.update(dict.fromkeys(name for name in site.world.spoken if name in heard))
         return Vertex(
-            made,
-            HEAD_KINDS[type(node)],
+            id,
+            box.kind,
             node.name,
-            title_of(node),
+            _clipped(box.title),
             reads,
             writes,
             tuple(hears),
-            tuple(notes),
-            self._problems(node, (*reads, *writes)),
+            box.notes,
+            self._problems(node, box, (*reads, *writes)),
         )
 
-    def _reads(self, node: Node, sites: tuple[Site, ...]) -> tuple[Port, ...]:
-        found: dict[str, Port] = {}
+    def _reads(self, box: _Box, sites: tuple[Site, ...]) -> tuple[Port, ...]:
+        ports: dict[str, Port] = {}
         for read in (read for site in sites for read in site.reads):
             text = ".".join(str(part) for part in (read.key, *read.path))
             codes = self._codes(read.origin, read.key)
-            held = found.get(text)
-            if held is not None:
-                codes = tuple(dict.fromkeys((*held.codes, *codes)))
-                optional = held.optional and read.optional
-                found[text] = held._replace(codes=codes, optional=optional)
+            known = ports.get(text)
+            if known is not None:
+                codes = tuple(dict.fromkeys((*known.codes, *codes)))
+                optional = known.optional and read.optional
+                ports[text] = known._replace(codes=codes, optional=optional)
             else:
-                channel: Channel = "template" if _is_template(node, read) else "state"
-                found[text] = Port(read.key, text, channel, read.optional, codes=codes)
+                channel: Channel = "template" if _is_template(box, read) else "state"
+                ports[text] = Port(read.key, text, channel, read.optional, codes=codes)
         return tuple(
             port._replace(text=f"{port.text}?")
             if port.optional and port.channel == "template"
             else port
-            for port in found.values()
+            for port in ports.values()
         )
 
-    def _writes(self, node: Node) -> tuple[Port, ...]:
-        found: dict[str, Port] = {}
-        for key, origin in _written(node):
-            held = found.get(key)
-            codes = (*(held.codes if held is not None else ()), *self._codes(origin, key))
-            guessed = isinstance(node, Agent) and self.inferred.get(node.name) == key
+    def _writes(self, node: Node, box: _Box) -> tuple[Port, ...]:
+        ports: dict[str, Port] = {}
+        for key, origin in box.writes:
+            known = ports.get(key)
+            codes = (*(known.codes if known is not None else ()), *self._codes(origin, key))
+            guessed = box.kind == "agent" and self.inferred.get(node.name) == key
             unique = tuple(dict.fromkeys(codes))
-            found[key] = Port(key, key, "state", inferred=guessed, codes=unique)
-        return tuple(found.values())
+            ports[key] = Port(key, key, "state", inferred=guessed, codes=unique)
+        return tuple(ports.values())
 
     def _codes(self, origin: Origin, key: str) -> tuple[str, ...]:
         return tuple(
@@ -236,29 +285,29 @@ class _Builder:
             )
         )
 
-    def _problems(self, node: Node, ports: tuple[Port, ...]) -> tuple[Diagnostic, ...]:
+    def _problems(self, node: Node, box: _Box, ports: tuple[Port, ...]) -> tuple[Diagnostic, ...]:
         """What is said of this node; where others share its name, what names one of its keys."""
         own = [one for one in self.problems if one.origin.agent == node.name]
-        if isinstance(node, Agent):
+        if box.kind == "agent":  # no other agent has its name
             return tuple(own)
-        labels = [case.label for case in node.cases] if isinstance(node, Route) else []
         return tuple(
             one
             for one in own
-            if one.origin.name in labels or any(_mentions(one.message, p.key) for p in ports)
+            if one.origin.name in box.fields or any(_mentions(one.message, p.key) for p in ports)
         )
 
     def _sites(self, node: Node) -> tuple[Site, ...]:
         """What the walk left at this use of a node: the same share of its sites for each use."""
-        sites = self._left.get(id(node), [])
-        uses, met = self._uses[id(node)], self._met[id(node)]
-        self._met[id(node)] += 1
+        sites = self._sites_of.get(id(node), [])
+        uses, drawn = self._uses[id(node)], self._drawn[id(node)]
+        self._drawn[id(node)] += 1
         share, rest = divmod(len(sites), uses)
-        return tuple(sites if rest else sites[met * share : (met + 1) * share])
+        return tuple(sites if rest else sites[drawn * share : (drawn + 1) * share])
 
     def _count_uses(self, node: Node) -> None:
         self._uses[id(node)] += 1
-        for child in _children(node):
+        below = [member for member, _ in _team(node)] if isinstance(node, Agent) else node.children
+        for child in below:
             self._count_uses(child)
 
     def _next(self) -> str:
@@ -266,12 +315,7 @@ class _Builder:
         return f"n{self._count}"
 
 
-def _children(node: Node) -> Iterable[Node]:
-    """What is drawn below a node."""
-    return [below for below, _ in _below(node)] if isinstance(node, Agent) else node.children
-
-
-def _below(agent: Agent) -> list[tuple[Node, str]]:
+def _team(agent: Agent) -> list[tuple[Node, str]]:
     """Who can be called as a tool or handed over to, in the order of the walk."""
     tools = [
         (cast("Node", tool.agent), f"tool {tool.name}")
@@ -281,37 +325,23 @@ def _below(agent: Agent) -> list[tuple[Node, str]]:
     return [*tools, *((child, "transfer") for child in agent.sub_agents)]
 
 
-def _is_template(node: Node, read: Read) -> bool:
-    return isinstance(node, Gate) or (read.how == "template" and isinstance(node, Agent))
+def _titled(node: Flow, words: str) -> str:
+    """The words for a node, behind its name if it was given one."""
+    default = type(node).__name__.lower()
+    return words if node.name == default else f"{node.name}: {words}"
 
 
-def _written(node: Node) -> Iterable[tuple[str, Origin]]:
-    """The keys that a node writes, and the place that says so."""
-    match node:
-        case Agent():
-            for key, writer, _ in writes_of(node):
-                yield key, writer.origin
-        case Step():
-            origin = Origin("field", "function", node.name)
-            found = keys_of(node.function)
-            seen = () if node.written else sorted({*found.writes, *found.maybe})
-            renamed = (new for _, new in node.renames)
-            for key in dict.fromkeys((*(node.writes or seen), *node.captures, *renamed)):
-                yield key, origin
-        case Gate():
-            yield node.key, Origin("field", "key", node.name)
-        case Map():
-            yield node.item, Origin("field", "item", node.name)
-            yield node.into, Origin("field", "into", node.name)
-        case _:
-            return
+def _clipped(title: str) -> str:
+    return clip(preview(title), LONGEST)
 
 
-def _is_opaque(node: Node) -> bool:
-    """Whether code runs at the node itself that does not say what it writes."""
-    if isinstance(node, Agent):
-        return bool(blurs(node))
-    return isinstance(node, Step) and may_write_anything(node)
+def _opaque(opaque: bool) -> tuple[str, ...]:
+    """The note of a node with code that does not say what it writes."""
+    return ("may write any key",) if opaque else ()
+
+
+def _is_template(box: _Box, read: Read) -> bool:
+    return box.kind == "gate" or (read.how == "template" and box.kind == "agent")
 
 
 def _mentions(message: str, key: str) -> bool:
@@ -344,8 +374,8 @@ def edges_of(
     edges: dict[tuple[str, str, str, str], Edge] = {}
     for reader in places:
         for edge in (*_read(reader, start, named, sites), *_heard(reader, named)):
-            held = edges.setdefault(edge[:4], edge)
-            if held.certain and not edge.certain:
+            known = edges.setdefault(edge[:4], edge)
+            if known.certain and not edge.certain:
                 edges[edge[:4]] = edge
     return tuple(edges.values())
 
@@ -357,7 +387,7 @@ def _read(
     sites: Mapping[str, tuple[Site, ...]],
 ) -> list[Edge]:
     vertex = reader.vertex
-    found: list[Edge] = []
+    edges: list[Edge] = []
     for site in sites[vertex.id]:
         for port in vertex.reads:
             fact = site.world.facts.get(port.key)
@@ -366,18 +396,18 @@ def _read(
                 if writer.kind != "input":
                     source = _writer(writer, port.key, reader, named)
                 if source is not None and fact is not None:
-                    found.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
-    return found
+                    edges.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
+    return edges
 
 
 def _heard(reader: _Place, named: _Named) -> list[Edge]:
-    found: list[Edge] = []
+    edges: list[Edge] = []
     for name in reader.vertex.hears:
         spoke = [place for place in named.get(name, ()) if place.vertex.kind == "agent"]
         source = _nearest(reader, spoke)
         if source is not None:
-            found.append(Edge(source.id, reader.vertex.id, "", "conversation"))
-    return found
+            edges.append(Edge(source.id, reader.vertex.id, "", "conversation"))
+    return edges
 
 
 def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex | None:
@@ -389,9 +419,9 @@ def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex |
     return _nearest(reader, wrote)
 
 
-def _nearest(reader: _Place, found: list[_Place]) -> Vertex | None:
+def _nearest(reader: _Place, places: list[_Place]) -> Vertex | None:
     """The one that comes last before the reader and not beside it; else the last of all."""
-    ordered = [place for place in found if not _apart(place, reader)] or found
+    ordered = [place for place in places if not _apart(place, reader)] or places
     before = [place for place in ordered if place.turn < reader.turn]
     chosen = before or ordered
     return chosen[-1].vertex if chosen else None

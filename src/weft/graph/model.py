@@ -8,24 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from weft.compiler.report import clip, preview
-from weft.declare import (
-    Agent,
-    Expect,
-    Fallback,
-    Gate,
-    Loop,
-    Map,
-    Node,
-    Parallel,
-    Race,
-    Route,
-    Sequence,
-    Step,
-    Tap,
-    Timeout,
-)
-from weft.declare.compare import quoted
-from weft.declare.functions import name_of
 from weft.diagnostics import Diagnostic
 
 Channel: TypeAlias = Literal["template", "state", "conversation"]
@@ -185,18 +167,18 @@ def rows_of(vertex: Vertex) -> list[Row]:
         rows += [Row("writes", clip(port.text, LONGEST), port) for port in vertex.writes]
     else:
         rows += [_port_row("writes", port) for port in vertex.writes]
-    told = {code for row in rows for code in row.codes}
-    left = dict.fromkeys(one.code for one in vertex.problems if one.code not in told)
-    if left:
-        rows.append(Row("problem", " ".join(left), codes=tuple(left)))
+    marked = {code for row in rows for code in row.codes}
+    unmarked = dict.fromkeys(one.code for one in vertex.problems if one.code not in marked)
+    if unmarked:
+        rows.append(Row("problem", " ".join(unmarked), codes=tuple(unmarked)))
     return rows
 
 
 def listed(names: tuple[str, ...]) -> str:
     """Names in a row: the nearest ones, and how many more there are."""
-    shown = ", ".join(names[-MOST_NAMES:])
+    nearest = ", ".join(names[-MOST_NAMES:])
     more = len(names) - MOST_NAMES
-    return f"{shown} +{more}" if more > 0 else shown
+    return f"{nearest} +{more}" if more > 0 else nearest
 
 
 def _port_row(kind: Literal["reads", "writes"], port: Port) -> Row:
@@ -208,70 +190,3 @@ def _port_row(kind: Literal["reads", "writes"], port: Port) -> Row:
         room = LONGEST - sum(len(code) + 1 for code in port.codes)
         words = f"{clip(preview(words), max(room, 12))} {' '.join(port.codes)}"
     return Row(kind, clip(preview(words), LONGEST + 20), port, port.codes)
-
-
-def title_of(node: Node) -> str:
-    """What a node is called in a picture; nothing for a sequence that nobody named."""
-    return clip(preview(_title(node)), LONGEST)
-
-
-def _title(node: Node) -> str:
-    match node:
-        case Agent():
-            return node.name
-        case Step():
-            return node.written or node.name
-        case Gate() | Tap():
-            return f"{type(node).__name__.lower()} {node.name}"
-        case Expect():
-            return _named(node.name, "expect", f"expect {name_of(node.predicate)}")
-        case Sequence():
-            return "" if node.name == "sequence" else node.name
-        case Parallel() | Race() | Fallback():
-            kind = type(node).__name__.lower()
-            return _named(node.name, kind, kind)
-        case Timeout():
-            return _named(node.name, "timeout", f"timeout {node.seconds:g} s")
-        case Loop():
-            return _named(node.name, "loop", _loop(node))
-        case Route():
-            key = node.key if isinstance(node.key, str) else name_of(node.key)
-            return _named(node.name, "route", f"route {key}".rstrip())
-        case Map():
-            return _named(node.name, "map", f"map {node.items} into {node.into}")
-
-
-def notes_of(node: Node) -> Iterator[str]:
-    """What else is to be known of a node."""
-    match node:
-        case Gate():
-            if node.question:
-                yield f"asks {node.question}"
-            if node.choices:
-                yield f"one of {', '.join(quoted(choice) for choice in node.choices)}"
-        case Expect():
-            yield f"else {node.message}"
-        case Tap():
-            yield "sees the whole state"
-        case Map():
-            yield f"{node.concurrency} at a time"
-        case Step() if node.drops:
-            yield f"drops {', '.join(node.drops)}"
-        case Step() if node.keeps is not None:
-            yield f"keeps only {', '.join(node.keeps)}"
-        case _:
-            return
-
-
-def _loop(loop: Loop) -> str:
-    most = f"at most {loop.max} times"
-    if loop.until is not None:
-        return f"until {name_of(loop.until)}, {most}"
-    if loop.while_ is not None:
-        return f"while {name_of(loop.while_)}, {most}"
-    return f"{loop.max} times"
-
-
-def _named(name: str, default: str, said: str) -> str:
-    """What is said of a node, behind its name if it was given one."""
-    return said if name == default else f"{name}: {said}"

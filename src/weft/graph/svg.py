@@ -71,18 +71,22 @@ def to_svg(graph: Graph) -> str:
     block = laid_out(graph)
     boxes = [piece for piece in block.pieces if isinstance(piece, Box)]
     tracks = tracks_of(graph, boxes, block.width)
-    width = max(block.width + tracks.left + tracks.right, 560.0)
-    shown: list[Channel] = [
+    width = max(block.width + tracks.left_width + tracks.right_width, 560.0)
+    channels: list[Channel] = [
         channel for channel, _ in LEGEND if any(_uses(t, channel) for t in tracks.tracks)
     ]
     notes = list(_notes(graph, width))
-    height = block.height + (LINE + 14.0 if shown else 0.0) + LINE * len(notes)
+    height = block.height + (LINE + 14.0 if channels else 0.0) + LINE * len(notes)
     height += 14.0 if notes else 0.0
-    left = MARGIN + tracks.left + (width - block.width - tracks.left - tracks.right) / 2
+    offset = (
+        MARGIN
+        + tracks.left_width
+        + (width - block.width - tracks.left_width - tracks.right_width) / 2
+    )
     full, tall = width + 2 * MARGIN, height + 2 * MARGIN
     body = [
         f'<rect class="paper" width="{_n(full)}" height="{_n(tall)}"/>',
-        f'<g transform="translate({_n(left)} {_n(MARGIN)})">',
+        f'<g transform="translate({_n(offset)} {_n(MARGIN)})">',
         *(_frame(piece) for piece in block.pieces if isinstance(piece, Frame)),
         *(line for track in tracks.tracks for line in _track(track)),
         *(_arrow(piece) for piece in block.pieces if isinstance(piece, Arrow)),
@@ -91,7 +95,7 @@ def to_svg(graph: Graph) -> str:
         *(line for box in boxes for line in _draw_box(box)),
         *(line for track in tracks.tracks for line in _marks(track)),
         "</g>",
-        *_below(shown, notes, block.height + MARGIN),
+        *_below(channels, notes, block.height + MARGIN),
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="weft" role="img"'
@@ -119,10 +123,10 @@ def _draw_box(box: Box) -> Iterator[str]:
     vertex = box.vertex
     wrong = " problem" if vertex.problems else ""
     round_ = 14 if vertex.kind in ("input", "answer", "route", "loop", "map") else 4
-    told = "\n".join(str(one) for one in vertex.problems)
+    problems = "\n".join(str(one) for one in vertex.problems)
     yield f'<g id="{vertex.id}">'
-    if told:
-        yield f"<title>{_shown(told)}</title>"
+    if problems:
+        yield f"<title>{_escaped(problems)}</title>"
     yield (
         f'<rect class="box {vertex.kind}{wrong}" x="{_n(box.x)}" y="{_n(box.y)}"'
         f' width="{_n(box.width)}" height="{_n(box.height)}" rx="{round_}"/>'
@@ -130,13 +134,13 @@ def _draw_box(box: Box) -> Iterator[str]:
     middle = box.x + box.width / 2
     yield (
         f'<text class="title" text-anchor="middle" x="{_n(middle)}" y="{_n(box.y + 16.0)}">'
-        f"{_shown(vertex.title)}</text>"
+        f"{_escaped(vertex.title)}</text>"
     )
     for index, row in enumerate(box.rows):
         kind = "problem" if row.codes else _colour(row.kind, row.port and row.port.channel)
         yield (
             f'<text class="{kind}" x="{_n(box.x + 12.0)}" y="{_n(box.row_y(index) + 4.0)}">'
-            f"{_shown(row.text)}</text>"
+            f"{_escaped(row.text)}</text>"
         )
     yield "</g>"
 
@@ -182,7 +186,7 @@ def _label(label: Label) -> str:
 
 
 def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_shown(text)}</text>'
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_escaped(text)}</text>'
 
 
 class Arrow(NamedTuple):
@@ -236,7 +240,7 @@ class Track(NamedTuple):
 def _track(track: Track) -> Iterator[str]:
     heights = [end.y for end in track.ends]
     name = f"{track.key}: {track.channel}" if track.key else track.channel
-    yield f'<g class="track"><title>{_shown(name)}</title>'
+    yield f'<g class="track"><title>{_escaped(name)}</title>'
     yield (
         f'<path class="data {track.channel}"'
         f' d="M{_n(track.x)} {_n(min(heights))}V{_n(max(heights))}"/>'
@@ -299,7 +303,7 @@ def _below(
         yield _text(kind, MARGIN, y, line)
 
 
-def _shown(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escaped, without what steers a terminal or no XML may hold."""
     return escape("".join(char for char in safe(text) if char not in "\ufffe\uffff"))
 
@@ -369,8 +373,8 @@ def _box_of(vertex: Vertex) -> Block:
 
 def _framed(group: Group, inner: Block) -> Block:
     title = clip(frame_title(group), LONGEST)
-    left = BACK if group.kind == "loop" else PAD
-    width = max(inner.width + left + max(left, PAD), text_width(title) + 2 * PAD)
+    indent = BACK if group.kind == "loop" else PAD
+    width = max(inner.width + indent + max(indent, PAD), text_width(title) + 2 * PAD)
     offset = (width - inner.width) / 2
     height = inner.height + 28.0 + (16.0 if group.kind == "loop" else PAD)
     pieces: list[Piece] = [Frame(0.0, 0.0, width, height, group)]
@@ -436,11 +440,11 @@ def _lanes(group: Group) -> Block:
             used = 0.0
         used += lane.width + (LANE if rows[-1] else 0.0)
         rows[-1].append(lane)
-    made = [_row(row) for row in rows]
-    width = max(row.width for row in made)
+    blocks = [_row(row) for row in rows]
+    width = max(row.width for row in blocks)
     pieces: list[Piece] = []
     top = 0.0
-    for row in made:
+    for row in blocks:
         pieces += _placed(row, (width - row.width) / 2, top)
         top += row.height + LANE
     return Block(width, top - LANE, tuple(pieces))
@@ -463,11 +467,11 @@ def _lane(group: Group, label: str, below: Member) -> Block:
 
 def _row(lanes: list[Block]) -> Block:
     pieces: list[Piece] = []
-    left = 0.0
+    x = 0.0
     for lane in lanes:
-        pieces += _placed(lane, left, 0.0)
-        left += lane.width + LANE
-    return Block(left - LANE, max(lane.height for lane in lanes), tuple(pieces))
+        pieces += _placed(lane, x, 0.0)
+        x += lane.width + LANE
+    return Block(x - LANE, max(lane.height for lane in lanes), tuple(pieces))
 
 
 def _placed(block: Block, right: float, down: float) -> Iterable[Piece]:
@@ -491,8 +495,8 @@ class Tracks(NamedTuple):
     """All tracks, and the room they take on either side."""
 
     tracks: tuple[Track, ...]
-    left: float
-    right: float
+    left_width: float
+    right_width: float
 
 
 def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
@@ -519,14 +523,14 @@ def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
 
 def _sides(edges: list[Edge], ends: "_Ends", boxes: list[Box]) -> dict[str, bool]:
     """By reader: whether its track is at the right, where both ways cross no more boxes."""
-    left: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     costs: dict[str, list[int]] = {}
     for edge in edges:
-        if edge.source not in left:
-            left[edge.source] = _crossed(ends.writer(edge.source), boxes)
+        if edge.source not in counts:
+            counts[edge.source] = _crossed(ends.writer(edge.source), boxes)
         if edge.target not in costs:
             costs[edge.target] = [*_crossed(ends.reader([edge]), boxes)]
-        for index, more in enumerate(left[edge.source]):
+        for index, more in enumerate(counts[edge.source]):
             costs[edge.target][index] += more
     return {target: at_right <= at_left for target, (at_right, at_left) in costs.items()}
 
@@ -536,8 +540,8 @@ def _bundles(edges: tuple[Edge, ...]) -> Iterator[tuple[str, Channel, list[Edge]
     kinds: dict[tuple[str, bool], list[Edge]] = {}
     for edge in edges:
         kinds.setdefault((edge.key, edge.channel == "conversation"), []).append(edge)
-    for (key, talk), found in kinds.items():
-        for bundle in _connected(found):
+    for (key, talk), same_kind in kinds.items():
+        for bundle in _connected(same_kind):
             yield key, "conversation" if talk else "state", bundle
 
 
@@ -545,17 +549,17 @@ def _connected(edges: list[Edge]) -> list[list[Edge]]:
     """The edges in groups that share no box with one another."""
     leader: dict[str, str] = {}
 
-    def found(vertex: str) -> str:
+    def leader_of(vertex: str) -> str:
         while leader.setdefault(vertex, vertex) != vertex:
             leader[vertex] = leader[leader[vertex]]
             vertex = leader[vertex]
         return vertex
 
     for edge in edges:
-        leader[found(edge.source)] = found(edge.target)
+        leader[leader_of(edge.source)] = leader_of(edge.target)
     groups: dict[str, list[Edge]] = {}
     for edge in edges:
-        groups.setdefault(found(edge.source), []).append(edge)
+        groups.setdefault(leader_of(edge.source), []).append(edge)
     return list(groups.values())
 
 

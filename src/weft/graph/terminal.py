@@ -69,8 +69,8 @@ def _plain(text: str) -> str:
     """The text in ASCII, as wide as it was."""
     if text.isascii():
         return text
-    shown = text.replace("…", "~")
-    return "".join(char if char.isascii() else "?" * columns(char) for char in shown)
+    ascii_dots = text.replace("…", "~")
+    return "".join(char if char.isascii() else "?" * columns(char) for char in ascii_dots)
 
 
 class _Drawing:
@@ -168,8 +168,8 @@ def _stacked(blocks: list[Block], arrow: str = "") -> Block:
 
 
 def _centred(block: Block, width: int) -> Iterator[str]:
-    left = (width - block.width) // 2
-    before, behind = " " * left, " " * (width - left - block.width)
+    margin = (width - block.width) // 2
+    before, behind = " " * margin, " " * (width - margin - block.width)
     return (f"{before}{line}{behind}" for line in block.lines)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from weft.content import Content, Value
 from weft.ir.block import Block
 from weft.session import Usage
+from weft.session.provenance import Provenance, provenance_in
 from weft.values import Json, JsonObject, canonical, digest
 
 ItemKind = Literal[
@@ -141,3 +142,8 @@ class ModelResponse(Value, frozen=True, kw_only=True, gc=True):
     def text(self) -> str:
         """What was said, without thoughts."""
         return self.content.text if self.content is not None else ""
+
+    @property
+    def provenance(self) -> Provenance:
+        """What Weft will keep on the event of this response."""
+        return provenance_in(self.custom_metadata)

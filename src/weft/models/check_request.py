@@ -16,7 +16,6 @@ from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import dialect_named
 from weft.dialects.caching import without_marks
-from weft.dialects.refuse import refusals
 from weft.errors import IllegalRequest
 from weft.ir import Feature, Item, Prompt, verify
 from weft.ir.show import show_block
@@ -178,7 +177,7 @@ def _turns(wire: JsonObject, key: str) -> list[JsonObject]:
 def _verify(prompt: Prompt, before: Prompt | None) -> None:
     """Hold the laws of the IR against the items that were not settled before."""
     items = prompt.items
-    if before is not None and before.items.memo is items.memo:
+    if before is not None and before.items.shares(items):
         fresh = Strand(items.since(min(before.items.settled, items.settled)))
         prompt = msgspec.structs.replace(prompt, items=fresh)
     verify(prompt, step="model request", before=before)
@@ -653,17 +652,17 @@ def _branch(prompt: Prompt) -> str:
     """The deepest branch in view, which is the agent's own as soon as it has spoken there."""
     if not prompt.features & Feature.BRANCHED:
         return ""
-    items = prompt.items
-    with items.lock:
-        held = cast("tuple[int, str]", items.memo.get("deepest branch", (0, "")))
-        read, deepest = held if held[0] <= items.settled else (0, "")
-        deepest = _deepest(items.since(read)[: items.settled - read], deepest)
-        items.memo["deepest branch"] = (items.settled, deepest)
-    return _deepest(items.since(items.settled), deepest)
+    return prompt.items.derive(_DeepestBranch).after(prompt.items.tail).branch
 
 
-def _deepest(items: Sequence[Item], branch: str) -> str:
-    return max((branch, *(item.branch for item in items)), key=len)
+class _DeepestBranch(NamedTuple):
+    """The longest branch of some items."""
+
+    branch: str = ""
+
+    def after(self, items: Sequence[Item]) -> "_DeepestBranch":
+        """The longest once these items follow."""
+        return _DeepestBranch(max((self.branch, *(item.branch for item in items)), key=len))
 
 
 def check_prefix(
@@ -757,8 +756,7 @@ def check_request(dialect: str, wire: JsonObject, model: str = "") -> tuple[Diag
 
     `model` is for dialects whose requests do not name it. Nothing is said of what is not known.
     """
-    name = dialect_named(dialect).traits.name
     return tuple(
         report(found.code, Origin("dialect", found.pointer or "/"), found.message, found.hint)
-        for found in refusals(name, wire, model)
+        for found in dialect_named(dialect).refusals(wire, model)
     )

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import cast
 
 import msgspec
 
@@ -11,7 +10,8 @@ from weft.errors import DeclarationError, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, Stability, TextBlock
 from weft.models.base import Model
 from weft.models.registry import model_for
-from weft.values import Json, JsonObject, compact
+from weft.session.provenance import Provenance
+from weft.values import JsonObject, compact
 
 _log = logging.getLogger("weft")
 
@@ -40,7 +40,7 @@ class FallbackModel:
     Models are names or objects, of any dialect: `FallbackModel("claude-sonnet-5", "gpt-5")`.
     The request is written anew for each. Once a piece of an answer was shown, no other model is
     asked. `on` are the codes that count as no answer. The event of the answer says in
-    `custom_metadata["weft"]` whose it is, and under `fallback` who failed before.
+    its provenance whose it is, and under `fallback` who failed before.
     """
 
     def __init__(self, *models: str | Model, on: Iterable[str] = FALLS) -> None:
@@ -142,16 +142,11 @@ def _noted(
     response: ModelResponse, model: Model, failed: list[tuple[Model, ModelError]], lost: list[str]
 ) -> ModelResponse:
     """The response with whose it is, who failed before, and what could not be carried over."""
-    metadata = dict(response.custom_metadata or {})
-    held = metadata.get("weft")
-    weft: JsonObject = {"provider": model.dialect, "model": model.name}
-    if isinstance(held, dict):
-        weft |= held
-    if failed:
-        weft["fallback"] = [{"model": each.name, "code": error.code} for each, error in failed]
-    if lost:
-        weft["lost"] = cast("list[Json]", lost)
-    return msgspec.structs.replace(response, custom_metadata={**metadata, "weft": weft})
+    maker = Provenance(provider=model.dialect, model=model.name)
+    codes: list[JsonObject] = [{"model": each.name, "code": error.code} for each, error in failed]
+    how = Provenance(fallback=codes or None, lost=lost or None)
+    metadata = how.onto(maker.beneath(response.custom_metadata))
+    return msgspec.structs.replace(response, custom_metadata=metadata)
 
 
 def _exhausted(failed: list[tuple[Model, ModelError]]) -> ModelError:

@@ -13,9 +13,8 @@ from time import monotonic as now
 from typing import ClassVar, NamedTuple, cast
 from urllib.parse import quote
 
-from weft.dialects import facts_for, wire_name
+from weft.dialects import count_request, facts_for, wire_name
 from weft.dialects.gemini import CACHED
-from weft.dialects.measure import count_request
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt, Stability
 from weft.models.breaker import Breaker
@@ -24,6 +23,7 @@ from weft.models.http import Sending, Timeouts
 from weft.models.remote import Remote, noted
 from weft.models.retry import PASSING, Retry
 from weft.models.services import GEMINI, Service
+from weft.session.provenance import Provenance
 from weft.values import JsonObject, canonical, digest
 
 _VERSION = "/v1beta"
@@ -104,12 +104,13 @@ class Gemini(Remote):
         name = await HEADS.name_of(head, seconds, lambda fields: self._kept(model, fields))
         if name:
             shown = False
+            named = Provenance(cached_content=name)
             try:
                 short = super().generate(prompt, shortened(wire, name), stream=stream)
                 async with _closing(short) as answers:
                     async for response in answers:
                         shown = True
-                        yield response if response.partial else noted(response, NAMED, name)
+                        yield response if response.partial else noted(response, named)
             except ModelError as error:
                 if shown or not is_lost(error, name):
                     raise

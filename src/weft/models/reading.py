@@ -6,9 +6,8 @@ from typing import cast
 
 import msgspec
 
-from weft.dialects.lift import lift, stream_of
-from weft.dialects.lift.failure import failure
-from weft.dialects.lift.sse import Events
+from weft.dialects import dialect_named, lift, stream_of
+from weft.dialects.stream import Events
 from weft.errors import ModelError
 from weft.ir import ModelResponse
 from weft.jsonschema import deeper_than
@@ -47,9 +46,9 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
     if held is None and _is_page(text, reply.headers.get("content-type", "")):
         error = web_page(url, status)
         if status >= 500 or status == 429:  # a proxy's page says only what the status says
-            error = failure(dialect, status, None, "")
+            error = dialect_named(dialect).errors.failure(status, None, "")
     else:
-        error = failure(dialect, status, held, text)
+        error = dialect_named(dialect).errors.failure(status, held, text)
     asked = asked_to_wait(reply.headers)
     if asked is not None:
         error.retry_after = asked

@@ -30,7 +30,8 @@ from weft.models.services import (
     spellings,
     without_keys,
 )
-from weft.values import Json, JsonObject
+from weft.session.provenance import Provenance
+from weft.values import JsonObject
 
 _log = logging.getLogger("weft")
 
@@ -305,14 +306,12 @@ class Remote:
 def _with_attempts(response: ModelResponse, trail: Trail) -> ModelResponse:
     """The response with the attempts it took, where it took more than one."""
     attempts = trail.noted()
-    return response if attempts is None else noted(response, "attempts", attempts)
+    return response if attempts is None else noted(response, Provenance(attempts=attempts))
 
 
-def noted(response: ModelResponse, name: str, value: Json) -> ModelResponse:
-    """The response with one more thing that its event is to say of it."""
-    metadata = dict(response.custom_metadata or {})
-    held = metadata.get("weft")
-    metadata["weft"] = {**(held if isinstance(held, dict) else {}), name: value}
+def noted(response: ModelResponse, more: Provenance) -> ModelResponse:
+    """The response with more that its event is to say of it."""
+    metadata = more.onto(response.custom_metadata)
     return msgspec.structs.replace(response, custom_metadata=metadata)
 
 

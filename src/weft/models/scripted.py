@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from weft.content import Content, FunctionCall, Part, require_content, thought_part
+from weft.content import Content, FunctionCall, Part, PartProvenance, require_content, thought_part
 from weft.dialects import DIALECTS, dialect_named
 from weft.errors import DeclarationError, ScriptExhausted, SessionError
 from weft.ir import ModelResponse, Prompt
@@ -275,10 +275,10 @@ def call(name: str, /, **arguments: Json) -> Part:
 def malformed(name: str, text: str) -> Part:
     """A tool call whose arguments are no JSON object, as a model may write them.
 
-    The part has no arguments; the text stands in `part_metadata["weft"]["malformed"]`.
+    The part has no arguments; the text is `part.provenance.malformed`.
     """
-    held: JsonObject = {"weft": {"malformed": text}}
-    return Part(function_call=FunctionCall(name=name), part_metadata=held)
+    metadata = PartProvenance(malformed=text).onto(None)
+    return Part(function_call=FunctionCall(name=name), part_metadata=metadata)
 
 
 def thought(text: str, *, signature: str | None = None, provider: str = "") -> Part:

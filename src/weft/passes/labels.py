@@ -103,11 +103,8 @@ class Labelled(NamedTuple):
 
     def of_event(self, event: Event) -> tuple[str, ...]:
         """The labels that were noted down with an event when it happened."""
-        weft = (event.custom_metadata or {}).get("weft")
-        noted = weft.get("labels") if isinstance(weft, dict) else None
-        if not isinstance(noted, list):
-            return _NO_LABELS
-        return tuple(name for name in noted if isinstance(name, str) and name in self.names)
+        labels = event.provenance.labels or ()
+        return tuple(name for name in labels if name in self.names)
 
 
 def _system(block: TextBlock, known: Labelled, env: Env, said: list[Diagnostic]) -> TextBlock:

@@ -102,13 +102,10 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     if len(log) > done:
         found = dict(found)
         for index, event in enumerate(log.since(done), done):
-            weft = (event.custom_metadata or {}).get("weft")
-            held = weft.get("restored") if isinstance(weft, dict) else None
-            if isinstance(held, dict):
-                for made, value in held.items():
-                    # a log may come from outside, and any other text would be put into ours
-                    if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
-                        found.setdefault(str(value), (made, index))
+            for made, value in (event.provenance.restored or {}).items():
+                # a log may come from outside, and any other text would be put into ours
+                if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
+                    found.setdefault(str(value), (made, index))
         if not log.tail:
             log.memo["restored values"] = (len(log), found)
     listed = [(value, made, index) for value, (made, index) in found.items()]

@@ -13,7 +13,6 @@ from weft.declare.policy_parts import (
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.passes.env import Env, turn_numbers
-from weft.values import Json, JsonObject
 
 
 def select_view(prompt: Prompt, env: Env) -> Prompt:
@@ -109,21 +108,12 @@ def tags_of(item: Item, env: Env) -> set[str]:
     found: set[str] = set()
     if not 0 <= item.position < len(env.log):
         return found
-    found.update(_texts(_weft(env, item.position).get("tags")))
+    found.update(env.log[item.position].provenance.tags or ())
     for index in range(item.position + 1, len(env.log)):
-        tagged = _weft(env, index).get("tagged")
-        if isinstance(tagged, dict) and tagged.get("event") == item.event:
-            found.update(_texts(tagged.get("tags")))
+        later = env.log[index].provenance.tagged
+        if later is not None and later.event == item.event:
+            found.update(later.tags)
     return found
-
-
-def _weft(env: Env, index: int) -> JsonObject:
-    held = (env.log[index].custom_metadata or {}).get("weft")
-    return held if isinstance(held, dict) else {}
-
-
-def _texts(value: Json) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:

@@ -20,23 +20,14 @@ from weft.content import Content, Part, call_part, media_part, opaque_part, resu
 from weft.declare import Tool
 from weft.declare.tool import NAME, RESERVED
 from weft.diagnostics import Origin
-from weft.dialects import DIALECTS, Dialect, dialect_named
-from weft.dialects.read import (
-    CHAT,
-    Given,
-    GivenOutput,
-    GivenTool,
-    Turn,
-    dialect_of,
-    difference,
-    read,
-    spelled,
-)
-from weft.dialects.sink import Sink
+from weft.dialects import CHAT, DIALECTS, Dialect, dialect_named, dialect_of
+from weft.dialects.track import LoweringReport
+from weft.dialects.wire import ReadOutput, ReadPart, ReadTool, ReadTurn, difference
 from weft.errors import SessionError, UsageError
 from weft.ir import Block, Feature, Item, Output, Prompt, Role, TextBlock, ToolDecl
 from weft.ir.item import RECALL, ItemKind
 from weft.session import Event, Session
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, Strand
 
 AGENT = "agent"
@@ -126,13 +117,13 @@ def _recording(data: bytes, number: int, *, name: str) -> Recording:
 def _declared(request: JsonObject, where: str) -> tuple[Tool, ...]:
     """The functions that a chat declares; what a provider runs itself is none of them."""
     try:
-        given = read(CHAT, request).tools if request.get("tools") else ()
+        given = dialect_named(CHAT).read(request).tools if request.get("tools") else ()
     except UsageError as error:
         raise SessionError(error.message, where=f"{where}: {error.where}", hint=_FORMS) from None
     return tools_of(given)
 
 
-def tools_of(given: Iterable[GivenTool]) -> tuple[Tool, ...]:
+def tools_of(given: Iterable[ReadTool]) -> tuple[Tool, ...]:
     """Declarations as tools that can be declared again; names of Weft's own are left out."""
     found: dict[str, Tool] = {}
     for one in given:
@@ -234,7 +225,8 @@ class _Request(_Chat):
     def read(self, id: str, dialect: str, request: JsonObject) -> Recording:
         """What the request says as a session of one agent, and the tools that it declares."""
         try:
-            reading = read(dialect, spelled(dialect, request))
+            target = dialect_named(dialect)
+            reading = target.read(target.spell(request))
         except UsageError as error:
             where = f"{self.name}: {error.where}"
             raise SessionError(error.message, where=where, hint=_FORMS) from None
@@ -243,7 +235,7 @@ class _Request(_Chat):
             self._turn(turn)
         return self._ended(id, is_request=True)._replace(tools=tools_of(reading.tools))
 
-    def _turn(self, turn: Turn) -> None:
+    def _turn(self, turn: ReadTurn) -> None:
         parts = [one.part for one in turn.parts]
         if turn.role == "system":
             self.system += [part.text or "" for part in parts]
@@ -329,11 +321,11 @@ _ROUNDS = 3
 def read_request(dialect: str, wire: JsonObject, model: str = "") -> Prompt:
     """The prompt that a request in this dialect is; `model` where the request does not name it."""
     target = dialect_named(dialect)
-    given = spelled(dialect, wire)
+    given = target.spell(wire)
     named = given.get("model")
     name = named if isinstance(named, str) else model
     reader = _Reader(target, name)
-    reading = read(dialect, given)
+    reading = target.read(given)
     turns = target.traits.turns
     items = [reader.item(turn, f"{turns}/{at}", at) for at, turn in enumerate(reading.turns)]
     system = [reader.block(one, "system", f"system/{at}") for at, one in enumerate(reading.system)]
@@ -357,7 +349,9 @@ def _with_extra(
     name = dialect.traits.name
     extra: JsonObject = {}
     for _ in range(_ROUNDS):  # an option may bring another with it: look again
-        made, _placed = dialect.head(prompt, Sink(dialect=name, strict=False, model=prompt.model))
+        made, _placed = dialect.head(
+            prompt, LoweringReport(dialect=name, strict=False, model=prompt.model)
+        )
         missing = difference(_without(made, places), _without(given, places))
         if not missing:
             break
@@ -388,7 +382,7 @@ def _without(wire: JsonObject, places: Sequence[str]) -> JsonObject:
     return held
 
 
-def _output(given: GivenOutput | None, dialect: str) -> Output | None:
+def _output(given: ReadOutput | None, dialect: str) -> Output | None:
     if given is None:
         return None
     return Output(
@@ -408,9 +402,9 @@ class _Reader:
         self.dialect = dialect
         self.name = dialect.traits.name
         self.model = model
-        self.sink = Sink(dialect=self.name, strict=False, model=model, held=True)
+        self.sink = LoweringReport(dialect=self.name, strict=False, model=model, held=True)
 
-    def item(self, turn: Turn, event: str, position: int) -> Item:
+    def item(self, turn: ReadTurn, event: str, position: int) -> Item:
         """What one side said together, as an item."""
         found = [
             self.block(given, turn.role, event, part=at, position=position)
@@ -427,7 +421,7 @@ class _Reader:
         )
 
     def block(
-        self, given: Given, role: Role, event: str, *, part: int = 0, position: int = 0
+        self, given: ReadPart, role: Role, event: str, *, part: int = 0, position: int = 0
     ) -> Block:
         """A part as a block that lowers to what it was read from."""
         block = self._read(given, role, event, position)
@@ -439,7 +433,7 @@ class _Reader:
         made = self.dialect.part(block, self.sink) if block is not None else None
         self.sink.taken()
         if block is None or made is None:
-            block = self._read(Given(opaque_part(self.name, wire), wire), role, event, position)
+            block = self._read(ReadPart(opaque_part(self.name, wire), wire), role, event, position)
             assert block is not None
             made = wire
         kept = difference(made, wire)
@@ -448,20 +442,20 @@ class _Reader:
             return msgspec.structs.replace(block, origin=origin, provider=self.name, kept=held)
         return msgspec.structs.replace(block, origin=origin)
 
-    def _read(self, given: Given, role: Role, event: str, position: int) -> Block | None:
+    def _read(self, given: ReadPart, role: Role, event: str, position: int) -> Block | None:
         """The block of a part, made as the parts of a session's events are."""
-        maker: JsonObject = {"provider": self.name, "model": self.model}
+        maker = Provenance(provider=self.name, model=self.model)
         said = Event(
             author=_AGENT,
             id=event,
             content=Content(parts=(given.part,), role=role),
-            custom_metadata={"weft": maker} if role == "model" else None,
+            custom_metadata=maker.onto(None) if role == "model" else None,
             timestamp=0.0,
         )
         blocks = blocks_of(said, position, role, [])
         return blocks[0] if blocks else None
 
-    def tool(self, given: GivenTool) -> ToolDecl:
+    def tool(self, given: ReadTool) -> ToolDecl:
         """A tool as it is declared, with what its provider said beside."""
         origin = Origin("tool", given.name)
         if given.own:
@@ -474,7 +468,7 @@ class _Reader:
         return msgspec.structs.replace(tool, kept=difference(made, given.wire) or None)
 
 
-def _kind(turn: Turn) -> ItemKind:
+def _kind(turn: ReadTurn) -> ItemKind:
     kinds = {given.part.kind for given in turn.parts}
     if "call" in kinds:
         return "calls"

@@ -1,8 +1,9 @@
 """Run what was declared: loop, tools, callbacks and flows over a log that loses nothing."""
 
 from weft.runtime.callbacks import Plugin
+from weft.runtime.plugins import RunOutcome
 from weft.runtime.result import Result
-from weft.runtime.run import Running, RunOutcome
+from weft.runtime.run import Running
 from weft.runtime.runner import Runner, run, run_sync, stream
 
 __all__ = ["Plugin", "Result", "RunOutcome", "Runner", "Running", "run", "run_sync", "stream"]

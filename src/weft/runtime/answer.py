@@ -21,9 +21,6 @@ RETRIES = 2
 CUT = "MAX_TOKENS"
 """The finish reason of an answer that has as many tokens as it may have."""
 
-PIECE = "piece"
-"""Under which name an event says that it is part of an answer which comes in pieces."""
-
 GO_ON = Content(
     parts=(
         Part(
@@ -102,8 +99,7 @@ def is_cut(event: Event) -> bool:
 
 def is_piece(event: Event) -> bool:
     """Whether the event belongs to an answer that comes in pieces, and is not all of it."""
-    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
-    return isinstance(weft, dict) and PIECE in weft
+    return event.provenance.piece is not None
 
 
 def put_together(pieces: Iterable[Content], last: Content) -> Content:

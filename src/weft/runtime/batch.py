@@ -16,16 +16,14 @@ from weft.diagnostics import Origin
 from weft.ir.item import RECALL
 from weft.passes.reduce import is_short
 from weft.runtime.answer import CUT
-from weft.runtime.bindings import BoundTool, Kit
+from weft.runtime.bindings import AgentBindings, BoundTool
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place, paths_around, stopped
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event
-from weft.values import Json, JsonObject
-
-WITHHELD = "withheld"
-"""Under which name a reply says which tools its request did not offer, by a callback's doing."""
+from weft.session.provenance import NOTHING, Provenance
+from weft.values import JsonObject
 
 
 class Batch(NamedTuple):
@@ -37,7 +35,7 @@ class Batch(NamedTuple):
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
         parts: list[Part] = []
-        waiting: list[Json] = []
+        waiting: list[str] = []
         delta: JsonObject = {}
         artifacts: dict[str, int] = {}
         transfer: str | None = None
@@ -68,17 +66,15 @@ class Batch(NamedTuple):
             transfer = transfer or actions.transfer_to_agent
             escalate = actions.escalate or escalate
             skip = actions.skip_summarization or skip
-        weft: JsonObject = {}
         put_back: JsonObject = {}
         for outcome in self.outcomes:
             put_back |= outcome.restored
-        if put_back:
-            weft["restored"] = put_back
-        if waiting:
-            weft["pending"] = waiting
-        if twice:
-            weft["diagnostics"] = [_conflict(agent, k, twice[k], writers[k]) for k in twice]
-        if not parts and not weft:
+        notes = Provenance(
+            restored=put_back or None,
+            pending=waiting or None,
+            diagnostics=[_conflict(agent, k, twice[k], writers[k]) for k in twice] or None,
+        )
+        if not parts and notes == NOTHING:
             return None
         return invocation.event(
             agent,
@@ -91,7 +87,7 @@ class Batch(NamedTuple):
                 escalate=escalate,
                 skip_summarization=skip,
             ),
-            weft=weft or None,
+            notes=notes,
         )
 
 
@@ -110,7 +106,7 @@ async def run_calls(
     invocation: Invocation,
     place: Place,
     path: tuple[Agent, ...],
-    kit: Kit,
+    bindings: AgentBindings,
     progress: Progress,
     event: Event | None,
 ) -> Batch:
@@ -125,7 +121,7 @@ async def run_calls(
     for call in progress.open.values():
         if call.id in progress.pending and call.id not in invocation.retry:
             continue
-        one = ToolCall(invocation, place, kit, progress, call, raw.get(call.id or "", ""))
+        one = ToolCall(invocation, place, bindings, progress, call, raw.get(call.id or "", ""))
         if call.id == cut:
             one.answer(
                 Outcome(
@@ -137,30 +133,32 @@ async def run_calls(
                 )
             )
         elif call.name in withheld:
-            offered = [name for name in kit.tools if name not in withheld]
+            offered = [name for name in bindings.tools if name not in withheld]
             one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
         elif call.name == TRANSFER:
             one.answer(_transfer(path, call, again=transferred))
             transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
         elif (
-            call.name == RECALL and call.name not in kit.tools and _recalls(invocation, place, path)
+            call.name == RECALL
+            and call.name not in bindings.tools
+            and _recalls(invocation, place, path)
         ):
             from weft.runtime.recall import recalled
 
             one.answer(await recalled(invocation, place, path, call))
-        elif call.name == SET_RESPONSE and call.name not in kit.tools:
+        elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})
             )
         running.append(one)
-    groups = _groups(running, kit)
+    groups = _groups(running, bindings)
     written: JsonObject = {}
     for group in groups:
         due = [one for one in group if one.outcome is None]
         for one in due:
             one.written = written
         left = any(one.outcome is None for one in running if one not in due)
-        await _side_by_side(invocation, place, kit, due, more=left)
+        await _side_by_side(invocation, place, bindings, due, more=left)
         culprit = _culprit(due)
         if culprit is not None:
             _give_up(running, progress, culprit)
@@ -170,7 +168,7 @@ async def run_calls(
             written = {key: value for delta in (written, *deltas) for key, value in delta.items()}
     return Batch(
         _in_order(tuple(one.outcome for one in running if one.outcome is not None)),
-        frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], kit)),
+        frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], bindings)),
     )
 
 
@@ -202,7 +200,12 @@ def _staying(outcome: Outcome) -> Outcome:
 
 
 async def _side_by_side(
-    invocation: Invocation, place: Place, kit: Kit, calls: list[ToolCall], *, more: bool
+    invocation: Invocation,
+    place: Place,
+    bindings: AgentBindings,
+    calls: list[ToolCall],
+    *,
+    more: bool,
 ) -> None:
     """Run the calls together; if one of them ends the run, the others are stopped at once.
 
@@ -223,9 +226,11 @@ async def _side_by_side(
                 return  # a function in a thread goes on for itself, and nobody waits for it
             if left or more:
                 records = {running[task].call.id or "": running[task].record() for task in done}
-                outcomes: JsonObject = {id: held for id, held in records.items() if held}
+                outcomes = {id: record for id, record in records.items() if record}
                 if outcomes:
-                    event = invocation.event(kit.agent.name, place, weft={"outcomes": outcomes})
+                    event = invocation.event(
+                        bindings.agent.name, place, notes=Provenance(outcomes=outcomes)
+                    )
                     await invocation.commit(event)
     finally:
         await stopped(list(running))
@@ -246,19 +251,19 @@ def _give_up(calls: list[ToolCall], progress: Progress, culprit: FunctionCall) -
         one.answer(Outcome(one.call, {"error": f"{words}{unknown}"}, stopped=True))
 
 
-def _groups(running: list[ToolCall], kit: Kit) -> list[list[ToolCall]]:
+def _groups(running: list[ToolCall], bindings: AgentBindings) -> list[list[ToolCall]]:
     """Calls that may run side by side; a sequential tool's call stands alone."""
     groups: list[list[ToolCall]] = [[]]
     for one in running:
-        if _is_alone(one, kit):
+        if _is_alone(one, bindings):
             groups += [[one], []]
         else:
             groups[-1].append(one)
     return [group for group in groups if group]
 
 
-def _is_alone(one: ToolCall, kit: Kit) -> bool:
-    bound: BoundTool | None = kit.tools.get(one.call.name or "")
+def _is_alone(one: ToolCall, bindings: AgentBindings) -> bool:
+    bound: BoundTool | None = bindings.tools.get(one.call.name or "")
     return bound is not None and bound.tool.sequential
 
 
@@ -266,11 +271,8 @@ def _malformed(event: Event | None) -> dict[str, str]:
     """The calls whose arguments were not JSON: the text that came instead, by call id."""
     found: dict[str, str] = {}
     for part in (event.content.parts or ()) if event is not None and event.content else ():
-        if part.function_call is None or part.part_metadata is None:
-            continue
-        weft = part.part_metadata.get("weft")
-        text = weft.get("malformed") if isinstance(weft, dict) else None
-        if isinstance(text, str):
+        text = part.provenance.malformed
+        if part.function_call is not None and text is not None:
             found[part.function_call.id or ""] = text
     return found
 
@@ -286,10 +288,7 @@ def _cut_call(reply: Event | None) -> str | None:
 
 def withheld_in(reply: Event | None) -> list[str]:
     """The tools that the request of a reply did not offer, though the agent has them."""
-    metadata = reply.custom_metadata if reply is not None else None
-    weft = metadata.get("weft") if metadata is not None else None
-    listed = weft.get(WITHHELD) if isinstance(weft, dict) else None
-    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    return (reply.provenance.withheld or []) if reply is not None else []
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:

@@ -1,4 +1,4 @@
-"""What running an agent needs of its declaration, made once: its callbacks and its tools."""
+"""What a run needs of an agent's declaration, made once: its callbacks and its tools."""
 
 import inspect
 import time
@@ -99,7 +99,7 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
     return msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
 
 
-class Kit:
+class AgentBindings:
     """An agent's callbacks and tools, ready to be used."""
 
     __slots__ = ("agent", "callbacks", "model", "raises", "tools")
@@ -115,10 +115,14 @@ class Kit:
 
 def _bound(agent: Agent) -> dict[str, BoundTool]:
     """The agent's tools by name, kept with it: what was learned of them outlasts a runner."""
-    held = agent.memo.get(BoundTool)
-    if held is None:
-        held = agent.memo[BoundTool] = {tool.name: BoundTool(tool) for tool in agent.tools}
-    return cast("dict[str, BoundTool]", held)
+    bound = agent.memo.of(_BoundTools)
+    if bound is None:
+        bound = agent.memo.keep(_BoundTools({tool.name: BoundTool(tool) for tool in agent.tools}))
+    return bound
+
+
+class _BoundTools(dict[str, BoundTool]):
+    """An agent's tools by name."""
 
 
 async def settled(value: object) -> object:

@@ -19,6 +19,7 @@ from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, Record, decide, failed
 from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of, stopped
 from weft.session import Actions, Event, scope_of
+from weft.session.provenance import JoinedBranch, Provenance
 from weft.values import Json, JsonObject, compact
 
 Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]
@@ -46,12 +47,12 @@ async def run_parallel(
 def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]:
     """The branches of a node, each at its place; two of one name are numbered."""
     names: dict[str, int] = {}
-    found: list[tuple[Place, Node]] = []
+    branches: list[tuple[Place, Node]] = []
     for index, child in enumerate(node.branches):
         names[child.name] = names.get(child.name, 0) + 1
         name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
-        found.append((place.child(child.name, index).branched(node.name, name), child))
-    return found
+        branches.append((place.child(child.name, index).branched(node.name, name), child))
+    return branches
 
 
 def shelter_some(invocation: Invocation, places: list[Place]) -> None:
@@ -80,7 +81,7 @@ class Streams:
             self._begun.pop(event.id, None)
         return event
 
-    def left(self) -> list[Event]:
+    def unfinished(self) -> list[Event]:
         """Where nothing more will come: an event for each that says that it is void."""
         return [
             msgspec.structs.replace(partial, content=None, interrupted=True)
@@ -147,7 +148,7 @@ class Lanes:
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
         await settle_below(self._invocation, self._why, *cut)
-        for void in self._streams.left():
+        for void in self._streams.unfinished():
             yield void
 
     def failures(self) -> list[NodeFailed]:
@@ -227,7 +228,7 @@ async def run_map(
             yield failure.event
             raise failure
         count = len(items)
-        begun: JsonObject = {
+        begun: dict[str, JsonObject] = {
             inner.fork: {node.item: value}
             for (inner, _), value in zip(
                 _elements(invocation, place, node, count), items, strict=True
@@ -235,7 +236,7 @@ async def run_map(
         }
         opened = Actions(agent_state={"items": count})
         await invocation.commit(
-            invocation.event(node.name, place, actions=opened, weft={"forks": begun})
+            invocation.event(node.name, place, actions=opened, notes=Provenance(forks=begun))
         )
     nodes = _elements(invocation, place, node, count)
     collect = node.on_error == "collect"
@@ -261,7 +262,7 @@ async def run_map(
     delta[node.into] = [outputs.get(inner.path) for inner, _ in nodes]
     actions = Actions(state_delta=delta, end_of_agent=True)
     closed = place.branched(node.name, "").fork.removesuffix(".")
-    event = invocation.event(node.name, place, actions=actions, weft={"closed": closed})
+    event = invocation.event(node.name, place, actions=actions, notes=Provenance(closed=closed))
     yield await invocation.commit(event)
 
 
@@ -273,10 +274,10 @@ def _elements(
     Their branches are new in every invocation and round: elements have nothing to do with those
     that had their number before.
     """
-    made = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
+    run_id = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
     name = node.body.name
     return [
-        (place.child(name, index).branched(node.name, f"{name}_{index + 1}_{made}"), node.body)
+        (place.child(name, index).branched(node.name, f"{name}_{index + 1}_{run_id}"), node.body)
         for index in range(count)
     ]
 
@@ -305,15 +306,15 @@ def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict
     }
 
 
-def _value(node: Map, said: Event) -> Json:
+def _value(node: Map, event: Event) -> Json:
     """What was said: the parsed value where the agent has a schema, else the text."""
     for agent in agents_of(node.body):
-        if agent.name == said.author and agent.output_schema is not None:
+        if agent.name == event.author and agent.output_schema is not None:
             try:
-                return parse(agent, said.text, wrapped=True)[0]
+                return parse(agent, event.text, wrapped=True)[0]
             except SchemaError:
                 break
-    return said.text
+    return event.text
 
 
 def _written(invocation: Invocation, node: Map, place: Place) -> Json:
@@ -326,12 +327,12 @@ def _written(invocation: Invocation, node: Map, place: Place) -> Json:
     }
 
 
-def _no_list(node: Map, found: Json) -> str:
-    if found is None:
+def _no_list(node: Map, value: Json) -> str:
+    if value is None:
         return f"there is no `{node.items}` in the state to map over; write it upstream"
-    kind = "text" if isinstance(found, str) else type(found).__name__
+    kind = "text" if isinstance(value, str) else type(value).__name__
     return (
-        f"`{node.items}` is no list but {kind}: {shorten(compact(found), 60)};"
+        f"`{node.items}` is no list but {kind}: {shorten(compact(value), 60)};"
         " make the agent that writes it return one: agent @ list[str]"
     )
 
@@ -348,8 +349,8 @@ async def run_race(
     """
     nodes = branches_of(place, node)
     if "begun" not in record.state:
-        forks: JsonObject = {inner.fork: {} for inner, _ in nodes}
-        await decide(invocation, place, node.name, {"begun": True}, {"forks": forks})
+        forks = Provenance(forks={inner.fork: {} for inner, _ in nodes})
+        await decide(invocation, place, node.name, {"begun": True}, forks)
     for inner, _ in nodes:
         invocation.fork(inner)
     shelter_some(invocation, [inner for inner, _ in nodes])
@@ -379,12 +380,12 @@ async def run_race(
     actions = Actions(
         state_delta=invocation.own_state(won), agent_state={"winner": winner}, end_of_agent=True
     )
-    marks: JsonObject = {
-        "undone": [*losers],
-        "joined": {"path": won.path, "branch": won.branch},
-        "closed": won.fork.rpartition(".")[0],
-    }
-    event = invocation.event(node.name, place, actions=actions, weft=marks)
+    notes = Provenance(
+        undone=losers,
+        joined=JoinedBranch(won.path, won.branch),
+        closed=won.fork.rpartition(".")[0],
+    )
+    event = invocation.event(node.name, place, actions=actions, notes=notes)
     event = await invocation.commit(event)
     if actions.state_delta:
         yield event

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler import Compiled
-from weft.compiler.inputs import effect_of
 from weft.compiler.plan import ModelLike
 from weft.declare import Agent, Flow, Node, RunBudget, RunConfig, agents_of
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import UsageError
 from weft.ir import ModelResponse
 from weft.session import Event, Usage
+from weft.session.provenance import Charge, Provenance
 from weft.tokens import Counter, counter_for
-from weft.values import Json, JsonObject, compact
+from weft.values import compact
 
 _log = logging.getLogger("weft")
 
@@ -62,10 +62,10 @@ class Spending:
         seconds, last = 0.0, None
         for event in events:
             self.note(event)
-            told = told_by(event)
-            if isinstance(told.get("seconds"), int | float):
-                seconds = float(str(told["seconds"]))
-            elif last is not None and event.author != "user" and not told:
+            charge = event.provenance.spent
+            if charge is not None and charge.seconds is not None:
+                seconds = charge.seconds
+            elif last is not None and event.author != "user" and charge is None:
                 seconds += max(0.0, event.timestamp - last)
             last = event.timestamp if not event.error_code else None
             self._warned = self._warned or warning_in(event) is not None
@@ -73,7 +73,7 @@ class Spending:
 
     def note(self, event: Event) -> None:
         """Count one event of the log: an answer, or what a policy asked a model for."""
-        if event.usage is None and not told_by(event):
+        if event.usage is None and event.provenance.spent is None:
             return
         tokens, money = cost_of(event, priced=self.budget.money is not None)
         self._tokens += tokens
@@ -92,7 +92,7 @@ class Spending:
             return ""
         return f"the run has spent its budget of {' and '.join(map(self._limit, over))}: {spent}"
 
-    def entry(self, compiled: Compiled, response: ModelResponse, steps: int) -> JsonObject:
+    def entry(self, compiled: Compiled, response: ModelResponse, steps: int) -> Provenance:
         """What an answer cost, for its event, and the warning if this is the time for it."""
         tokens = tokens_of(response.usage) or estimated(compiled, response)
         money = 0.0
@@ -100,30 +100,25 @@ class Spending:
             money = money_for(compiled.prompt.model, response, compiled, tokens)
         spent = self.now(steps)
         spent = spent._replace(tokens=spent.tokens + tokens, money=spent.money + money)
-        told: JsonObject = {
-            "model": compiled.prompt.model,
-            "tokens": tokens,
-            "seconds": round(spent.seconds, 3),
-        }
-        if money:
-            told["money"] = money
+        seconds = round(spent.seconds, 3)
+        charge = Charge(compiled.prompt.model, tokens, seconds, money or None)
         if self._warned:
-            return {"spent": told}
+            return Provenance(spent=charge)
         near = [name for name, share in self._shares(spent) if share >= WARNS]
         if not near:
-            return {"spent": told}
+            return Provenance(spent=charge)
         self._warned = True
         words = f"the run nears its budget of {' and '.join(map(self._limit, near))}: {spent}"
         _log.warning("WEFT505 %s", words)
-        return {"spent": told, "runBudget": {"code": "WEFT505", "message": words}}
+        return Provenance(spent=charge, run_budget={"code": "WEFT505", "message": words})
 
-    def effect(self, asked: str, response: ModelResponse, model: Json) -> JsonObject:
+    def effect(self, asked: str, response: ModelResponse, model: str) -> Charge | None:
         """What asking a model for a policy cost, where its provider does not say."""
         if response.usage is not None:
-            return {}
-        counter = counter_for(str(model))
+            return None
+        counter = counter_for(model)
         tokens = counter.count(asked) + answer_tokens(response, counter)
-        return {"spent": {"model": model, "tokens": tokens}}
+        return Charge(model, tokens)
 
     def _shares(self, spent: Spent) -> list[tuple[str, float]]:
         """What share of each limit is spent."""
@@ -150,12 +145,11 @@ class Spending:
 
 def warning_in(event: Event) -> Diagnostic | None:
     """The warning an event carries that the run nears its budget, if it does."""
-    held = (event.custom_metadata or {}).get("weft")
-    told = held.get("runBudget") if isinstance(held, dict) else None
-    if not isinstance(told, dict):
+    warning = event.provenance.run_budget
+    if warning is None:
         return None
     hint = "raise the limit in RunConfig(budget=RunBudget(...))"
-    return report("WEFT505", Origin("config", "budget"), str(told.get("message")), hint)
+    return report("WEFT505", Origin("config", "budget"), str(warning.get("message")), hint)
 
 
 def require_prices(root: Node, config: RunConfig) -> None:
@@ -204,22 +198,15 @@ def is_free(model: str) -> bool:
     return model.partition("/")[0].partition(":")[0] == "local"
 
 
-def told_by(event: Event) -> JsonObject:
-    """What an event says it cost."""
-    held = (event.custom_metadata or {}).get("weft")
-    told = held.get("spent") if isinstance(held, dict) else None
-    return told if isinstance(told, dict) else {}
-
-
 def cost_of(event: Event, *, priced: bool) -> tuple[int, float]:
     """The tokens and dollars of an event, as it says, else as its usage says."""
-    told = told_by(event)
-    tokens, money = told.get("tokens"), told.get("money")
-    counted = tokens if isinstance(tokens, int) else tokens_of(event.usage) or 0
-    if not priced or isinstance(money, int | float):
-        return counted, float(money) if isinstance(money, int | float) else 0.0
-    effect = effect_of(event) or {}
-    model = str(told.get("model") or effect.get("model") or event.model_version or "")
+    notes = event.provenance
+    charge = notes.spent or Charge()
+    counted = charge.tokens if charge.tokens is not None else tokens_of(event.usage) or 0
+    if not priced or charge.money is not None:
+        return counted, charge.money or 0.0
+    effect = notes.effect or {}
+    model = str(charge.model or effect.get("model") or event.model_version or "")
     if not model or event.usage is None:
         return counted, 0.0
     return counted, _priced(model, event.usage, 0, "")
@@ -254,9 +241,7 @@ def money_for(model: str, response: ModelResponse, compiled: Compiled, tokens: i
     if usage is None or usage.prompt_token_count is None:
         asked = compiled.tokens
         usage = Usage(prompt_token_count=asked, candidates_token_count=max(0, tokens - asked))
-    held = (response.custom_metadata or {}).get("weft")
-    written = held.get("cacheWrite") if isinstance(held, dict) else None
-    wrote = written if isinstance(written, int) else 0
+    wrote = response.provenance.cache_write or 0
     return _priced(model, usage, wrote, compiled.prompt.cache)
 
 

@@ -11,12 +11,13 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.compiler import Compiled, compile
 from weft.compiler.inputs import ReadonlyContext, effects_of
+from weft.compiler.plan import Plan
 from weft.declare import Agent, C, Raw, RunConfig
 from weft.declare.config import merge
 from weft.declare.policy import Policy
@@ -26,14 +27,12 @@ from weft.digest.keeping import invented, marks_in, missing, normal
 from weft.errors import ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.runtime.answer import is_empty, parse, spoken
-from weft.runtime.invocation import chosen_model
+from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
-from weft.runtime.place import stopped
-from weft.session import Actions, Session
+from weft.runtime.place import Place, stopped
+from weft.session import Actions, Event, Session
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
-
-if TYPE_CHECKING:
-    from weft.runtime.turn import AgentRun
 
 _log = logging.getLogger("weft")
 
@@ -56,105 +55,38 @@ _OPTIONS = ("extra", "service_tier", "thinking", "user")
 """Options that are about the provider, not about the agent's answer."""
 
 
-async def perform(run: "AgentRun", compiled: Compiled) -> bool:
-    """Ask for what the request wants and the log does not have; whether anything came of it."""
-    invocation = run.invocation
-    log = invocation.view(run.place.scope).events
-    known = effects_of(log)
+async def perform(
+    invocation: Invocation, place: Place, plan: Plan, compiled: Compiled
+) -> list[Event] | None:
+    """Ask for what the request wants and the log does not have; None if nothing came of it.
+
+    Else the events that it left in the log: none, where another branch of the run asked.
+    """
+    known = effects_of(invocation.view(place.scope).events)
     wants = [want for want in compiled.prompt.wants if _is_due(want, known)]
     if not wants or not invocation.config.effects:
-        return False
+        return None
+    room, stored = asyncio.Semaphore(AT_ONCE), list[Event]()
+    asking = _Asking(invocation, place, plan, compiled, stored)
+    aside = asking.aside()
     if len(wants) == 1:
-        return await _performed(run, compiled, wants[0], _aside(run))
-    room, aside = asyncio.Semaphore(AT_ONCE), _aside(run)
+        return stored if await asking.one(wants[0], aside) else None
 
     async def one(want: Want) -> bool:
         async with room:
-            return await _performed(run, compiled, want, aside)
+            return await asking.one(want, aside)
 
     tasks = [asyncio.create_task(one(want)) for want in wants]
     try:
-        return any(await asyncio.gather(*tasks))
+        return stored if any(await asyncio.gather(*tasks)) else None
     finally:
         await stopped(tasks)
 
 
 def _is_due(want: Want, known: Mapping[str, JsonObject]) -> bool:
     """Whether the log has no answer, or one whose outcome lasted only as long as its run."""
-    held = known.get(want.fingerprint)
-    return held is None or (want.key.startswith("temp:") and "outcome" in held)
-
-
-async def _performed(run: "AgentRun", compiled: Compiled, want: Want, aside: Session) -> bool:
-    """Perform one want, unless another branch of the run does so at this moment."""
-    invocation, place = run.invocation, run.place
-    lock = invocation.asked.setdefault((place.scope, want.fingerprint), asyncio.Lock())
-    async with lock:
-        held = effects_of(invocation.view(place.scope).events).get(want.fingerprint)
-        if held is not None:
-            lost = want.key not in invocation.state_at(place)
-            if lost and _is_due(want, {want.fingerprint: held}):
-                await _stored(run, want, held, None)
-            return True
-        if invocation.llm_calls >= invocation.config.max_llm_calls:
-            return False
-        spending = invocation.spending
-        if spending is not None and spending.exhausted(invocation.llm_calls):
-            return False
-        invocation.llm_calls += 1
-        outcome, response, model = await _asked(run, compiled, want, aside)
-        if outcome.error:
-            _log.warning("%s: no %s: %s", run.agent.name, want.kind, outcome.error)
-        effect: JsonObject = {
-            "kind": want.kind,
-            "fingerprint": want.fingerprint,
-            "model": model,
-            **outcome.more,
-        }
-        if want.key:
-            effect["key"] = want.key
-        if want.through >= 0:
-            effect["through"] = want.through
-        if outcome.error:
-            effect["error"] = outcome.error
-        else:
-            effect["outcome"] = outcome.outcome
-        await _stored(run, want, effect, response)
-        return True
-
-
-async def _stored(
-    run: "AgentRun", want: Want, effect: JsonObject, response: ModelResponse | None
-) -> None:
-    """Keep an effect, with what it writes, as one event."""
-    delta: JsonObject = {}
-    if want.key and "outcome" in effect:
-        delta = {want.key: _written(run, want, effect["outcome"])}
-    weft: JsonObject = {"effect": effect}
-    spending = run.invocation.spending
-    if spending is not None and response is not None:
-        weft |= spending.effect(f"{want.instruction}\n{want.text}", response, effect["model"])
-    event = run.invocation.event(
-        run.agent.name, run.place, actions=Actions(state_delta=delta), weft=weft
-    )
-    event = msgspec.structs.replace(
-        event,
-        audience="internal",
-        usage=response.usage if response is not None else None,
-        model_version=response.model_version if response is not None else None,
-    )
-    stored = await run.invocation.commit(event)
-    run.progress.note(stored)
-    run.performed.append(stored)
-
-
-def _written(run: "AgentRun", want: Want, outcome: Json) -> Json:
-    """What stands under the key then: the outcome, or the facts so far and the new ones."""
-    if want.kind != "distill" or not isinstance(outcome, list):
-        return outcome
-    held = run.invocation.state_at(run.place).get(want.key)
-    before: list[Json] = list(held) if isinstance(held, list) else []
-    return [*before, *(fact for fact in outcome if fact not in before)]
+    effect = known.get(want.fingerprint)
+    return effect is None or (want.key.startswith("temp:") and "outcome" in effect)
 
 
 class _Instruction(NamedTuple):
@@ -174,58 +106,134 @@ class Accepted(NamedTuple):
     more: JsonObject = {}
 
 
-async def _asked(
-    run: "AgentRun", compiled: Compiled, want: Want, aside: Session
-) -> tuple[Accepted, ModelResponse | None, str]:
-    """What the model answers, as far as it is accepted, and the name of the model."""
-    own = want.model is None
-    chosen = run.plan.model if want.model is None else want.model
-    agent = Agent(
-        NAMES[want.kind],
-        model=chosen,
-        instruction=(_Instruction(want.instruction), "said"),
-        output_schema=want.schema,
-        context=_guarded(compiled),
-        cleared=run.agent.cleared if own else (),
-    )
-    model = chosen_model(run.invocation.services, agent, chosen)
-    request = compile(
-        agent,
-        session=aside,
-        state=run.invocation.state_at(run.place),
-        message=want.text,
-        artifacts=await labelled_texts(run.invocation, agent.cleared),
-        config=RunConfig(generate_config=_options(run) if own else {"cache": False}),
-        part_of=part_of(run.invocation),
-    )
-    response: ModelResponse | None = None
-    try:
-        async for answer in model.generate(request.prompt, request.wire, stream=False):
-            if not answer.partial:
-                response = answer
-    except Exception as error:
-        if isinstance(error, WeftError) and not isinstance(error, ModelError):
-            raise  # something is set up wrong: that is not the model's
-        words = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
-        return Accepted(error=f"the model failed: {words}"), None, request.prompt.model
-    return accepted(want, response, request, agent), response, request.prompt.model
+class _Asking(NamedTuple):
+    """Who asks, for which request, and what that has left in the log so far."""
+
+    invocation: Invocation
+    place: Place
+    plan: Plan
+    compiled: Compiled
+    stored: list[Event]
+
+    def aside(self) -> Session:
+        """The session as it is, to be compiled for somebody who is no part of it."""
+        whole = self.invocation.view(self.place.scope)
+        return Session(
+            whole.id, app_name=whole.app_name, user_id=whole.user_id, events=whole.events
+        )
+
+    async def one(self, want: Want, aside: Session) -> bool:
+        """Perform one want, unless another branch of the run does so at this moment."""
+        invocation, place = self.invocation, self.place
+        lock = invocation.asked.setdefault((place.scope, want.fingerprint), asyncio.Lock())
+        async with lock:
+            known = effects_of(invocation.view(place.scope).events).get(want.fingerprint)
+            if known is not None:
+                lost = want.key not in invocation.state_at(place)
+                if lost and _is_due(want, {want.fingerprint: known}):
+                    await self._store(want, known, None)
+                return True
+            if invocation.llm_calls >= invocation.config.max_llm_calls:
+                return False
+            spending = invocation.spending
+            if spending is not None and spending.exhausted(invocation.llm_calls):
+                return False
+            invocation.llm_calls += 1
+            outcome, response, model = await self._ask(want, aside)
+            if outcome.error:
+                _log.warning("%s: no %s: %s", self.plan.agent.name, want.kind, outcome.error)
+            effect: JsonObject = {
+                "kind": want.kind,
+                "fingerprint": want.fingerprint,
+                "model": model,
+                **outcome.more,
+            }
+            if want.key:
+                effect["key"] = want.key
+            if want.through >= 0:
+                effect["through"] = want.through
+            if outcome.error:
+                effect["error"] = outcome.error
+            else:
+                effect["outcome"] = outcome.outcome
+            await self._store(want, effect, response)
+            return True
+
+    async def _store(self, want: Want, effect: JsonObject, response: ModelResponse | None) -> None:
+        """Store an effect, with what it writes, as one event."""
+        delta: JsonObject = {}
+        if want.key and "outcome" in effect:
+            delta = {want.key: self._written(want, effect["outcome"])}
+        notes = Provenance(effect=effect)
+        spending = self.invocation.spending
+        if spending is not None and response is not None:
+            asked = f"{want.instruction}\n{want.text}"
+            charge = spending.effect(asked, response, str(effect["model"]))
+            notes = Provenance(effect=effect, spent=charge)
+        event = self.invocation.event(
+            self.plan.agent.name, self.place, actions=Actions(state_delta=delta), notes=notes
+        )
+        event = msgspec.structs.replace(
+            event,
+            audience="internal",
+            usage=response.usage if response is not None else None,
+            model_version=response.model_version if response is not None else None,
+        )
+        self.stored.append(await self.invocation.commit(event))
+
+    def _written(self, want: Want, outcome: Json) -> Json:
+        """What stands under the key then: the outcome, or the facts so far and the new ones."""
+        if want.kind != "distill" or not isinstance(outcome, list):
+            return outcome
+        facts = self.invocation.state_at(self.place).get(want.key)
+        before: list[Json] = list(facts) if isinstance(facts, list) else []
+        return [*before, *(fact for fact in outcome if fact not in before)]
+
+    async def _ask(self, want: Want, aside: Session) -> tuple[Accepted, ModelResponse | None, str]:
+        """What the model answers, as far as it is accepted, and the name of the model."""
+        own = want.model is None
+        chosen = self.plan.model if want.model is None else want.model
+        agent = Agent(
+            NAMES[want.kind],
+            model=chosen,
+            instruction=(_Instruction(want.instruction), "said"),
+            output_schema=want.schema,
+            context=_guarded(self.compiled),
+            cleared=self.plan.agent.cleared if own else (),
+        )
+        model = chosen_model(self.invocation.services, agent, chosen)
+        request = compile(
+            agent,
+            session=aside,
+            state=self.invocation.state_at(self.place),
+            message=want.text,
+            artifacts=await labelled_texts(self.invocation, agent.cleared),
+            config=RunConfig(generate_config=self._options() if own else {"cache": False}),
+            part_of=part_of(self.invocation),
+        )
+        response: ModelResponse | None = None
+        try:
+            async for answer in model.generate(request.prompt, request.wire, stream=False):
+                if not answer.partial:
+                    response = answer
+        except Exception as error:
+            if isinstance(error, WeftError) and not isinstance(error, ModelError):
+                raise  # something is set up wrong: that is not the model's
+            words = (
+                str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+            )
+            return Accepted(error=f"the model failed: {words}"), None, request.prompt.model
+        return accepted(want, response, request, agent), response, request.prompt.model
+
+    def _options(self) -> JsonObject:
+        merged = merge(self.plan.agent.generate_config, self.invocation.config.generate_config)
+        return {**{name: merged[name] for name in _OPTIONS if name in merged}, "cache": False}
 
 
 def _guarded(compiled: Compiled) -> Policy:
     """The current turn only, redacted as the request is that this is for."""
     redactions = tuple(one for one in compiled.policy.protections if isinstance(one, Redact))
     return replace(C.none(), protections=redactions)
-
-
-def _aside(run: "AgentRun") -> Session:
-    """The session as it is, to be compiled for somebody who is no part of it."""
-    whole = run.invocation.view(run.place.scope)
-    return Session(whole.id, app_name=whole.app_name, user_id=whole.user_id, events=whole.events)
-
-
-def _options(run: "AgentRun") -> JsonObject:
-    merged = merge(run.agent.generate_config, run.invocation.config.generate_config)
-    return {**{name: merged[name] for name in _OPTIONS if name in merged}, "cache": False}
 
 
 _KEPT = 4000

@@ -1,6 +1,7 @@
-"""Workflow nodes: each runs its children, and leaves in the log what it decided and that it ended.
+"""Run the nodes of a flow: `NodeRun` has one method for each kind of node.
 
-A node that the log says has ended is not run again; a decision in the log is not made again.
+Each node runs its children, and stores in the log what it decided and that it ended. A node that
+has ended according to the log does not run again, and no decision in the log is made again.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import assert_never, cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -17,7 +18,6 @@ from weft.declare import (
     Agent,
     Expect,
     Fallback,
-    Flow,
     Gate,
     Loop,
     Map,
@@ -31,327 +31,346 @@ from weft.declare import (
     Timeout,
 )
 from weft.declare.compare import quoted, same
+from weft.declare.functions import StateFunction
 from weft.declare.template import parse, render
+from weft.declare.visit import Visitor
 from weft.errors import RunError, SessionError, StoreError
 from weft.runtime.batch import settle_below
 from weft.runtime.bindings import settled
-from weft.runtime.branches import Runs, Streams, run_map, run_parallel, run_race
+from weft.runtime.branches import Streams, run_map, run_parallel, run_race
 from weft.runtime.invocation import Invocation, Record, decide, failed
 from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.provenance import NOTHING, LaterTags, Provenance
 from weft.session.state import State
 from weft.session.waiting import INPUT
 from weft.values import Json, JsonObject
 
-_LEAVES = (Sequence, Parallel, Loop, Fallback, Route, Timeout)
-"""The nodes whose end is an event of its own; the others say it with what they did last."""
-
-
-def run_node(
-    invocation: Invocation, place: Place, node: Node, *, is_round: bool = False
-) -> AsyncGenerator[Event, None]:
-    """Run a node at a place; nothing, if the log says it has ended.
-
-    A sequence that is a round of a loop ends where somebody escalates.
-    """
-    if isinstance(node, Agent):
-        return run_agent(invocation, place, node, node.name)
-    return _run_flow(invocation, place, node, is_round=is_round)
-
-
-async def _run_flow(
-    invocation: Invocation, place: Place, node: Flow, *, is_round: bool
-) -> AsyncGenerator[Event, None]:
-    record = Record.read(invocation, place)
-    if record.ended:
-        return
-    if record.failed is not None and invocation.sheltered(place):
-        raise NodeFailed(record.failed)
-    if isinstance(node, Tap):
-        await run_tap(invocation, place, node)
-        return
-    match node:
-        case Sequence():
-            events = _sequence(invocation, place, node, is_round=is_round)
-        case Parallel():
-            events = run_parallel(invocation, place, node, run_node)
-        case Loop():
-            events = _loop(invocation, place, node, record)
-        case Fallback():
-            events = _fallback(invocation, place, node, record)
-        case Route():
-            events = _route(invocation, place, node, record)
-        case Step():
-            events = run_step(invocation, place, node)
-        case Map():
-            events = run_map(invocation, place, node, record, run_node)
-        case Race():
-            events = run_race(invocation, place, node, record, run_node)
-        case Timeout():
-            events = run_timeout(invocation, place, node, run_node)
-        case Gate():
-            events = run_gate(invocation, place, node)
-        case Expect():
-            events = run_expect(invocation, place, node)
-        case _:
-            assert_never(node)
-    async with aclosing(events):
-        async for event in events:
-            yield event
-    if isinstance(node, _LEAVES):
-        await invocation.commit(
-            invocation.event(node.name, place, actions=Actions(end_of_agent=True))
-        )
-
-
-async def _sequence(
-    invocation: Invocation, place: Place, node: Sequence, *, is_round: bool
-) -> AsyncGenerator[Event, None]:
-    """One step after the other; a failed one ends the sequence."""
-    for index, step in enumerate(node.steps):
-        inner = place.child(step.name, index)
-        async with aclosing(run_node(invocation, inner, step)) as events:
-            async for event in events:
-                yield event
-        if is_round and _escalated(invocation, inner):
-            return
-
-
-async def _loop(
-    invocation: Invocation, place: Place, node: Loop, record: Record
-) -> AsyncGenerator[Event, None]:
-    """Rounds until a predicate ends them, somebody escalates, or there were enough."""
-    done = record.state.get("rounds")
-    rounds = done if isinstance(done, int) else 0
-    stop = record.state.get("stop") is True
-    if node.while_ is not None and done is None:
-        try:
-            stop = await _asked_to_stop(invocation, place, node)
-        except NodeFailed as failure:
-            yield failure.event
-            raise
-        await decide(invocation, place, node.name, {"rounds": 0, "stop": stop})
-    while rounds < node.max and not stop:
-        inner = place.child(node.body.name, rounds)
-        async with aclosing(run_node(invocation, inner, node.body, is_round=True)) as events:
-            async for event in events:
-                yield event
-        rounds += 1
-        stop = _escalated(invocation, inner)
-        if not stop and (node.until is not None or node.while_ is not None):
-            try:
-                stop = await _asked_to_stop(invocation, place, node)
-            except NodeFailed as failure:
-                yield failure.event
-                raise
-        await decide(invocation, place, node.name, {"rounds": rounds, "stop": stop})
-
-
-def _escalated(invocation: Invocation, place: Place) -> bool:
-    return any(
-        scope == place.scope and is_below(path, place.path) for path, scope in invocation.escalated
-    )
-
-
-async def _asked_to_stop(invocation: Invocation, place: Place, node: Loop) -> bool:
-    """Whether the predicate says of the state that the loop is over."""
-    predicate = node.until or node.while_
-    assert predicate is not None
-    try:
-        holds = bool(await settled(predicate(MappingProxyType(invocation.state_at(place)))))
-    except Exception as error:
-        word = "until" if node.until is not None else "while_"
-        words = f"the loop's `{word}` raised {type(error).__name__}: {error}"
-        raise await failed(invocation, place, node.name, "step_error", words, error) from error
-    return holds if node.until is not None else not holds
-
-
-async def _fallback(
-    invocation: Invocation, place: Place, node: Fallback, record: Record
-) -> AsyncGenerator[Event, None]:
-    """The first choice that does not fail; what the others said is taken out of view."""
-    held = record.state.get("failed")
-    first = held + 1 if isinstance(held, int) else 0
-    for index in range(first, len(node.choices)):
-        choice = node.choices[index]
-        inner = place.child(choice.name, index)
-        last = index == len(node.choices) - 1
-        if not last:
-            invocation.shelter(inner)
-        try:
-            async with aclosing(run_node(invocation, inner, choice)) as events:
-                async for event in events:
-                    yield event
-            return
-        except NodeFailed:
-            if last:
-                raise
-            said = any(e.content and is_below(path_of(e), inner.path) for e in invocation.events())
-            undone: JsonObject | None = {"undone": [inner.path]} if said else None
-            await decide(invocation, place, node.name, {"failed": index}, undone)
-
-
-async def _route(
-    invocation: Invocation, place: Place, node: Route, record: Record
-) -> AsyncGenerator[Event, None]:
-    """The node the state leads to; once chosen, it stays chosen."""
-    chosen = record.state.get("case")
-    if not isinstance(chosen, int):
-        try:
-            picked = node.pick(MappingProxyType(invocation.state_at(place)))
-        except RunError as error:
-            failure = await failed(invocation, place, node.name, "no_route", str(error), error)
-            yield failure.event
-            raise failure from error
-        if picked is None:
-            key = node.key if isinstance(node.key, str) and node.key else "the state"
-            words = f"no case of {node.name} holds for {key}; add .otherwise(...)"
-            failure = await failed(invocation, place, node.name, "no_route", words)
-            yield failure.event
-            raise failure
-        label, target = picked
-        chosen = next(i for i, child in enumerate(node.children) if child is target)
-        await invocation.commit(
-            invocation.event(
-                node.name, place, actions=Actions(route=label, agent_state={"case": chosen})
-            )
-        )
-    target = node.children[chosen]
-    async with aclosing(run_node(invocation, place.child(target.name, chosen), target)) as events:
-        async for event in events:
-            yield event
-
+Events: TypeAlias = AsyncGenerator[Event, None]
 
 _log = logging.getLogger("weft")
 
 
-async def run_tap(invocation: Invocation, place: Place, node: Tap) -> None:
-    """Call the function once; what it raises is logged. It has no event to show."""
-    try:
-        await settled(node.function(MappingProxyType(invocation.state_at(place))))
-    except Exception:
-        _log.warning("%s: the tap raised", node.name, exc_info=True)
-    done = Actions(end_of_agent=True)
-    await invocation.commit(invocation.event(node.name, place, actions=done))
+def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool = False) -> Events:
+    """Run a node at a place; it has no events if the log says that it has ended.
+
+    A sequence that is a round of a loop ends where somebody escalates.
+    """
+    if isinstance(node, Agent):  # it keeps a record of its own, finer than that of a flow
+        return run_agent(invocation, place, node, node.name)
+    record = Record.read(invocation, place)
+    if record.ended:
+        return _no_events()
+    if record.failed is not None and invocation.sheltered(place):
+        return _failure(record.failed)
+    return NodeRun(invocation, place, record, is_round=is_round).visit(node)
 
 
-async def run_expect(
-    invocation: Invocation, place: Place, node: Expect
-) -> AsyncGenerator[Event, None]:
-    """Ask the predicate once, and fail unless it holds."""
-    try:
-        holds = bool(await settled(node.predicate(MappingProxyType(invocation.state_at(place)))))
-    except Exception as error:
-        words = f"the predicate raised {type(error).__name__}: {error}"
-        failure = await failed(invocation, place, node.name, "step_error", words, error)
-        yield failure.event
-        raise failure from error
-    if not holds:
-        failure = await failed(invocation, place, node.name, "expectation_failed", node.message)
+async def _no_events() -> Events:
+    nothing: tuple[Event, ...] = ()
+    for event in nothing:  # makes this a generator
+        yield event
+
+
+async def _failure(event: Event) -> Events:
+    """Fail as the log says, once somebody asks for events: there the caller expects it."""
+    async for nothing in _no_events():
+        yield nothing
+    raise NodeFailed(event)
+
+
+class NodeRun(Visitor[Events]):
+    """One run of one node at its place; each method runs one kind of node.
+
+    The last event of every node says that it has ended. Where what the node did last is no event
+    of its own, `_end` stores one.
+    """
+
+    __slots__ = ("invocation", "is_round", "place", "record")
+
+    def __init__(
+        self, invocation: Invocation, place: Place, record: Record, *, is_round: bool = False
+    ) -> None:
+        self.invocation = invocation
+        self.place = place
+        self.record = record
+        """What the log already has of this node."""
+        self.is_round = is_round
+
+    def visit_agent(self, node: Agent) -> Events:
+        """A whole turn of an agent."""
+        return run_agent(self.invocation, self.place, node, node.name)
+
+    async def visit_sequence(self, node: Sequence) -> Events:
+        """One step after the other; a failed one ends the sequence."""
+        for index, step in enumerate(node.steps):
+            inner = self.place.child(step.name, index)
+            async with aclosing(run_node(self.invocation, inner, step)) as events:
+                async for event in events:
+                    yield event
+            if self.is_round and self._has_escalated(inner):
+                break
+        await self._end(node)
+
+    async def visit_parallel(self, node: Parallel) -> Events:
+        """All branches at once."""
+        async with aclosing(run_parallel(self.invocation, self.place, node, run_node)) as events:
+            async for event in events:
+                yield event
+        await self._end(node)
+
+    async def visit_loop(self, node: Loop) -> Events:
+        """Rounds until a predicate ends them, somebody escalates, or there were enough."""
+        stored = self.record.state.get("rounds")
+        rounds = stored if isinstance(stored, int) else 0
+        stop = self.record.state.get("stop") is True
+        if node.while_ is not None and stored is None:
+            try:
+                stop = await self._is_over(node)
+            except NodeFailed as failure:
+                yield failure.event
+                raise
+            await self._decide(node, {"rounds": 0, "stop": stop})
+        while rounds < node.max and not stop:
+            inner = self.place.child(node.body.name, rounds)
+            body = run_node(self.invocation, inner, node.body, is_round=True)
+            async with aclosing(body) as events:
+                async for event in events:
+                    yield event
+            rounds += 1
+            stop = self._has_escalated(inner)
+            if not stop and (node.until is not None or node.while_ is not None):
+                try:
+                    stop = await self._is_over(node)
+                except NodeFailed as failure:
+                    yield failure.event
+                    raise
+            await self._decide(node, {"rounds": rounds, "stop": stop})
+        await self._end(node)
+
+    async def visit_fallback(self, node: Fallback) -> Events:
+        """The first choice that does not fail; what the others said is taken out of view."""
+        failed_last = self.record.state.get("failed")
+        first = failed_last + 1 if isinstance(failed_last, int) else 0
+        for index in range(first, len(node.choices)):
+            choice = node.choices[index]
+            inner = self.place.child(choice.name, index)
+            is_last = index == len(node.choices) - 1
+            if not is_last:
+                self.invocation.shelter(inner)
+            try:
+                async with aclosing(run_node(self.invocation, inner, choice)) as events:
+                    async for event in events:
+                        yield event
+                break
+            except NodeFailed:
+                if is_last:
+                    raise
+                spoke = any(
+                    event.content and is_below(path_of(event), inner.path)
+                    for event in self.invocation.events()
+                )
+                undone = Provenance(undone=[inner.path]) if spoke else NOTHING
+                await self._decide(node, {"failed": index}, undone)
+        await self._end(node)
+
+    async def visit_route(self, node: Route) -> Events:
+        """The node the state leads to; once chosen, it stays chosen."""
+        chosen = self.record.state.get("case")
+        if not isinstance(chosen, int):
+            try:
+                choice = node.pick(self._state())
+            except RunError as error:
+                failure = await self._fail(node, "no_route", str(error), error)
+                yield failure.event
+                raise failure from error
+            if choice is None:
+                key = node.key if isinstance(node.key, str) and node.key else "the state"
+                words = f"no case of {node.name} holds for {key}; add .otherwise(...)"
+                failure = await self._fail(node, "no_route", words)
+                yield failure.event
+                raise failure
+            label, target = choice
+            chosen = next(i for i, child in enumerate(node.children) if child is target)
+            await self._commit(node, Actions(route=label, agent_state={"case": chosen}))
+        target = node.children[chosen]
+        inner = self.place.child(target.name, chosen)
+        async with aclosing(run_node(self.invocation, inner, target)) as events:
+            async for event in events:
+                yield event
+        await self._end(node)
+
+    def visit_map(self, node: Map) -> Events:
+        """The body for each element, on branches of their own."""
+        return run_map(self.invocation, self.place, node, self.record, run_node)
+
+    def visit_race(self, node: Race) -> Events:
+        """All branches at once, until one completes."""
+        return run_race(self.invocation, self.place, node, self.record, run_node)
+
+    async def visit_timeout(self, node: Timeout) -> Events:
+        """Run the body; the clock stands still while somebody else reads its events."""
+        inner = self.place.child(node.body.name, 0)
+        clock = asyncio.get_running_loop().time
+        remaining = node.seconds
+        streams = Streams()
+        events = run_node(self.invocation, inner, node.body)
+        try:
+            while True:
+                since = clock()
+                limit = asyncio.timeout(remaining)
+                try:
+                    async with limit:
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    await self._end(node)
+                    return
+                except TimeoutError:
+                    if limit.expired():
+                        break
+                    raise  # a timeout of the body's own
+                remaining = max(0.0, remaining - (clock() - since))
+                yield streams.noted(event)
+        finally:
+            await events.aclose()
+        await settle_below(self.invocation, "it took too long", inner.path)
+        for void in streams.unfinished():
+            yield void
+        words = f"`{node.body.name}` took longer than {node.seconds:g} s"
+        failure = await self._fail(node, "timeout", words)
         yield failure.event
         raise failure
-    done = Actions(end_of_agent=True)
-    await invocation.commit(invocation.event(node.name, place, actions=done))
 
-
-async def run_step(invocation: Invocation, place: Place, node: Step) -> AsyncGenerator[Event, None]:
-    """Call the function once, and store what it changed together with that it ran."""
-    before = invocation.state_at(place)
-    state = State(before)
-    try:
-        said = invocation.said(place) if node.captures else ""
-        for key in node.captures if said else ():
-            state[key] = said
-        returned = await settled(node.function(state))
-        if returned is not None and not isinstance(returned, Mapping):
-            raise SessionError(
-                f"the step returned a {type(returned).__name__}",
-                where=node.name,
-                hint="return a dict of changes, or None",
+    async def visit_step(self, node: Step) -> Events:
+        """Call the function once, and store what it changed together with that it ran."""
+        before = self.invocation.state_at(self.place)
+        state = State(before)
+        try:
+            user_words = self.invocation.said(self.place) if node.captures else ""
+            for key in node.captures if user_words else ():
+                state[key] = user_words
+            returned = await settled(node.function(state))
+            if returned is not None and not isinstance(returned, Mapping):
+                raise SessionError(
+                    f"the step returned a {type(returned).__name__}",
+                    where=node.name,
+                    hint="return a dict of changes, or None",
+                )
+            for key, value in cast("Mapping[str, Json]", returned or {}).items():
+                state[key] = value
+        except StoreError:
+            raise
+        except Exception as error:
+            failure = await self._fail(
+                node, "step_error", f"{type(error).__name__}: {error}", error
             )
-        for key, value in cast("Mapping[str, Json]", returned or {}).items():
-            state[key] = value
-    except StoreError:
-        raise
-    except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        event = invocation.event(node.name, place, error=("step_error", words))
-        event = await invocation.commit(event)
-        yield event
-        raise NodeFailed(event, error) from error
-    delta = dict(state.delta)
-    if node.written:  # what `S` finds as it should be is no change
-        delta = {key: value for key, value in delta.items() if before.get(key) != value}
-    done = Actions(state_delta=delta, end_of_agent=True)
-    tagged = _tagged(invocation, node)
-    event = await invocation.commit(invocation.event(node.name, place, actions=done, weft=tagged))
-    if done.state_delta:
-        yield event
+            yield failure.event
+            raise failure from error
+        delta = dict(state.delta)
+        if node.written:  # `S` sets what is already so: that is no change
+            delta = {key: value for key, value in delta.items() if before.get(key) != value}
+        actions = Actions(state_delta=delta, end_of_agent=True)
+        event = await self._commit(node, actions, _tags(self.invocation, node))
+        if delta:
+            yield event
+
+    async def visit_tap(self, node: Tap) -> Events:
+        """Call the function once, and log what it raises. A tap has no event to show."""
+        try:
+            await self._ask(node.function)
+        except Exception:
+            _log.warning("%s: the tap raised", node.name, exc_info=True)
+        await self._end(node)
+        async for event in _no_events():
+            yield event
+
+    async def visit_expect(self, node: Expect) -> Events:
+        """Ask the predicate once, and fail unless it holds."""
+        try:
+            holds = bool(await self._ask(node.predicate))
+        except Exception as error:
+            words = f"the predicate raised {type(error).__name__}: {error}"
+            failure = await self._fail(node, "step_error", words, error)
+            yield failure.event
+            raise failure from error
+        if not holds:
+            failure = await self._fail(node, "expectation_failed", node.message)
+            yield failure.event
+            raise failure
+        await self._end(node)
+
+    async def visit_gate(self, node: Gate) -> Events:
+        """Ask once, wait, and store the answer together with that the gate was passed."""
+        question, answer = _stored_question(self.invocation, self.place)
+        if not question:
+            yield await self.invocation.commit(_question(self.invocation, self.place, node))
+            raise Suspended
+        if answer is None:
+            raise Suspended
+        decision = node.decided(decision_of(answer))
+        if decision is None:
+            words = f"{quoted(decision_of(answer))} is none of the choices: {_list(node.choices)}"
+            failure = await self._fail(node, "bad_answer", words)
+            yield failure.event
+            raise failure
+        yield await self._commit(node, Actions(state_delta={node.key: decision}, end_of_agent=True))
+
+    def _state(self) -> Mapping[str, Json]:
+        """The state here, for reading only."""
+        return MappingProxyType(self.invocation.state_at(self.place))
+
+    async def _ask(self, function: StateFunction) -> object:
+        """What a function, sync or async, says of the state."""
+        return await settled(function(self._state()))
+
+    async def _is_over(self, loop: Loop) -> bool:
+        """Whether the loop's predicate says that it is over."""
+        predicate = loop.until or loop.while_
+        assert predicate is not None
+        try:
+            holds = bool(await self._ask(predicate))
+        except Exception as error:
+            word = "until" if loop.until is not None else "while_"
+            words = f"the loop's `{word}` raised {type(error).__name__}: {error}"
+            raise await self._fail(loop, "step_error", words, error) from error
+        return holds if loop.until is not None else not holds
+
+    def _has_escalated(self, inner: Place) -> bool:
+        """Whether somebody below a place has asked to leave the loop."""
+        return any(
+            scope == inner.scope and is_below(path, inner.path)
+            for path, scope in self.invocation.escalated
+        )
+
+    async def _decide(self, node: Node, state: JsonObject, notes: Provenance = NOTHING) -> None:
+        """Store a decision before acting on it."""
+        await decide(self.invocation, self.place, node.name, state, notes)
+
+    async def _fail(
+        self, node: Node, code: str, words: str, cause: Exception | None = None
+    ) -> NodeFailed:
+        """Store the failure of this node, and return it to be raised."""
+        return await failed(self.invocation, self.place, node.name, code, words, cause)
+
+    async def _commit(self, node: Node, actions: Actions, notes: Provenance = NOTHING) -> Event:
+        event = self.invocation.event(node.name, self.place, actions=actions, notes=notes)
+        return await self.invocation.commit(event)
+
+    async def _end(self, node: Node) -> None:
+        """Store that the node has ended."""
+        await self._commit(node, Actions(end_of_agent=True))
 
 
-def _tagged(invocation: Invocation, node: Step) -> JsonObject | None:
+def _tags(invocation: Invocation, node: Step) -> Provenance:
     """The tags of a step, for the newest thing an agent said."""
     if not node.tags:
-        return None
+        return NOTHING
     for event in reversed(invocation.session.events):
         if event.author != "user" and event.content is not None and not event.partial:
-            return {"tagged": {"event": event.id, "tags": [*node.tags]}}
-    return None
-
-
-async def run_timeout(
-    invocation: Invocation, place: Place, node: Timeout, run_node: Runs
-) -> AsyncGenerator[Event, None]:
-    """Run the body; the clock stands still while somebody else reads its events."""
-    inner = place.child(node.body.name, 0)
-    clock = asyncio.get_running_loop().time
-    left = node.seconds
-    streams = Streams()
-    events = run_node(invocation, inner, node.body)
-    try:
-        while True:
-            since = clock()
-            limit = asyncio.timeout(left)
-            try:
-                async with limit:
-                    event = await anext(events)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                if limit.expired():
-                    break
-                raise
-            left = max(0.0, left - (clock() - since))
-            yield streams.noted(event)
-    finally:
-        await events.aclose()
-    await settle_below(invocation, "it took too long", inner.path)
-    for void in streams.left():
-        yield void
-    words = f"`{node.body.name}` took longer than {node.seconds:g} s"
-    failure = await failed(invocation, place, node.name, "timeout", words)
-    yield failure.event
-    raise failure
-
-
-async def run_gate(invocation: Invocation, place: Place, node: Gate) -> AsyncGenerator[Event, None]:
-    """Ask once, wait, and keep the answer together with that the gate was passed."""
-    asked, answer = _recalled(invocation, place)
-    if not asked:
-        yield await invocation.commit(_question(invocation, place, node))
-        raise Suspended
-    if answer is None:
-        raise Suspended
-    decided = node.decided(decision_of(answer))
-    if decided is None:
-        words = f"{quoted(decision_of(answer))} is none of the choices: {_listed(node.choices)}"
-        failure = await failed(invocation, place, node.name, "bad_answer", words)
-        yield failure.event
-        raise failure
-    passed = Actions(state_delta={node.key: decided}, end_of_agent=True)
-    yield await invocation.commit(invocation.event(node.name, place, actions=passed))
+            return Provenance(tagged=LaterTags(event.id, [*node.tags]))
+    return NOTHING
 
 
 def decision_of(answer: FunctionResponse) -> Json:
@@ -380,7 +399,7 @@ def check_decisions(asked: Event, answers: Content) -> None:
             raise SessionError(
                 f"{quoted(decision)} is no answer to the gate `{asked.author}`, which waits on",
                 where=f"answers[{answer.id}]",
-                hint=f"answer one of: {_listed(known)}" if known else "answer something, not None",
+                hint=f"answer one of: {_list(known)}" if known else "answer something, not None",
             )
 
 
@@ -400,12 +419,12 @@ def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
     args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
     call = Part(function_call=FunctionCall(name=INPUT, args=args, id=id))
     asking = invocation.event(
-        node.name, place, Content(parts=(call,), role="model"), weft={"pending": [id]}
+        node.name, place, Content(parts=(call,), role="model"), notes=Provenance(pending=[id])
     )
     return msgspec.structs.replace(asking, long_running_tool_ids=(id,))
 
 
-def _recalled(invocation: Invocation, place: Place) -> tuple[str, FunctionResponse | None]:
+def _stored_question(invocation: Invocation, place: Place) -> tuple[str, FunctionResponse | None]:
     """The question that the log has of this place, and the answer to it."""
     asked, answer = "", None
     if not invocation.resumed:
@@ -416,5 +435,5 @@ def _recalled(invocation: Invocation, place: Place) -> tuple[str, FunctionRespon
     return asked, answer
 
 
-def _listed(choices: "tuple[Json, ...] | list[Json]") -> str:
+def _list(choices: "tuple[Json, ...] | list[Json]") -> str:
     return ", ".join(quoted(choice) for choice in choices)

@@ -1,23 +1,23 @@
-"""One invocation: the session as it grows, and what all nodes of the run share."""
+"""One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
 from weft.compiler.incremental import facts_of
-from weft.compiler.inputs import effect_of, user_content
+from weft.compiler.inputs import user_content
+from weft.compiler.view import hidden_by_undoing
 from weft.content import Content, Part
 from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
-from weft.declare.policy_parts import Label
 from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.models import Model
 from weft.models.registry import model_for
-from weft.runtime.bindings import Kit, settled
+from weft.runtime.bindings import AgentBindings, settled
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
 from weft.runtime.place import (
@@ -30,14 +30,39 @@ from weft.runtime.place import (
     place_of,
     unbroken,
 )
+from weft.runtime.program import Program
 from weft.runtime.progress import Progress, is_failure, is_reply
 from weft.runtime.rewind import hidden_events
-from weft.session import Actions, ArtifactStore, Event, Session, Store, Transaction, apply_delta
+from weft.session import (
+    Actions,
+    ArtifactStore,
+    Event,
+    Session,
+    SessionKey,
+    Store,
+    Transaction,
+    apply_delta,
+)
+from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
-from weft.session.waiting import undone_by
 from weft.values import Json, JsonObject, Strand
 
 _PLAIN = Actions()
+
+
+class Request(NamedTuple):
+    """What a run was asked for: a new message, answers to open calls, or to go on."""
+
+    key: SessionKey
+    config: RunConfig
+    content: Content | None = None
+    state: JsonObject = {}
+    answers: dict[str, object] = {}
+    retry: frozenset[str] = frozenset()
+    invocation_id: str | None = None
+    seed: Session | None = None
+    owned: bool = False
+    """Whether the store was opened for this run, and is closed when it ends."""
 
 
 class Services(NamedTuple):
@@ -48,11 +73,21 @@ class Services(NamedTuple):
     memory: Memory
     plugins: tuple[object, ...]
     on_event: tuple[Callback, ...]
-    kits: dict[int, Kit]
+    bindings: dict[int, AgentBindings]
+    programs: dict[int, Program]
     heirs: dict[tuple[int, int], tuple[Node, object, Node]]
+    """Nodes below an agent with the model they inherit, by the ids of the node and the model."""
     models: dict[str, Model]
     limits: dict[str, int]
     """Tokens that requests to a model must stay within, learned from its refusals."""
+
+    def program(self, root: Node) -> Program:
+        """What the root's declaration decides, worked out once."""
+        program = self.programs.get(id(root))
+        # another root may have the id of one that is gone
+        if program is None or program.root is not root:
+            program = self.programs[id(root)] = Program(root)
+        return program
 
 
 def _unscoped(event: Event) -> Event:
@@ -118,25 +153,49 @@ class Past:
 
 
 class Invocation:
-    """From a user's message to the final answer: everything that happens is committed here."""
+    """A run, from the user's message to the final answer; everything that happens is stored here.
 
-    def __init__(
-        self, services: Services, session: Session, id: str, config: RunConfig, *, resumed: bool
-    ) -> None:
+    It is made with what was asked for. `enter` gives it its session, once it has the lease.
+    """
+
+    def __init__(self, root: Node, services: Services, request: Request) -> None:
+        self.root = root
         self.services = services
+        self.request = request
+        self.config = request.config
+        self.retry = request.retry
+        self.start = ""
+        """The agent of the root that the message goes to."""
+        self.failure: NodeFailed | None = None
+        """What ended the run, if something did."""
+        self.announced: list[object] = []
+        """The plugins that were told of the run, and not yet of its end."""
+        self.task: asyncio.Task[object] | None = None
+        """The task that works for the run; None while whoever iterates it has its turn."""
+        self.asked_to_stop = False
+        self.interrupted = False
+        """Whether a later run asked this one to stop, and it could be told."""
+        self.is_open = False
+        self._is_cancelled = False
+        self.session: Session
+        self.id: str
+        self.resumed: bool
+
+    def enter(self, session: Session, id: str, program: Program, *, resumed: bool) -> None:
+        """Begin in a session, or go on there from what the log says."""
         self.session = session
         self.id = id
-        self.config = config
         self.resumed = resumed
+        self.program = program
+        self.root = program.root
+        self.labels = program.labels(self.config)
+        """The labels that are declared anywhere in what runs."""
+        self.inner = program.inner
+        """The agents whose text is data for others, not for the user."""
         self.llm_calls = 0
         self.hops = 0
-        self.spending = Spending(config.budget) if config.budget is not None else None
+        self.spending = Spending(self.config.budget) if self.config.budget is not None else None
         """What was spent of the run's budget, where it has one."""
-        self.retry: frozenset[str] = frozenset()
-        self.labels: tuple[Label, ...] = ()
-        """The labels that are declared anywhere in what runs."""
-        self.inner: frozenset[str] = frozenset()
-        """The agents whose text is data for others, not for the user (O2)."""
         self.asked: dict[tuple[str, str], asyncio.Lock] = {}
         """Who asks a model for what a request wants: by the scope and the fingerprint."""
         self.findings: dict[str, Diagnostic] = {}
@@ -145,8 +204,6 @@ class Invocation:
         """The ids given to calls so far in this run."""
         self.escalated: set[tuple[str, str]] = set()
         """Where somebody escalated: the path, and the tool call it happened inside, if any."""
-        self.interrupted = False
-        self.task: asyncio.Task[object] | None = None
         self._sheltered: set[str] = set()
         self._forking = Forking()
         self._views: dict[str, Session] = {}
@@ -156,9 +213,29 @@ class Invocation:
         first, hidden = len(session.events), dict[int, str]()
         if resumed:
             first, hidden = 0, hidden_events(session.events)
+        self._first = first
         self._past = Past(id, first, hidden)
         if resumed:
             self._recall()
+
+    def interrupt(self) -> None:
+        """Stop as soon as possible: at once while a model or a tool is waited for."""
+        self.asked_to_stop = True
+        # before it is open nothing is under way: the run looks at `asked_to_stop` then
+        if self.is_open and not self.interrupted:
+            self.interrupted = True
+            if self.task is not None:
+                self._is_cancelled = self.task.cancel()
+
+    def take_back(self) -> bool:
+        """Take back that the task was cancelled for a later run; False if it was for another."""
+        task = asyncio.current_task()
+        return self._is_cancelled and task is not None and not task.uncancel()
+
+    @property
+    def author(self) -> str:
+        """Who speaks for the run where nobody has spoken yet."""
+        return self.start or self.root.name
 
     @property
     def past(self) -> Past:
@@ -169,11 +246,24 @@ class Invocation:
         """All that the log has of this invocation."""
         return self.past.events()
 
+    def visible_events(self) -> list[Event]:
+        """All that the log has of this invocation and no flow took back."""
+        mine = self.session.events.since(self._first) if not self.resumed else self.events()
+        for event in mine:
+            # only metadata can take something back, and most events have none
+            if event.custom_metadata is not None or event.invocation_id != self.id:
+                break
+        else:
+            return mine
+        mine = self.events()
+        undone = hidden_by_undoing(mine)
+        return [event for index, event in enumerate(mine) if index not in undone]
+
     def _recall(self) -> None:
         """Take up what the log says about this invocation."""
         for event in self.events():
             self._note_escalation(event)
-            if event.usage is not None or is_reply(event) or effect_of(event) is not None:
+            if event.usage is not None or is_reply(event) or event.provenance.effect is not None:
                 self.llm_calls += 1
             if event.actions.transfer_to_agent:
                 self.hops += 1
@@ -184,11 +274,12 @@ class Invocation:
         """Keep in mind that somebody escalated, unless a flow took back what was done there."""
         if event.actions.escalate:
             self.escalated.add((path_of(event), event.isolation_scope or ""))
-        if event.custom_metadata is not None and self.escalated:
+        undone = event.provenance.undone
+        if undone and self.escalated:
             self.escalated = {
                 (path, scope)
                 for path, scope in self.escalated
-                if not any(is_below(path, undone) for undone in undone_by(event))
+                if not any(is_below(path, undone) for undone in undone)
             }
 
     async def commit(self, *events: Event) -> Event:
@@ -211,26 +302,32 @@ class Invocation:
         return (await self._stored((event,)))[0]
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
-        """The events as they were stored."""
-        stored = [self._forking.kept(event) for event in events]
+        """Store the events, and note what they change; gives them back as they were stored."""
+        stored = [
+            self._forking.kept(event) if event.actions.state_delta else event for event in events
+        ]
         if self.labels:
             from weft.runtime.labels import noted
 
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
-        async with self._lock:
-            try:
-                self.session = await self.services.store.append(self.session, *stored)
-            except asyncio.CancelledError:
-                await unbroken(self._append_again(stored))
-                raise
+        await self._lock.acquire()
+        try:
+            self.session = await self.services.store.append(self.session, *stored)
+        except asyncio.CancelledError:
+            await unbroken(self._append_again(stored))
+            raise
+        finally:
+            self._lock.release()
         for event in stored:
             scope = event.isolation_scope
             if scope and scope in self._views:
                 self._views[scope] = self._views[scope].append(_unscoped(event))
-            self._note_escalation(event)
-            if event.actions.artifact_delta:
+            actions = event.actions
+            if actions.escalate or (self.escalated and event.custom_metadata is not None):
+                self._note_escalation(event)
+            if actions.artifact_delta:
                 self._artifacts = None
             if self.spending is not None:
                 self.spending.note(event)
@@ -279,7 +376,7 @@ class Invocation:
         *,
         actions: Actions = _PLAIN,
         error: tuple[str, str] | None = None,
-        weft: JsonObject | None = None,
+        notes: Provenance = NOTHING,
     ) -> Event:
         """An event of this invocation, made at a place."""
         return Event(
@@ -290,7 +387,7 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata={"weft": weft} if weft is not None else None,
+            custom_metadata=notes.onto(None) if notes != NOTHING else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )
@@ -363,12 +460,13 @@ class Invocation:
             around=self,
         )
 
-    def kit(self, agent: Agent) -> Kit:
+    def bindings(self, agent: Agent) -> AgentBindings:
         """The agent's callbacks and tools."""
-        held = self.services.kits.get(id(agent))
-        if held is None or held.agent is not agent:
-            held = self.services.kits[id(agent)] = Kit(agent, self.services.plugins)
-        return held
+        known = self.services.bindings
+        bindings = known.get(id(agent))
+        if bindings is None or bindings.agent is not agent:
+            bindings = known[id(agent)] = AgentBindings(agent, self.services.plugins)
+        return bindings
 
     def heir(self, node: Node, model: object) -> Node:
         """The node below an agent, with the agent's model where it names none; made once."""
@@ -499,11 +597,11 @@ async def decide(
     place: Place,
     name: str,
     state: JsonObject,
-    weft: JsonObject | None = None,
+    notes: Provenance = NOTHING,
 ) -> None:
     """Keep a decision in the log before acting on it."""
     await invocation.commit(
-        invocation.event(name, place, actions=Actions(agent_state=state), weft=weft)
+        invocation.event(name, place, actions=Actions(agent_state=state), notes=notes)
     )
 
 
@@ -530,16 +628,22 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
     return held
 
 
+class _LastModel(NamedTuple):
+    """The model object an agent was last asked with."""
+
+    model: Model
+
+
 def _given(agent: Agent, model: object) -> Model:
     """The model object, once it is known to be one; the agent remembers that of the last."""
-    held = agent.memo.get(Model)
-    if held is model:
-        return cast("Model", held)
+    last = agent.memo.of(_LastModel)
+    if last is not None and last.model is model:
+        return last.model
     if not isinstance(model, Model):
         raise UsageError(
             f"a {type(model).__name__} cannot be asked: it has no `generate`",
             where=f"{agent.name}.model",
             hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
         )
-    agent.memo[Model] = model
+    agent.memo.keep(_LastModel(model))
     return model

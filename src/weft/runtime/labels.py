@@ -13,6 +13,7 @@ from weft.declare import Agent, Flow, Policy, RunConfig, Tool, agents_of
 from weft.declare.policy_parts import Label, Redact, Restore
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session
+from weft.session.provenance import Provenance, provenance_in
 from weft.values import Json, JsonObject, compact
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ async def noted(invocation: Invocation, event: Event) -> Event:
     labels = sorted({label for one in _found(plain, known.copies) for label in one})
     if not labels:
         return event
-    metadata = dict(event.custom_metadata or {})
-    held = metadata.get("weft")
-    metadata["weft"] = {**(held if isinstance(held, dict) else {}), "labels": [*labels]}
+    metadata = Provenance(labels=labels).onto(event.custom_metadata)
     return msgspec.structs.replace(event, custom_metadata=metadata)
 
 
@@ -162,11 +161,8 @@ def with_restored(metadata: JsonObject | None, used: JsonObject) -> JsonObject |
     """An event's metadata that says which values were put back."""
     if not used:
         return metadata
-    held = (metadata or {}).get("weft")
-    weft: JsonObject = {**held} if isinstance(held, dict) else {}
-    before = weft.get("restored")
-    weft["restored"] = {**(before if isinstance(before, dict) else {}), **used}
-    return {**(metadata or {}), "weft": weft}
+    before = provenance_in(metadata).restored or {}
+    return Provenance(restored={**before, **used}).onto(metadata)
 
 
 def _allows(policy: Policy, place: Restore) -> bool:
@@ -193,10 +189,7 @@ def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
 
 def _look(event: Event, redaction: "Redaction") -> None:
     """Find the values of an event, for their placeholders' sake."""
-    weft = (event.custom_metadata or {}).get("weft")
-    held = weft.get("restored") if isinstance(weft, dict) else None
-    if isinstance(held, dict):
-        redaction.known.update(held)
+    redaction.known.update(event.provenance.restored or {})
     for part in (event.content.parts or ()) if event.content is not None else ():
         if part.text:
             redaction.text(part.text)

@@ -1,39 +1,36 @@
-"""Asking the model: compile, let callbacks in, carry the request, take the answer."""
+"""One request to the model: compile it, let callbacks change it, send it, and take the answer."""
 
 import inspect
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Container
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import msgspec
 
 from weft.compiler import Compiled, ReadonlyContext, compile
-from weft.compiler.caching import Miss, Reader, known_by, watch
+from weft.compiler.caching import Miss, Reader, watch
 from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import refused, require_accepted
 from weft.content import Content, Part
-from weft.declare import CallbackContext, Raw, RunConfig
+from weft.declare import Agent, CallbackContext, Raw, RunConfig
 from weft.diagnostics import Severity
 from weft.dialects import Lowered, dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.models import Model
-from weft.runtime.batch import WITHHELD
+from weft.runtime.bindings import AgentBindings
 from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place
 from weft.session import Event, Session
 from weft.session.event import new_id
-from weft.values import Json, JsonObject, Strand
-
-if TYPE_CHECKING:
-    from weft.runtime.turn import AgentRun
-
+from weft.session.provenance import NOTHING, Provenance
+from weft.values import JsonObject, Strand
 
 _USUAL_ID = 40
 """How long the id of a call is at most; a server that gives longer ones may hide more in them."""
@@ -41,66 +38,84 @@ _USUAL_ID = 40
 _log = logging.getLogger("weft")
 
 
-class Asking:
+class ModelCall:
     """One request to the model, from the compiled prompt to the reply as an event."""
 
     __slots__ = (
-        "_asked",
+        "_bindings",
         "_changed",
         "_compiled",
-        "_context",
+        "_invocation",
+        "_is_refused",
+        "_is_sent",
+        "_place",
+        "_plan",
         "_prompt",
-        "_refused",
-        "_run",
+        "_root",
         "_spoke",
         "_wire",
         "_withheld",
         "_within",
         "begins_anew",
+        "context",
         "id",
+        "performed",
         "response",
         "stream",
     )
 
-    def __init__(self, run: "AgentRun") -> None:
-        self._run = run
+    def __init__(
+        self,
+        invocation: Invocation,
+        place: Place,
+        root: Agent,
+        plan: Plan,
+        bindings: AgentBindings,
+        reply_id: str,
+    ) -> None:
+        self._invocation = invocation
+        self._place = place
+        self._root = root
+        self._plan = plan
+        self._bindings = bindings
         self._compiled: Compiled
         self._prompt: Prompt
         self._wire: JsonObject | None = None
         self._changed: Lowered | None = None
-        self._context: CallbackContext | None = None
-        self._asked = False
+        self._is_sent = False
         self._spoke = False
-        self._refused = False
+        self._is_refused = False
         self._within: int | None = None
         self._withheld: frozenset[str] = frozenset()
-        self.stream = run.invocation.config.stream
-        self.id = run.streaming or new_id()
+        self.stream = invocation.config.stream
+        self.id = reply_id or new_id()
         """The id of the reply, and of the partial events that it is announced by."""
+        self.context: CallbackContext | None = None
+        """What the model's callbacks are handed, where it has some."""
+        self.performed: list[Event] = []
+        """What other models were asked for the sake of this request, as it is in the log."""
         self.begins_anew = False
         """Whether the model was asked again after pieces of its answer were shown."""
         self.response: ModelResponse | None = None
 
     async def prepare(self) -> bool:
         """Compile, and let the callbacks in; whether the model is still to be asked."""
-        run = self._run
-        callbacks = run.kit.callbacks
-        self._within = run.invocation.services.limits.get(run.plan.target.model)
+        invocation, callbacks = self._invocation, self._bindings.callbacks
+        self._within = invocation.services.limits.get(self._plan.target.model)
         try:
-            self._compiled = compiled = await _compiled(run, self._within)
+            self._compiled = compiled = await self._compile(self._within)
         except BudgetExceeded:
             if self._within is None:
                 raise
             # a limit that was learned is a guess: let the provider decide
             self._within = None
-            self._compiled = compiled = await _compiled(run, None)
+            self._compiled = compiled = await self._compile(None)
         self._prompt = prompt = compiled.prompt
-        run.context = None
         if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
-            run.context = self._context = run.new_context()
-        if self._context is not None and callbacks.before_model:
+            self.context = invocation.context(self._plan.agent.name, self._place)
+        if self.context is not None and callbacks.before_model:
             kinds = (Prompt, ModelResponse)
-            answer = await callbacks.before_model.first(kinds, self._context, prompt)
+            answer = await callbacks.before_model.first(kinds, self.context, prompt)
             if isinstance(answer, Prompt):
                 verify(answer, step="before_model")
                 self._prompt = answer
@@ -112,28 +127,28 @@ class Asking:
                 self._wire = self._changed.wire
                 compiled.require_protected(answer, self._wire)
                 compiled.require_cleared(self._wire)
-                if run.invocation.config.strict:
-                    require_accepted(self._changed, answer.model, run.agent.allow)
+                if invocation.config.strict:
+                    require_accepted(self._changed, answer.model, self._plan.agent.allow)
             elif isinstance(answer, ModelResponse):
                 self.response = answer
         return self.response is None
 
     def answers(self) -> AsyncIterator[ModelResponse]:
         """What the model says, as it says it."""
-        self._asked = True
+        self._is_sent = True
         wire = self._wire if self._wire is not None else self._compiled.wire
         self._tell()
-        return _model(self._run).generate(self._prompt, wire, stream=self.stream)
+        return self._model().generate(self._prompt, wire, stream=self.stream)
 
     def _tell(self) -> None:
         """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
-        compiled, findings = self._compiled, self._run.invocation.findings
+        compiled, findings = self._compiled, self._invocation.findings
         if self._changed is None:
             later = (*compiled.lowered().diagnostics, *compiled.refused)
         else:
             later = refused(self._changed, self._prompt.model)
         for found in (*compiled.prompt.diagnostics, *later):
-            known = str(found) in findings or found.code in self._run.agent.allow
+            known = str(found) in findings or found.code in self._plan.agent.allow
             if found.severity is not Severity.INFO and not known:
                 findings[str(found)] = found
                 _log.warning("%s %s: %s", found.code, found.origin, found.message)
@@ -141,17 +156,16 @@ class Asking:
     def partial(self, response: ModelResponse) -> Event:
         """A piece of the answer, for display; void are those before it, where it begins anew."""
         self._spoke = True
-        place = self._run.place
-        self._run.streaming = self.id
+        place = self._place
         again, self.begins_anew = self.begins_anew, False
         return Event(
-            author=self._run.agent.name,
+            author=self._plan.agent.name,
             content=response.content,
-            invocation_id=self._run.invocation.id,
+            invocation_id=self._invocation.id,
             id=self.id,
             partial=True,
             interrupted=again or None,
-            audience=_audience(self._run),
+            audience=self._audience(),
             branch=place.branch or None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
@@ -168,215 +182,211 @@ class Asking:
             raise error
         if isinstance(error, ModelError) and await self._shorten(error):
             return True
-        chain = self._run.kit.callbacks.on_model_error
+        chain = self._bindings.callbacks.on_model_error
         self.response = None
-        if self._context is not None and chain:
-            self.response = await chain.first((ModelResponse,), self._context, self._prompt, error)
+        if self.context is not None and chain:
+            self.response = await chain.first((ModelResponse,), self.context, self._prompt, error)
         if self.response is None:
             if isinstance(error, ModelError):
-                _log.warning("%s: %s [%s]", self._run.agent.name, error, error.code)
+                _log.warning("%s: %s [%s]", self._plan.agent.name, error, error.code)
                 self.response = ModelResponse(error_code=error.code, error_message=str(error))
                 return False
-            _log.warning("%s: the model raised", self._run.agent.name, exc_info=error)
+            _log.warning("%s: the model raised", self._plan.agent.name, exc_info=error)
             words = f"{type(error).__name__}: {error}"
             self.response = ModelResponse(error_code="model_error", error_message=words)
         return False
 
     async def _shorten(self, error: ModelError) -> bool:
         """Compile a request that was too long again, within what the provider takes, once."""
-        run, refused = self._run, self._compiled
-        if error.code != "context_overflow" or self._refused or self._spoke or self._wire:
+        refused, name = self._compiled, self._plan.agent.name
+        if error.code != "context_overflow" or self._is_refused or self._spoke or self._wire:
             return False
-        self._refused = True
+        self._is_refused = True
         within = tighter(refused, error)
         try:
-            compiled = await _compiled(run, within)
+            compiled = await self._compile(within)
         except BudgetExceeded as too_much:
-            _log.warning("%s: %s; and %s", run.agent.name, error, too_much)
+            _log.warning("%s: %s; and %s", name, error, too_much)
             return False
         if len(compiled.prompt.items) == len(refused.prompt.items):
             return False
         _log.warning(
             "%s: the request of %d tokens is too long for %s; it is sent again with %d of %d items,"
             " within %d tokens",
-            run.agent.name,
+            name,
             refused.tokens,
             refused.prompt.model,
             len(compiled.prompt.items),
             len(refused.prompt.items),
             within,
         )
-        run.invocation.services.limits[run.plan.target.model] = within
+        self._invocation.services.limits[self._plan.target.model] = within
         self._within, self._compiled, self._prompt = within, compiled, compiled.prompt
         return True
 
     async def reply(self) -> Event:
-        """The answer as an event that is not stored yet; changes of state are in `run.context`."""
-        response, chain = self.response, self._run.kit.callbacks.after_model
+        """The answer as an event that is not stored yet; what callbacks changed is in `context`."""
+        response, chain = self.response, self._bindings.callbacks.after_model
         if response is None:
             code, words = "empty_response", "the model returned nothing"
             if self._spoke:
                 code, words = "cut_stream", "the model's answer was cut off before its end"
             response = ModelResponse(error_code=code, error_message=words)
-        if self._context is not None and chain:
-            response = await chain.replaced(ModelResponse, response, self._context)
+        if self.context is not None and chain:
+            response = await chain.replaced(ModelResponse, response, self.context)
         watched = self._watched(response)
-        more: JsonObject = self._spent(response)
+        more = self._spent(response)
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name for call in calls if call is not None}
             if not names.isdisjoint(self._withheld):
-                withheld: list[Json] = [*sorted(self._withheld)]
-                more = {**more, WITHHELD: withheld}
-        return _reply(self._run, self.id, response, self._compiled, self._within, watched, more)
+                more = msgspec.structs.replace(more, withheld=sorted(self._withheld))
+        return self._reply(response, watched, more)
 
-    def _spent(self, response: ModelResponse) -> JsonObject:
+    def _spent(self, response: ModelResponse) -> Provenance:
         """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
-        spending = self._run.invocation.spending
+        spending = self._invocation.spending
         failed = response.error_code is not None and response.usage is None
-        if spending is None or not self._asked or failed:
-            return {}
-        return spending.entry(self._compiled, response, self._run.invocation.llm_calls)
+        if spending is None or not self._is_sent or failed:
+            return NOTHING
+        return spending.entry(self._compiled, response, self._invocation.llm_calls)
 
     def _watched(self, response: ModelResponse) -> Miss | None:
         """What was not reused of the request though it could have been, where the answer says."""
         usage = response.usage
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
-        run, place, model = self._run, self._run.place, _model(self._run)
-        exact = run.plan.target.facts.cache.exact
+        place, model = self._place, self._model()
+        exact = self._plan.target.facts.cache.exact
         miss = watch(
             self._compiled,
             usage,
-            run.invocation.session.events,
+            self._invocation.session.events,
             branch=place.branch or "",
             scope=place.scope or "",
             now=time.time(),
-            known=known_by(response.custom_metadata),
+            known=response.provenance.known,
             tokens=model.tokens if exact and isinstance(model, Reader) else None,
         )
-        told = (response.custom_metadata or {}).get("weft")
-        named = isinstance(told, dict) and "cachedContent" in told
+        named = response.provenance.cached_content is not None
         return None if named else miss  # what is kept by name is all that is reused
 
+    async def _compile(self, within: int | None) -> Compiled:
+        """The request, once models were asked for what it is to be made of."""
+        config = self._invocation.config
+        try:
+            compiled = await self._compile_now(within, config)
+        except MissingVariable:
+            lenient = msgspec.structs.replace(config, strict=False, on_missing="keep")
+            wanting = await self._compile_now(within, lenient)
+            if not await self._perform(wanting):
+                raise  # nobody was to write what is missing
+            compiled = await self._compile_now(within, config)
+        if not compiled.prompt.wants:
+            return compiled
+        for _ in range(ROUNDS):
+            if not await self._perform(compiled):
+                break
+            compiled = await self._compile_now(within, config)
+        return compiled
 
-async def _compiled(run: "AgentRun", within: int | None) -> Compiled:
-    """The request, once models were asked for what it is to be made of."""
-    try:
-        compiled = await _compiled_now(run, within, run.invocation.config)
-    except MissingVariable:
-        lenient = msgspec.structs.replace(run.invocation.config, strict=False, on_missing="keep")
-        wanting = await _compiled_now(run, within, lenient)
-        if not wanting.prompt.wants or not await perform(run, wanting):
-            raise  # nobody was to write what is missing
-        compiled = await _compiled_now(run, within, run.invocation.config)
-    for _ in range(ROUNDS):
-        if not compiled.prompt.wants or not await perform(run, compiled):
-            break
-        compiled = await _compiled_now(run, within, run.invocation.config)
-    return compiled
+    async def _perform(self, compiled: Compiled) -> bool:
+        """Ask models for what the request wants; whether anything came of it."""
+        if not compiled.prompt.wants:
+            return False
+        events = await perform(self._invocation, self._place, self._plan, compiled)
+        self.performed += events or ()
+        return events is not None
 
+    async def _compile_now(self, within: int | None, config: RunConfig) -> Compiled:
+        invocation, place, plan = self._invocation, self._place, self._plan
+        agent = plan.agent
+        session = invocation.view(place.scope)
+        state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
+        instructions = (agent.instruction, self._root.global_instruction)
+        artifacts = recorded = None
+        said = any(
+            not isinstance(text, str) or "artifact." in text for text in instructions if text
+        )
+        if said or plan.policy.shows_artifacts:
+            artifacts = await invocation.artifact_texts()
+        if said:
+            recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
+        if invocation.labels:
+            artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
+        return compile(
+            self._root,
+            session=session,
+            agent=agent.name,
+            state=state,
+            config=config,
+            branch=place.branch or None,
+            artifacts=artifacts,
+            recorded=recorded,
+            within=within,
+            part_of=part_of(invocation),
+        )
 
-async def _compiled_now(run: "AgentRun", within: int | None, config: RunConfig) -> Compiled:
-    invocation, place = run.invocation, run.place
-    session = invocation.view(place.scope)
-    state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
-    instructions = (run.agent.instruction, run.root.global_instruction)
-    artifacts = recorded = None
-    said = any(not isinstance(text, str) or "artifact." in text for text in instructions if text)
-    if said or run.plan.policy.shows_artifacts:
-        artifacts = await invocation.artifact_texts()
-    if said:
-        recorded = await provided_texts(run.plan, session, invocation, place, artifacts or {})
-    if invocation.labels:
-        artifacts = artifacts or await labelled_texts(invocation, run.agent.cleared)
-    return compile(
-        run.root,
-        session=session,
-        agent=run.agent.name,
-        state=state,
-        config=config,
-        branch=place.branch or None,
-        artifacts=artifacts,
-        recorded=recorded,
-        within=within,
-        part_of=part_of(invocation),
-    )
+    def _model(self) -> Model:
+        return chosen_model(self._invocation.services, self._plan.agent, self._plan.model)
 
-
-def _model(run: "AgentRun") -> Model:
-    return chosen_model(run.invocation.services, run.agent, run.plan.model)
-
-
-def _reply(
-    run: "AgentRun",
-    id: str,
-    response: ModelResponse,
-    compiled: Compiled,
-    within: int | None,
-    miss: Miss | None,
-    more: JsonObject,
-) -> Event:
-    """The answer as an event: every call has an id, and signatures know whose they are."""
-    content = response.content
-    signed = False
-    if content is not None and content.parts:
-        calls = False
-        for part in content.parts:
-            sealed = part.thought_signature is not None or part.part_metadata is not None
-            signed = signed or sealed
-            if part.function_call is not None:
-                calls = True
-                signed = signed or len(part.function_call.id or "") > _USUAL_ID
-        if calls:
-            log, taken = run.invocation.session.events, run.invocation.call_ids
-            content = Content(
-                parts=identified(content.parts, log, taken, run.kit.tools), role="model"
+    def _reply(self, response: ModelResponse, miss: Miss | None, more: Provenance) -> Event:
+        """The answer as an event: every call has an id, and signatures know whose they are."""
+        invocation, compiled, within = self._invocation, self._compiled, self._within
+        content = response.content
+        signed = False
+        if content is not None and content.parts:
+            calls = False
+            for part in content.parts:
+                sealed = part.thought_signature is not None or part.part_metadata is not None
+                signed = signed or sealed
+                if part.function_call is not None:
+                    calls = True
+                    signed = signed or len(part.function_call.id or "") > _USUAL_ID
+            if calls:
+                log, taken = invocation.session.events, invocation.call_ids
+                content = Content(
+                    parts=identified(content.parts, log, taken, self._bindings.tools), role="model"
+                )
+            elif content.role != "model":
+                content = msgspec.structs.replace(content, role="model")
+        metadata = response.custom_metadata
+        if signed or compiled.provided or within is not None or miss is not None or more != NOTHING:
+            maker = response.provenance
+            notes = msgspec.structs.replace(
+                more,
+                provider=maker.provider or compiled.dialect if signed else None,
+                model=maker.model or compiled.prompt.model if signed else None,
+                instructions=dict(compiled.provided) or None,
+                within=within,
+                cache_miss=miss.to_dict() if miss is not None else None,
             )
-        elif content.role != "model":
-            content = msgspec.structs.replace(content, role="model")
-    metadata = response.custom_metadata
-    if signed or compiled.provided or within is not None or miss is not None or more:
-        metadata = dict(metadata or {})
-        held = metadata.get("weft")
-        weft: JsonObject = {**held} if isinstance(held, dict) else {}
-        if signed:
-            weft.setdefault("provider", compiled.dialect)
-            weft.setdefault("model", compiled.prompt.model)
-        if compiled.provided:
-            weft["instructions"] = cast("JsonObject", dict(compiled.provided))
-        if within is not None:
-            weft["within"] = within
-        if miss is not None:
-            weft["cacheMiss"] = miss.to_dict()
-        weft |= more
-        metadata["weft"] = weft
-    place = run.place
-    return Event(
-        author=run.agent.name,
-        content=content,
-        invocation_id=run.invocation.id,
-        id=id,
-        branch=place.branch or None,
-        node_info=place.node_info,
-        isolation_scope=place.scope or None,
-        usage=response.usage,
-        finish_reason=response.finish_reason,
-        error_code=response.error_code,
-        error_message=response.error_message,
-        model_version=response.model_version,
-        custom_metadata=metadata,
-        grounding_metadata=response.grounding_metadata,
-        citation_metadata=response.citation_metadata,
-        logprobs_result=response.logprobs_result,
-        avg_logprobs=response.avg_logprobs,
-        audience=_audience(run),
-    )
+            metadata = notes.onto(metadata)
+        place = self._place
+        return Event(
+            author=self._plan.agent.name,
+            content=content,
+            invocation_id=invocation.id,
+            id=self.id,
+            branch=place.branch or None,
+            node_info=place.node_info,
+            isolation_scope=place.scope or None,
+            usage=response.usage,
+            finish_reason=response.finish_reason,
+            error_code=response.error_code,
+            error_message=response.error_message,
+            model_version=response.model_version,
+            custom_metadata=metadata,
+            grounding_metadata=response.grounding_metadata,
+            citation_metadata=response.citation_metadata,
+            logprobs_result=response.logprobs_result,
+            avg_logprobs=response.avg_logprobs,
+            audience=self._audience(),
+        )
 
-
-def _audience(run: "AgentRun") -> Literal["internal"] | None:
-    """Whether what the agent says is data for others (O2): then it is not shown as the answer."""
-    return "internal" if run.agent.name in run.invocation.inner else None
+    def _audience(self) -> Literal["internal"] | None:
+        """Whether what the agent says is data for others: then it is not shown as the answer."""
+        return "internal" if self._plan.agent.name in self._invocation.inner else None
 
 
 MARGIN = 0.9
@@ -447,11 +457,21 @@ def _named(name: str, tools: Container[str]) -> str:
 
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
-    known, seen = cast("tuple[set[str], int]", log.memo.get("call_ids", (set[str](), 0)))
-    if seen < len(log):
-        known.update(call.id or "" for event in log.since(seen) for call in event.calls)
-        log.memo["call_ids"] = (known, len(log))
-    return known
+    known = log.memo.ensure(_CallIds)
+    if known.read < len(log):
+        known.ids.update(call.id or "" for event in log.since(known.read) for call in event.calls)
+        known.read = len(log)
+    return known.ids
+
+
+class _CallIds:
+    """The ids of the calls in a log's first `read` events."""
+
+    __slots__ = ("ids", "read")
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        self.read = 0
 
 
 def must_wait(provider: object) -> bool:

@@ -11,10 +11,10 @@ import msgspec
 
 from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
-from weft.runtime.answer import is_piece
 from weft.session import Event
+from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import without_temp
-from weft.session.waiting import CONFIRMATION, INPUT, pending_in
+from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, JsonObject
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -89,9 +89,9 @@ class Progress:
     def note(self, event: Event) -> None:
         """Take in one more event of this place."""
         actions = event.actions
-        weft = (event.custom_metadata or {}).get("weft") if event.custom_metadata else None
-        if isinstance(weft, dict):
-            self._note_records(weft)
+        notes = event.provenance
+        if notes is not NOTHING:
+            self._note_records(notes)
         content = event.content
         self.failed = event if event.error_code and is_failure(event) else None
         if event.author == "user":
@@ -104,16 +104,15 @@ class Progress:
         self.begun = True
         if actions.end_of_agent:
             self.ended = True
-        if isinstance(weft, dict) and is_piece(event):
+        if notes.piece is not None:
             self.pieces.append(event)
             self.steps += is_reply(event)
         elif content is not None and content.parts:
             results = content.role == "user"
             if results:
-                waits = weft.get("pending") if isinstance(weft, dict) else None
-                self._note_results(event, waits if isinstance(waits, list) else ())
+                self._note_results(event, notes.pending or ())
             else:
-                self._note_model(event, isinstance(weft, dict) and "rejected" in weft)
+                self._note_model(event, notes.rejected is not None)
         if actions.transfer_to_agent:
             self.hand_over(actions.transfer_to_agent)
         elif actions.skip_summarization and self.answered is None:
@@ -143,7 +142,7 @@ class Progress:
         results = event.results
         if len(results) != len(self._round) or event.author == "user":
             return 0
-        waits = pending_in(event) if event.custom_metadata is not None else ()
+        waits = event.provenance.pending or ()
         if any(result.id in waits or result.id not in self._round for result in results):
             return 0
         before = self._exchange
@@ -195,14 +194,10 @@ class Progress:
             if result.name != "transfer_to_agent":
                 self.news = True
 
-    def _note_records(self, weft: JsonObject) -> None:
-        started, outcomes, pending = weft.get("started"), weft.get("outcomes"), weft.get("pending")
-        if isinstance(started, list):
-            self.started.update(each for each in started if isinstance(each, str))
-        if isinstance(pending, list):
-            self.pending.update(each for each in pending if isinstance(each, str))
-        if isinstance(outcomes, dict):
-            self.outcomes.update({k: v for k, v in outcomes.items() if isinstance(v, dict)})
+    def _note_records(self, notes: Provenance) -> None:
+        self.started.update(notes.started or ())
+        self.pending.update(notes.pending or ())
+        self.outcomes.update(notes.outcomes or {})
 
 
 def is_reply(event: Event) -> bool:

@@ -93,6 +93,8 @@ class Result:
 def total_usage(events: Iterable[Event]) -> Usage:
     """What all answers together cost."""
     used = [event.usage for event in events if event.usage is not None]
+    if not used:
+        return _NO_USAGE
     return Usage(
         prompt_token_count=_total(one.prompt_token_count for one in used),
         candidates_token_count=_total(one.candidates_token_count for one in used),
@@ -100,6 +102,9 @@ def total_usage(events: Iterable[Event]) -> Usage:
         cached_content_token_count=_total(one.cached_content_token_count for one in used),
         thoughts_token_count=_total(one.thoughts_token_count for one in used),
     )
+
+
+_NO_USAGE = Usage()
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -12,15 +12,15 @@ import msgspec
 
 from weft.content import Content, ContentLike, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
-from weft.declare.policy_parts import RUN_WORDS
+from weft.declare.hints import RUN_WORDS
 from weft.errors import UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.callbacks import check_plugins, plugin_methods
-from weft.runtime.invocation import Services
+from weft.runtime.invocation import Request, Services
 from weft.runtime.recall import SessionMemory
 from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
-from weft.runtime.run import Request, Running, unknown_session
+from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Session, SessionKey, Store
 from weft.session.event import new_id
 from weft.stores import beside_store, open_artifacts, open_store
@@ -86,7 +86,8 @@ class Runner:
             memory=memory if memory is not None else SessionMemory(self.store),
             plugins=kept,
             on_event=plugin_methods(kept, "on_event"),
-            kits={},
+            bindings={},
+            programs={},
             heirs={},
             models={},
             limits={},

@@ -23,12 +23,13 @@ from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.bindings import BoundTool, Kit, settled
+from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
+from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
 
@@ -70,22 +71,30 @@ class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
-        "_invocation", "_kit", "_malformed", "_place", "_progress", "_restored",
-        "begun", "call", "outcome", "written",
+        "_bindings",
+        "_invocation",
+        "_malformed",
+        "_place",
+        "_progress",
+        "_restored",
+        "begun",
+        "call",
+        "outcome",
+        "written",
     )  # fmt: skip
 
     def __init__(
         self,
         invocation: Invocation,
         place: Place,
-        kit: Kit,
+        bindings: AgentBindings,
         progress: Progress,
         call: FunctionCall,
         malformed: str,
     ) -> None:
         self._invocation = invocation
         self._place = place
-        self._kit = kit
+        self._bindings = bindings
         self._progress = progress
         self._malformed = malformed
         self._restored: JsonObject = {}
@@ -118,9 +127,11 @@ class ToolCall:
 
     async def _outcome(self) -> Outcome:
         call = self.call
-        bound = self._kit.tools.get(call.name or "")
+        bound = self._bindings.tools.get(call.name or "")
         if bound is None:
-            return Outcome(call, {"error": unknown_tool(call.name or "", list(self._kit.tools))})
+            return Outcome(
+                call, {"error": unknown_tool(call.name or "", list(self._bindings.tools))}
+            )
         if self._malformed:
             shown = self._malformed[:200]
             return Outcome(
@@ -142,7 +153,7 @@ class ToolCall:
         if undecided is not None:
             return undecided
         context = ToolContext(
-            agent_name=self._kit.agent.name,
+            agent_name=self._bindings.agent.name,
             call_id=call.id or "",
             invocation_id=self._invocation.id,
             branch=self._place.branch,
@@ -166,7 +177,7 @@ class ToolCall:
             return args
         invocation = self._invocation
         session = invocation.view(self._place.scope)
-        found = restored_arguments(args, self._kit.agent, invocation.config, session)
+        found = restored_arguments(args, self._bindings.agent, invocation.config, session)
         self._restored = found.used
         return found.args
 
@@ -181,7 +192,7 @@ class ToolCall:
         args: JsonObject,
         kwargs: dict[str, object],
     ) -> Outcome:
-        callbacks = self._kit.callbacks
+        callbacks = self._bindings.callbacks
         tool = bound.tool
         response: JsonObject | None = None
         parts: tuple[Part, ...] = ()
@@ -210,7 +221,7 @@ class ToolCall:
                     response = _checked(answer, "on_tool_error")
                 else:
                     response = {"error": _words(error)}
-                    raised = error if self._kit.raises else None
+                    raised = error if self._bindings.raises else None
         if callbacks.after_tool and response is not None and raised is None:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
@@ -234,13 +245,17 @@ class ToolCall:
         if tool.agent is not None:
             # imported above
 
-            return await run_agent_tool(self._invocation, self._place, self._kit, self.call, args)
+            return await run_agent_tool(
+                self._invocation, self._place, self._bindings, self.call, args
+            )
         if tool.context_parameter is not None:
             kwargs[tool.context_parameter] = context
         if tool.effect in ("probe", "unsafe"):
             await self._invocation.commit(
                 self._invocation.event(
-                    self._kit.agent.name, self._place, weft={"started": [self.call.id or ""]}
+                    self._bindings.agent.name,
+                    self._place,
+                    notes=Provenance(started=[self.call.id or ""]),
                 )
             )
         for attempt in range(tool.retries + 1):
@@ -263,9 +278,9 @@ class ToolCall:
             returned = _returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
             outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
-            outcomes: JsonObject = {self.call.id or "": _record(outcome)}
+            outcomes = {self.call.id or "": _record(outcome)}
             event = self._invocation.event(
-                self._kit.agent.name, self._place, weft={"outcomes": outcomes}
+                self._bindings.agent.name, self._place, notes=Provenance(outcomes=outcomes)
             )
             await transaction.append(event)
         return returned
@@ -540,14 +555,18 @@ def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | No
 
 
 async def run_agent_tool(
-    invocation: Invocation, place: Place, kit: Kit, call: FunctionCall, args: JsonObject
+    invocation: Invocation,
+    place: Place,
+    bindings: AgentBindings,
+    call: FunctionCall,
+    args: JsonObject,
 ) -> Returned:
     """Run the tool's agent on the arguments; an agent that fails is an error result."""
     from weft.runtime.flows import run_node
 
-    declared = kit.tools[call.name or ""].tool.agent
+    declared = bindings.tools[call.name or ""].tool.agent
     assert isinstance(declared, Agent | Flow)
-    node = invocation.heir(declared, kit.model)
+    node = invocation.heir(declared, bindings.model)
     call_id = call.id or ""
     inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
     if not len(invocation.view(call_id).events):

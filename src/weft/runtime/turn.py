@@ -1,4 +1,4 @@
-"""The loop: compile, ask, answer the calls, ask again; one loop, streamed or not.
+"""One agent's turn: compile, ask, answer the calls, ask again; one loop, streamed or not.
 
 Every complete event is in the log before anything is built on it, so this loop may start
 anywhere: it looks at what its place has done, and does what is left.
@@ -6,6 +6,7 @@ anywhere: it looks at what its place has done, and does what is left.
 
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,6 @@ from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.answer import (
     CUT,
     GO_ON,
-    PIECE,
     RETRIES,
     Answer,
     check_answer,
@@ -33,18 +33,26 @@ from weft.runtime.answer import (
     spoken,
 )
 from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
-from weft.runtime.bindings import Kit
+from weft.runtime.bindings import AgentBindings
 from weft.runtime.callbacks import CallbackError
 from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import Spoken, restored_answer, with_restored
-from weft.runtime.model_call import Asking
+from weft.runtime.model_call import ModelCall
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
 from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
+from weft.session.provenance import Provenance
 from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import JsonObject
+
+_log = logging.getLogger("weft")
+
+MAX_HOPS = 10
+"""How often an invocation may be handed over."""
+
+_CUT_OFF = "the answer was cut off at the token limit"
 
 
 async def run_agent(
@@ -55,62 +63,102 @@ async def run_agent(
     `start` is the agent the turn goes to, unless the log says it was handed on.
     """
     progress = invocation.progress(place)
-    run: AgentRun | None = None
+    turn: Turn | None = None
     if progress.failed is not None and invocation.sheltered(place):
         raise NodeFailed(progress.failed)
     try:
         while not progress.ended:
             name = progress.agent or start
             path = (root,) if name == root.name else tree.find(root, name) or (root,)
-            target = path[-1]
-            if isinstance(target, Flow):
+            agent = path[-1]
+            if isinstance(agent, Flow):
                 from weft.runtime.flows import run_node
 
-                flow = invocation.heir(target, _model_above(path))
-                events = run_node(invocation, place.child(target.name, 0), flow)
-                try:
+                flow = invocation.heir(agent, _model_above(path))
+                async with aclosing(
+                    run_node(invocation, place.child(agent.name, 0), flow)
+                ) as events:
                     async for event in events:
                         yield event
-                finally:
-                    await events.aclose()
                 progress.ended = True
                 return
-            plan = plan_for(root, target.name, invocation.config, invocation.labels)
-            run = AgentRun(invocation, place, root, target, progress, plan)
-            turn = run_turn(run)
-            try:
-                async for event in turn:
+            turn = Turn(invocation, place, root, agent, progress)
+            if not progress.begun:
+                for event in await turn.begin():
                     yield event
-            finally:
-                await turn.aclose()
+                if progress.agent != agent.name:
+                    continue
+            reply: Event | None = None
+            while progress.answered is None:
+                if progress.due(invocation.retry):
+                    step = await turn.answer_calls(reply)
+                elif progress.pending:
+                    raise Suspended
+                else:
+                    failure = await turn.refuse_step()
+                    if failure is not None:
+                        yield failure.event
+                        raise failure
+                    call = turn.model_call()
+                    asks = await call.prepare()
+                    for event in call.performed:
+                        progress.note(event)
+                        yield event
+                    while asks:
+                        asks = False
+                        answers = call.answers()
+                        try:
+                            async for response in answers:
+                                if not response.partial:
+                                    call.response = response
+                                elif response.error_code:
+                                    call.begins_anew = True
+                                elif call.stream:
+                                    turn.streaming = call.id
+                                    yield call.partial(response)
+                        except Exception as error:
+                            asks = await call.recover(error)
+                        finally:
+                            if isinstance(answers, AsyncGenerator):
+                                await answers.aclose()
+                    step = await turn.take(await call.reply(), call.context)
+                    reply = step.events[0]
+                for event in step.events:
+                    yield event
+                if step.ending is not None:
+                    raise step.ending
+                if progress.agent != agent.name:  # it was handed over
+                    break
+            else:
+                if not progress.ended:
+                    for event in await turn.end():
+                        yield event
     except (NodeFailed, Suspended, Interrupted, StoreError):
         raise
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
-        if run is not None and run.streaming:  # what was streamed has come to this
-            failed = msgspec.structs.replace(failed, id=run.streaming)
+        if turn is not None and turn.streaming:  # what was streamed has come to this
+            failed = msgspec.structs.replace(failed, id=turn.streaming)
         event = await invocation.commit(failed)
         yield event
         raise NodeFailed(event, error) from error
 
 
-class Made(NamedTuple):
-    """Events that are in the log now, and how the turn ends behind them, if it does."""
+class StepEnd(NamedTuple):
+    """What a step left in the log, and how the turn ends behind it, if it does."""
 
     events: tuple[Event, ...]
     ending: Exception | None = None
 
 
-class AgentRun:
+class Turn:
     """One agent's turn at a place; each method stores what it makes before it returns."""
 
     __slots__ = (
         "agent",
-        "context",
+        "bindings",
         "invocation",
-        "kit",
-        "performed",
         "place",
         "plan",
         "progress",
@@ -119,34 +167,24 @@ class AgentRun:
     )
 
     def __init__(
-        self,
-        invocation: Invocation,
-        place: Place,
-        root: Agent,
-        agent: Agent,
-        progress: Progress,
-        plan: Plan,
+        self, invocation: Invocation, place: Place, root: Agent, agent: Agent, progress: Progress
     ) -> None:
         self.invocation = invocation
         self.place = place
         self.root = root
         self.agent = agent
         self.progress = progress
-        self.plan = plan
-        self.kit: Kit = invocation.kit(agent)
-        self.kit.model = plan.model
-        self.context: CallbackContext | None = None
-        """What the model's callbacks of this step were handed; its changes go with the reply."""
+        self.plan: Plan = plan_for(root, agent.name, invocation.config, invocation.labels)
+        self.bindings: AgentBindings = invocation.bindings(agent)
+        self.bindings.model = self.plan.model
         self.streaming = ""
         """The id that partial events were given so far, until a complete event has it."""
-        self.performed: list[Event] = []
-        """What models were asked for the request of this step, as it is in the log."""
 
     async def begin(self) -> tuple[Event, ...]:
         """Let the callbacks answer instead of the agent, or change the state before it runs."""
         progress = self.progress
         progress.begun, progress.agent = True, self.agent.name
-        chain = self.kit.callbacks.before_agent
+        chain = self.bindings.callbacks.before_agent
         captured = captured_by(self)
         if not chain and not captured:
             return ()
@@ -167,7 +205,7 @@ class AgentRun:
 
     async def end(self) -> tuple[Event, ...]:
         """Let the callbacks add something; that they had their turn is kept in the log."""
-        chain = self.kit.callbacks.after_agent
+        chain = self.bindings.callbacks.after_agent
         if not chain:
             self.progress.ended = True
             return ()
@@ -193,14 +231,23 @@ class AgentRun:
         invocation.llm_calls += 1
         return None
 
-    async def take(self, reply: Event) -> Made:
-        """Store the model's reply as what it is: an error, calls, an answer, or a bad one."""
+    def model_call(self) -> ModelCall:
+        """The next request to the model."""
+        return ModelCall(
+            self.invocation, self.place, self.root, self.plan, self.bindings, self.streaming
+        )
+
+    async def take(self, reply: Event, context: CallbackContext | None) -> StepEnd:
+        """Store the model's reply as what it is: an error, calls, an answer, or a bad one.
+
+        `context` is what the model's callbacks were handed; what they changed goes with the reply.
+        """
         self.streaming = ""
-        context, content = self.context, reply.content
+        content = reply.content
         actions = context.actions.to_actions() if context is not None else reply.actions
         if reply.error_code:
             event = await self._commit(msgspec.structs.replace(reply, actions=actions))
-            return Made((event,), NodeFailed(event))
+            return StepEnd((event,), NodeFailed(event))
         paused = reply.finish_reason == PAUSED
         cut = reply.finish_reason == CUT
         pieces = self.progress.pieces
@@ -212,7 +259,7 @@ class AgentRun:
             )
             words = f"the model returned nothing{' but thoughts' if thought else ''}"
             failure = await self._failure("empty_response", words, reply)
-            return Made((failure.event,), failure)
+            return StepEnd((failure.event,), failure)
         content = spoken(content, self.plan.output)
         calls = any(part.function_call is not None for part in content.parts or ())
         if cut:
@@ -224,7 +271,7 @@ class AgentRun:
         if pieces:
             said = [e.content for e in pieces if e.content is not None and is_reply(e)]
             content = put_together(said, content)
-            reply = _with_weft(reply, {"pieces": [event.id for event in pieces]})
+            reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
             content, used = self._with_values(content)
@@ -248,7 +295,7 @@ class AgentRun:
                 actions=actions,
                 long_running_tool_ids=self._waiting(reply, content) if calls else None,
             )
-        return Made((await self._commit(reply),))
+        return StepEnd((await self._commit(reply),))
 
     def _with_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
@@ -256,13 +303,13 @@ class AgentRun:
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)
 
-    async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> Made:
+    async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> StepEnd:
         """Store a bad answer and what is wrong with it together; give up after a few."""
         if self.progress.rejected >= RETRIES:
             failure = await self._failure("invalid_output", why, reply)
-            return Made((failure.event,), failure)
+            return StepEnd((failure.event,), failure)
         draft = msgspec.structs.replace(
-            _with_weft(reply, {"rejected": why}),
+            _noting(reply, Provenance(rejected=why)),
             content=content,
             actions=actions,
             audience="internal",
@@ -272,14 +319,14 @@ class AgentRun:
         await self.invocation.commit(draft, told)
         self.progress.note(draft)
         self.progress.note(told)
-        return Made((draft, told))
+        return StepEnd((draft, told))
 
-    async def _refuse_cut(self, reply: Event, content: Content) -> Made:
+    async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
         """Refuse an answer that was cut off; what there is of it is kept with the error."""
         failure = await self._failure(
-            "truncated", _CUT_OFF, _with_weft(reply, {"cut": content.text})
+            "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
         )
-        return Made((failure.event,), failure)
+        return StepEnd((failure.event,), failure)
 
     def _may_go_on(self) -> bool:
         """Whether the model may be asked for the rest; else what there is must do."""
@@ -288,19 +335,21 @@ class AgentRun:
             return False
         return invocation.llm_calls < invocation.config.max_llm_calls
 
-    async def _go_on(self, reply: Event, content: Content, actions: Actions) -> Made:
+    async def _go_on(self, reply: Event, content: Content, actions: Actions) -> StepEnd:
         """Store a piece of the answer, and that the model is to go on with it."""
         self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
         piece = msgspec.structs.replace(
-            _with_weft(reply, {PIECE: True}),
+            _noting(reply, Provenance(piece=True)),
             id=new_id(),
             content=content,
             actions=actions,
             audience="internal",
         )
-        told = self.invocation.event(self.agent.name, self.place, GO_ON, weft={PIECE: True})
+        told = self.invocation.event(
+            self.agent.name, self.place, GO_ON, notes=Provenance(piece=True)
+        )
         told = msgspec.structs.replace(told, audience="internal")
-        return Made(tuple(await self._commit_all([piece, told])))
+        return StepEnd(tuple(await self._commit_all([piece, told])))
 
     def _marked(self, reply: Event) -> Event:
         """The answer that was cut off, with a diagnostic; the result of the run has it too."""
@@ -316,12 +365,12 @@ class AgentRun:
         if found.code not in self.agent.allow:
             self.invocation.findings[str(found)] = found
             _log.warning("%s %s: %s", found.code, found.origin, found.message)
-        return _with_weft(reply, {"diagnostics": [str(found)]})
+        return _noting(reply, Provenance(diagnostics=[str(found)]))
 
-    async def answer_calls(self, reply: Event | None) -> Made:
+    async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
         batch = await run_calls(
-            self.invocation, self.place, self.plan.path, self.kit, self.progress, reply
+            self.invocation, self.place, self.plan.path, self.bindings, self.progress, reply
         )
         made: list[Event] = []
         if any(one.stopped for one in batch.outcomes):
@@ -348,16 +397,16 @@ class AgentRun:
         shown = tuple(event for event in stored if event.content is not None or event.error_code)
         if error is not None:
             unknown = error[0] == UNKNOWN_OUTCOME
-            return Made(shown, Suspended() if unknown else NodeFailed(stored[-1]))
+            return StepEnd(shown, Suspended() if unknown else NodeFailed(stored[-1]))
         if raised is None and any(one.suspended for one in batch.outcomes):
-            return Made(shown, Suspended())
-        return Made(shown, raised)
+            return StepEnd(shown, Suspended())
+        return StepEnd(shown, raised)
 
     async def _settle_stopped(self, batch: Batch) -> None:
         """Answer what is open inside the agents that were called as tools, and stopped."""
         paths: list[str] = []
         for one in batch.outcomes:
-            bound = self.kit.tools.get(one.call.name or "") if one.stopped else None
+            bound = self.bindings.tools.get(one.call.name or "") if one.stopped else None
             agent = bound.tool.agent if bound is not None else None
             if isinstance(agent, Agent | Flow):
                 paths.append(self.place.child(agent.name, one.call.id or "").path)
@@ -413,7 +462,7 @@ class AgentRun:
         withheld = withheld_in(reply)
         for part in content.parts or ():
             call = part.function_call
-            bound = self.kit.tools.get(call.name or "") if call is not None else None
+            bound = self.bindings.tools.get(call.name or "") if call is not None else None
             if bound is None or bound.tool.name in withheld:
                 continue
             if bound.tool.long_running or bound.tool.confirm:
@@ -459,59 +508,6 @@ class AgentRun:
         return NodeFailed(await self.invocation.commit(event))
 
 
-async def run_turn(run: AgentRun) -> AsyncGenerator[Event, None]:
-    """Everything one agent does until it has answered or handed over."""
-    progress = run.progress
-    if not progress.begun:
-        for event in await run.begin():
-            yield event
-        if progress.agent != run.agent.name:
-            return
-    reply: Event | None = None
-    while progress.answered is None:
-        if progress.due(run.invocation.retry):
-            made = await run.answer_calls(reply)
-        elif progress.pending:
-            raise Suspended
-        else:
-            failure = await run.refuse_step()
-            if failure is not None:
-                yield failure.event
-                raise failure
-            run.performed = []
-            asking = Asking(run)
-            asks = await asking.prepare()
-            for event in run.performed:
-                yield event
-            while asks:
-                asks = False
-                answers = asking.answers()
-                try:
-                    async for response in answers:
-                        if not response.partial:
-                            asking.response = response
-                        elif response.error_code:
-                            asking.begins_anew = True
-                        elif asking.stream:
-                            yield asking.partial(response)
-                except Exception as error:
-                    asks = await asking.recover(error)
-                finally:
-                    if isinstance(answers, AsyncGenerator):
-                        await answers.aclose()
-            made = await run.take(await asking.reply())
-            reply = made.events[0]
-        for event in made.events:
-            yield event
-        if made.ending is not None:
-            raise made.ending
-        if progress.agent != run.agent.name:
-            return
-    if not progress.ended:
-        for event in await run.end():
-            yield event
-
-
 def _model_above(path: tuple[Node, ...]) -> object:
     """The model that a flow at the end of the path inherits."""
     agents = (node for node in reversed(path) if isinstance(node, Agent))
@@ -527,20 +523,9 @@ def _code(error: Exception) -> str:
     return "callback_error" if isinstance(error, CallbackError) else "error"
 
 
-_log = logging.getLogger("weft")
-
-_CUT_OFF = "the answer was cut off at the token limit"
-
-MAX_HOPS = 10
-"""How often an invocation may be handed over."""
-
-
-def _with_weft(event: Event, more: JsonObject) -> Event:
+def _noting(event: Event, notes: Provenance) -> Event:
     """The event with more of what only Weft reads."""
-    metadata = dict(event.custom_metadata or {})
-    held = metadata.get("weft")
-    metadata["weft"] = {**(held if isinstance(held, dict) else {}), **more}
-    return msgspec.structs.replace(event, custom_metadata=metadata)
+    return msgspec.structs.replace(event, custom_metadata=notes.onto(event.custom_metadata))
 
 
 def _noted(part: Part, times: int) -> Part:
@@ -567,21 +552,21 @@ def _unknown(batch: Batch) -> tuple[str, str] | None:
     )
 
 
-def captured_by(run: "AgentRun") -> JsonObject:
+def captured_by(turn: Turn) -> JsonObject:
     """What the user said, under each key that gets it and does not have it already."""
-    keys = [one.key for one in _writings(run) if isinstance(one, Capture)]
+    keys = [one.key for one in _writings(turn) if isinstance(one, Capture)]
     if not keys:
         return {}
-    said, state = run.invocation.said(run.place), run.invocation.state_at(run.place)
+    said, state = turn.invocation.said(turn.place), turn.invocation.state_at(turn.place)
     return {key: said for key in keys if said and state.get(key) != said}
 
 
-def noted_by(run: "AgentRun", answer: Answer) -> JsonObject:
+def noted_by(turn: Turn, answer: Answer) -> JsonObject:
     """The notes with the answer among them, under each key it is noted down under."""
-    notes = [one for one in _writings(run) if isinstance(one, NoteDown)]
+    notes = [one for one in _writings(turn) if isinstance(one, NoteDown)]
     if not notes or answer.problem or answer.held is None:
         return {}
-    state = run.invocation.state_at(run.place)
+    state = turn.invocation.state_at(turn.place)
     found: JsonObject = {}
     for one in notes:
         held = found[one.key] if one.key in found else state.get(one.key)
@@ -591,9 +576,9 @@ def noted_by(run: "AgentRun", answer: Answer) -> JsonObject:
     return found
 
 
-def _writings(run: "AgentRun") -> tuple[Writing, ...]:
+def _writings(turn: Turn) -> tuple[Writing, ...]:
     """What the policy writes as the state is now."""
-    policy = run.plan.policy
+    policy = turn.plan.policy
     if policy.is_conditional:
-        policy = policy.resolved(run.invocation.state_at(run.place), decided)
+        policy = policy.resolved(turn.invocation.state_at(turn.place), decided)
     return policy.writings

@@ -17,6 +17,7 @@ import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part, Value, encode
 from weft.misuse import declared
+from weft.session.provenance import Provenance, provenance_in
 from weft.values import Json, JsonObject
 
 
@@ -141,8 +142,12 @@ class Event(Value, frozen=True):
         """
         if self.error_code or (self.partial and self.interrupted):
             return True
-        weft = self.custom_metadata.get("weft") if self.custom_metadata is not None else None
-        return isinstance(weft, dict) and "rejected" in weft
+        return self.custom_metadata is not None and self.provenance.rejected is not None
+
+    @property
+    def provenance(self) -> Provenance:
+        """What Weft keeps on this event. It is read from the metadata each time it is asked for."""
+        return provenance_in(self.custom_metadata)
 
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn, as ADK defines it."""

@@ -18,6 +18,7 @@ from weft.content import Content, Part, Value, encode, require_content, untruste
 from weft.errors import SessionError
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
+from weft.session.provenance import without_trust
 from weft.session.state import apply_delta, without_temp
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, Strand, require_object
@@ -101,7 +102,7 @@ class Session:
         if not complete:
             return self
         grown = log.extend(complete)
-        if grown.memo is log.memo:
+        if grown.shares(log):
             at = grown.settled - len(complete)
             for event in complete:
                 positions[event.id] = at
@@ -378,29 +379,15 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _untrusted(event: Event) -> Event:
-    """The event as it counts where nobody knows that Weft wrote it.
-
-    What callable instructions said would be system text again, so it is marked, and only who
-    rebuilds a request by hand reads it. A user's event takes nothing back, and sums nothing up.
-    """
+    """The event as it counts where nobody knows that Weft wrote it."""
     content, metadata = event.content, event.custom_metadata
     if content is not None and (mended := untrusted(content)) is not content:
         event = replace(event, content=mended)
-    weft = metadata.get("weft") if metadata is not None else None
-    if not isinstance(weft, dict):
+    if metadata is None:
         return event
-    names = _NO_USERS if event.author in ("user", "") else ()
-    claims = {name: weft[name] for name in names if name in weft}
-    if not claims and "instructions" not in weft:
-        return event
-    before = weft.get("untrusted")
-    rest: JsonObject = {name: value for name, value in weft.items() if name not in claims}
-    rest["untrusted"] = {**(before if isinstance(before, dict) else {}), **claims}
-    return replace(event, custom_metadata={**(metadata or {}), "weft": rest})
+    marked = without_trust(metadata, by_user=event.author in ("user", ""))
+    return event if marked is None else replace(event, custom_metadata=marked)
 
-
-_NO_USERS = ("undone", "joined", "pieces", "effect", "restored")
-"""What agents and flows note, and a user never."""
 
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}\Z')
 
@@ -632,10 +619,13 @@ def _same(held: Event, event: Event) -> bool:
     return held is event or held == replace(event, timestamp=held.timestamp)
 
 
-def positions_of(log: Strand[Event]) -> dict[str, int]:
-    """Where each event stands by its id, kept with the log."""
-    held = log.memo.get("positions")
-    if held is None:
-        held = {event.id: at for at, event in enumerate(log)}
-        log.memo["positions"] = held
-    return cast("dict[str, int]", held)
+class Positions(dict[str, int]):
+    """Where each event of a log stands, by its id; it grows in place as the log does."""
+
+
+def positions_of(log: Strand[Event]) -> Positions:
+    """The positions of a log's events. An older snapshot sees those of later events too."""
+    positions = log.memo.of(Positions)
+    if positions is None:
+        positions = log.memo.keep(Positions({event.id: at for at, event in enumerate(log)}))
+    return positions

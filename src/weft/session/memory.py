@@ -32,6 +32,8 @@ class Kept(NamedTuple):
     initial: JsonObject
     state: JsonObject
     events: Strand[Event]
+    size: int = 0
+    """Bytes of the events as JSON, where a database counts them."""
 
     @property
     def last_update_time(self) -> float:
@@ -60,8 +62,8 @@ class Kept(NamedTuple):
     def after(self, growth: "Growth") -> "Kept":
         """What is kept once the events are stored."""
         state = apply_delta(self.state, growth.own) if growth.own else self.state
-        key, number, created, initial, _, _ = self
-        return Kept(key, number, created, initial, state, growth.session.events)
+        key, number, created, initial, _, _, size = self
+        return Kept(key, number, created, initial, state, growth.session.events, size)
 
 
 class Growth(NamedTuple):
@@ -311,6 +313,8 @@ def part(session: Session, *, recent: int | None, after: float | None) -> Sessio
         raise SessionError(
             f"{recent} events cannot be read", where="recent", hint="pass 0 or more, or None"
         )
+    if recent is None and after is None:
+        return session
     events = session.events.since(0)
     if after is not None:
         events = [event for event in events if event.timestamp > after]

@@ -11,6 +11,7 @@ import msgspec
 
 from weft.errors import SessionError
 from weft.session.event import Event
+from weft.session.provenance import BranchDelta, Provenance
 from weft.values import Json, JsonObject, require_json
 
 Scope = Literal["session", "app", "user", "temp"]
@@ -121,39 +122,33 @@ Forks: TypeAlias = Mapping[str, JsonObject]
 
 def hold(event: Event, branch: str, delta: JsonObject) -> Event:
     """The event with its delta held on a branch, instead of being the session's."""
-    metadata = dict(event.custom_metadata or {})
-    weft = metadata.get("weft")
-    record: JsonObject = {"branch": branch, "delta": delta}
-    metadata["weft"] = {**(weft if isinstance(weft, dict) else {}), "held": record}
+    metadata = Provenance(branch_delta=BranchDelta(branch, delta)).onto(event.custom_metadata)
     actions = msgspec.structs.replace(event.actions, state_delta={})
     return msgspec.structs.replace(event, actions=actions, custom_metadata=metadata)
 
 
 def written_by(event: Event) -> JsonObject:
     """What an event wrote: to the session, on its branch, or for branches to begin with."""
-    weft = _weft(event)
-    if not weft or ("held" not in weft and "forks" not in weft):
+    notes = event.provenance
+    if not notes.writes:
         return event.actions.state_delta
     written = {**event.actions.state_delta}
-    for own in (*_record(event, "forks").values(), _record(event, "held").get("delta")):
-        if isinstance(own, dict):
-            written |= own
+    for begun in (notes.forks or {}).values():
+        written |= begun
+    if notes.branch_delta is not None:
+        written |= notes.branch_delta.delta
     return written
 
 
-def forks_after(forks: Forks, event: Event) -> Forks:
-    """The open forks once an event is read."""
-    if not _weft(event):
-        return forks
-    opened, held = _record(event, "forks"), _record(event, "held")
-    closed = _weft(event).get("closed")
-    if isinstance(closed, str):
-        forks = {name: own for name, own in forks.items() if not name.startswith(f"{closed}.")}
-    if opened:
-        begun = {name: own for name, own in opened.items() if isinstance(own, dict)}
-        forks = {**forks, **begun}
-    branch, delta = held.get("branch"), held.get("delta")
-    if isinstance(branch, str) and isinstance(delta, dict):
+def forks_after(forks: Forks, notes: Provenance) -> Forks:
+    """The open forks once an event with these notes is read."""
+    if notes.closed is not None:
+        below = f"{notes.closed}."
+        forks = {name: own for name, own in forks.items() if not name.startswith(below)}
+    if notes.forks:
+        forks = {**forks, **notes.forks}
+    if notes.branch_delta is not None:
+        branch, delta = notes.branch_delta.branch, notes.branch_delta.delta
         forks = {**forks, branch: {**forks.get(branch, {}), **delta}}
     return forks
 
@@ -168,13 +163,3 @@ def seen_from(state: Mapping[str, Json], forks: Forks, branch: str) -> JsonObjec
         if own is not None:
             seen = apply_delta(seen, own)
     return seen
-
-
-def _weft(event: Event) -> JsonObject:
-    weft = event.custom_metadata.get("weft") if event.custom_metadata is not None else None
-    return weft if isinstance(weft, dict) else {}
-
-
-def _record(event: Event, name: str) -> JsonObject:
-    held = _weft(event).get(name)
-    return held if isinstance(held, dict) else {}

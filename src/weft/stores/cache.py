@@ -1,295 +1,210 @@
-"""What the databases have in common: sessions kept at hand, and values as JSON text.
+"""Sessions in memory: each is read from the database once, then only what was added since.
 
-A session that was read once is kept, so that the next read costs what was added since, and
-what the compiler derived from its log stays with it.
+What the compiler derived from a log stays with it, so that a cached session is also a warm one.
 """
 
-import asyncio
-import json
-import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from weft.content import encode
-from weft.errors import SessionError, StoreError, UsageError
-from weft.session import Busy, Event, SessionKey
-from weft.session.event import read_event
-from weft.session.lease import busy_error
-from weft.session.memory import Kept, grow
-from weft.values import Json, JsonObject
+from weft.errors import SessionError, StoreError
+from weft.session import Event, Session, SessionKey
+from weft.session.log import positions_of
+from weft.session.memory import Kept, grow, scoped
+from weft.session.state import apply_delta
+from weft.stores.rows import RawRow, Row, read_row
+from weft.values import JsonObject, Strand
 
-SIZE = 1024
-"""How many sessions are kept at hand."""
+BYTES = 64_000_000
+"""Bytes of JSON whose sessions are cached. In memory they take about five times as much."""
 
-_log = logging.getLogger("weft")
+SLICE = 1_000
+"""How many rows are fetched at once: the rows of a long log are never all in memory."""
 
-LARGE = 1_000_000
-"""Events with more letters are not read back before they are stored: that takes a while."""
+_decoder = msgspec.json.Decoder(Event)
 
-
-class Row(NamedTuple):
-    """An event as a database has it: its JSON, and what tells that it is as it was written.
-
-    Rows of older versions have no checksum.
-    """
-
-    data: bytes
-    checksum: int | None
+OVERHEAD = 2_000
+"""Bytes that a session counts for, beside its events."""
 
 
 class Cache:
-    """The sessions used last; each may be older than the database, never newer."""
+    """The sessions used last; each may be older than the database, never newer.
 
-    def __init__(self, size: int = SIZE) -> None:
-        self._size = size
-        self._kept: OrderedDict[SessionKey, Kept] = OrderedDict()
+    The least recently used go when there are more than `limit` bytes. Those that `in_use` names
+    stay: a run that lost its session would read all of it again for every event that it appends.
+    """
+
+    def __init__(
+        self, limit: int = BYTES, *, in_use: Callable[[SessionKey], bool] = lambda key: False
+    ) -> None:
+        self._limit = limit
+        self._in_use = in_use
+        self._sessions: OrderedDict[SessionKey, Kept] = OrderedDict()
+        self._bytes = 0
         self._lock = Lock()
 
     def get(self, key: SessionKey) -> Kept | None:
         """The session as far as it is known here."""
         with self._lock:
-            kept = self._kept.get(key)
+            kept = self._sessions.get(key)
             if kept is not None:
-                self._kept.move_to_end(key)
+                self._sessions.move_to_end(key)
             return kept
 
     def put(self, kept: Kept) -> None:
-        """Keep the session, unless a newer one is kept."""
+        """Cache the session, unless a newer one is cached."""
         with self._lock:
-            held = self._kept.get(kept.key)
-            if held is not None and _age(held) > _age(kept):
+            known = self._sessions.get(kept.key)
+            if known is not None and _age(known) > _age(kept):
                 return
-            self._kept[kept.key] = kept
-            self._kept.move_to_end(kept.key)
-            if len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._bytes += _weight(kept) - (_weight(known) if known is not None else 0)
+            self._sessions[kept.key] = kept
+            self._sessions.move_to_end(kept.key)
+            if self._bytes > self._limit:
+                self._evict(kept.key)
 
     def drop(self, key: SessionKey) -> None:
         """Forget the session."""
         with self._lock:
-            self._kept.pop(key, None)
+            self._remove(key)
+
+    def _evict(self, newest: SessionKey) -> None:
+        """Forget the sessions that were not used for longest, until the rest fits."""
+        for key in list(self._sessions):
+            if self._bytes <= self._limit:
+                return
+            if key != newest and not self._in_use(key):
+                self._remove(key)
+
+    def _remove(self, key: SessionKey) -> None:
+        kept = self._sessions.pop(key, None)
+        if kept is not None:
+            self._bytes -= _weight(kept)
 
 
-def caught_up(held: Kept, rows: Sequence[Row], length: int) -> Kept:
-    """The session with the events that were stored since; `length` is how many it has in all."""
-    where, first = str(held.key), len(held.events)
-    events = [read_row(row, first + at, where=where) for at, row in enumerate(rows)]
-    kept = held.after(grow(held.session({}, {}), events)) if events else held
-    if len(kept.events) != length:
-        raise StoreError(
-            f"the log has gaps or repetitions: {length} events were stored, "
-            f"and {len(kept.events)} can be read",
-            where=where,
-            hint="it was changed by hand; restore it from a backup",
-        )
-    return kept
-
-
-def readable(held: Kept, rows: Sequence[Row]) -> tuple[Kept, list[StoreError]]:
-    """The session with the events that can be read, and what is wrong with the others."""
-    problems: list[StoreError] = []
-    events: list[Event] = []
-    for at, row in enumerate(rows):
-        try:
-            events.append(read_row(row, at, where=str(held.key)))
-        except StoreError as error:
-            problems.append(error)
-    return held.after(grow(held.session({}, {}), events)) if events else held, problems
-
-
-def warn_unreadable(problems: Sequence[StoreError]) -> None:
-    """Log what was left out of a session."""
-    for problem in problems:
-        _log.warning("%s: %s; it is left out", problem.where, problem.message)
-
-
-def read_row(row: Row, position: int, *, where: str) -> Event:
-    """The event of a row; one that is damaged is an error that says which it is."""
-    if row.checksum is not None and crc32(row.data) != row.checksum:
-        raise StoreError(
-            f"event {position} is damaged: it is not the text that was stored",
-            where=where,
-            hint=_REST,
-        )
-    try:
-        return read_event(row.data)
-    except (ValueError, RecursionError) as error:
-        raise StoreError(
-            f"event {position} cannot be read: {error}", where=where, hint=_REST
-        ) from None
-
-
-_REST = "restore it from a backup, or read the rest: store.get(key, skip_unreadable=True)"
+def _weight(kept: Kept) -> int:
+    return kept.size + OVERHEAD
 
 
 def _age(kept: Kept) -> tuple[int, int]:
     return kept.number, len(kept.events)
 
 
-def event_row(event: Event) -> Row:
-    """The event as JSON, once it is sure that it can be read again.
+def caught_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
+    """The session with the events that were stored since; `length` is how many it has in all."""
+    events, size, is_sound = _decoded(known, rows)
+    kept = known
+    if events:
+        whole = _first_read(known, events) if is_sound and not len(known.events) else None
+        kept = whole if whole is not None else known.after(grow(known.session({}, {}), events))
+    if len(kept.events) != length:
+        raise StoreError(
+            f"the log has gaps or repetitions: {length} events were stored, "
+            f"and {len(kept.events)} can be read",
+            where=str(known.key),
+            hint="it was changed by hand; restore it from a backup",
+        )
+    return kept._replace(size=known.size + size)
 
-    An event that was stored but cannot be read would be lost to its session.
+
+def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
+    """The events of the rows, their bytes, and whether each is as it was checked and stored.
+
+    Texts that many events repeat (authors, roles, invocations) are made one, which saves a
+    seventh of the memory of a log.
     """
-    data = event.to_json()
-    try:
-        if len(data) < LARGE:
-            read_event(data)
+    events: list[Event] = []
+    texts: dict[str, str] = {}
+    share, decode, set_field = texts.setdefault, _decoder.decode, msgspec.structs.force_setattr
+    first, where, size, is_sound = len(known.events), str(known.key), 0, True
+    for data, checksum in rows:
+        size += len(data)
+        if checksum is None or crc32(data) != checksum:
+            # damaged, or of an older version that kept no checksum
+            event = read_row(Row(data, checksum), first + len(events), where=where)
+            is_sound = False
         else:
-            msgspec.convert(msgspec.to_builtins(event), Event)
-    except (ValueError, RecursionError) as error:
-        raise SessionError(f"the event is not one: {error}", where=f"event {event.id}") from None
-    return Row(data, crc32(data))
+            try:
+                event = decode(data)
+            except (
+                ValueError,
+                RecursionError,
+            ):  # unknown fields or lone surrogates: the slow reader takes them
+                event = read_row(Row(data, checksum), first + len(events), where=where)
+        if event.partial:
+            is_sound = False
+        author, invocation, content = event.author, event.invocation_id, event.content
+        if (same := share(author, author)) is not author:
+            set_field(event, "author", same)
+        if (same := share(invocation, invocation)) is not invocation:
+            set_field(event, "invocation_id", same)
+        if content is not None and (role := content.role) is not None:
+            set_field(content, "role", share(role, role))
+        events.append(event)
+    return events, size, is_sound
 
 
-def value_text(value: Json) -> str:
-    """A state value as JSON."""
-    return encode(value, where="state").decode()
+def _first_read(known: Kept, events: list[Event]) -> Kept | None:
+    """The session with events that were checked when they were stored, all of them at once.
+
+    None where two have one id: such a log was changed by hand, and must be looked at closely.
+    """
+    log = Strand(events)
+    if len(positions_of(log)) != len(events):
+        return None
+    return known._replace(state=state_after(known.initial, events), events=log)
 
 
-def row_checksum(*cells: str | float | bytes) -> int:
-    """What tells that a row of state is as it was written: names and value belong together."""
-    texts = [cell if isinstance(cell, bytes) else str(cell).encode() for cell in cells]
-    return crc32(b"\0".join(texts))
+def state_after(initial: JsonObject, events: Iterable[Event]) -> JsonObject:
+    """The session's own state once the events have written to it."""
+    deltas = [event.actions.state_delta for event in events if event.actions.state_delta]
+    own, _, _ = scoped(deltas)
+    return apply_delta(initial, own) if own else initial
 
 
-class StateReader:
-    """Reads the rows of state of one session; rows of older versions have no checksum.
+def readable(known: Kept, rows: Iterable[RawRow]) -> tuple[Kept, list[StoreError]]:
+    """The session with the events that can be read, and what is wrong with the others."""
+    problems: list[StoreError] = []
+    events: list[Event] = []
+    for at, row in enumerate(rows):
+        try:
+            events.append(read_row(Row(*row), at, where=str(known.key)))
+        except StoreError as error:
+            problems.append(error)
+    return known.after(grow(known.session({}, {}), events)) if events else known, problems
 
-    A damaged row is an error, or is left out and noted where the rest is wanted.
+
+class Part(NamedTuple):
+    """The newest events of a session, for reading: their rows, and those that make up its state.
+
+    Each row has its position in the log. `updated` is when the session changed last.
     """
 
-    def __init__(self, key: SessionKey, *, skip_unreadable: bool = False) -> None:
-        self.key = key
-        self.problems: list[StoreError] = []
-        self._skip = skip_unreadable
+    start: Kept
+    rows: Sequence[tuple[int, Row]]
+    writing: Sequence[tuple[int, Row]]
+    updated: float
 
-    def initial(self, created: float, text: bytes, checksum: int | None) -> JsonObject:
-        """The state that the session began with."""
-        expected = row_checksum(*self.key, created, text)
-        try:
-            held = self._value(text, checksum, expected, what="the state it began with")
-            if not isinstance(held, dict):
-                raise self._damaged("the state it began with", "it is not an object")
-        except StoreError as problem:
-            if not self._skip:
-                raise
-            self.problems.append(problem)
-            return {}
-        return held
-
-    def shared(
-        self, scope: Sequence[str], rows: Iterable[tuple[str, bytes, int | None]]
-    ) -> JsonObject:
-        """The state of an app, or of one user of it, which is the `scope`."""
-        state: JsonObject = {}
-        for name, text, checksum in rows:
-            expected = row_checksum(*scope, name, text)
-            try:
-                state[name] = self._value(text, checksum, expected, what=f"the state {name!r}")
-            except StoreError as problem:
-                if not self._skip:
-                    raise
-                self.problems.append(problem)
-        return state
-
-    def _value(self, text: bytes, checksum: int | None, expected: int, *, what: str) -> Json:
-        if checksum is not None and checksum != expected:
-            raise self._damaged(what, "it is not what was stored")
-        try:
-            try:
-                held: Json = msgspec.json.decode(text)
-            except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
-                held = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise self._damaged(what, str(error)) from None
-        return held
-
-    def _damaged(self, what: str, why: str) -> StoreError:
-        return StoreError(f"{what} is damaged: {why}", where=str(self.key), hint=_REST)
+    def session(self, app: JsonObject, user: JsonObject) -> Session:
+        """The session with these events only; its state is whole."""
+        where = str(self.start.key)
+        events, writing = (
+            [read_row(row, position, where=where) for position, row in rows]
+            for rows in (self.rows, self.writing)
+        )
+        state = state_after(self.start.initial, writing)
+        session = self.start._replace(state=state).session(app, user)
+        session.events, session.last_update_time = Strand(events), self.updated
+        return session
 
 
-@dataclass
-class _Entered:
-    """A transaction that this task, or the task that started it, has entered."""
-
-    store: object
-    outer: "_Entered | None"
-    ended: bool = False
-
-
-_entered: ContextVar[_Entered | None] = ContextVar("_entered", default=None)
-
-
-@contextmanager
-def inside(store: object) -> Generator[None, None, None]:
-    """Mark the block as a transaction of the store."""
-    entered = _Entered(store, _entered.get())
-    _entered.set(entered)
-    try:
-        yield
-    finally:
-        entered.ended = True
-        _entered.set(entered.outer)
-
-
-def require_outside(store: object, *, where: str) -> None:
-    """Refuse what would wait for ever: for the end of the transaction that it is in."""
-    entered = _entered.get()
-    while entered is not None:
-        if entered.store is store and not entered.ended:
-            raise UsageError(
-                "this would wait for the transaction that it is in",
-                where=where,
-                hint="inside the block, append with the transaction's own append",
-            )
-        entered = entered.outer
-
-
-FIRST_PAUSE = 0.005
-
-LONGEST_PAUSE = 0.1
-
-WATCH_EVERY = 0.5
-"""Seconds between two looks at what other processes ask for."""
-
-
-async def outwait(
-    key: SessionKey,
-    busy: Busy,
-    *,
-    take: Callable[[], Awaitable[bool]],
-    wanted: Callable[[], bool],
-    ask: Callable[[], Awaitable[None]],
-    withdraw: Callable[[], Awaitable[None]],
-) -> None:
-    """Take the lock that other processes respect.
-
-    `ask` tells its holder, wherever that is, to stop; `withdraw` takes that back. The holder is
-    also asked when somebody behind in the line wants it to stop: `wanted` says so.
-    """
-    if await take():
-        return
-    if busy == "reject":
-        raise busy_error(key)
-    asked, pause = False, FIRST_PAUSE
-    try:
-        while True:
-            if not asked and (busy == "interrupt" or wanted()):
-                asked = True
-                await ask()
-            await asyncio.sleep(pause)
-            if await take():
-                return
-            pause = min(pause * 1.5, LONGEST_PAUSE)
-    finally:
-        if asked:
-            await withdraw()
+def require_recent(recent: int | None) -> None:
+    """Refuse to read fewer events than none."""
+    if recent is not None and recent < 0:
+        raise SessionError(
+            f"{recent} events cannot be read", where="recent", hint="pass 0 or more, or None"
+        )

@@ -14,7 +14,7 @@ from threading import Lock, Thread
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from weft.errors import StoreError
-from weft.stores.cache import WATCH_EVERY
+from weft.stores.leases import WATCH_EVERY
 
 T = TypeVar("T")
 

@@ -20,6 +20,7 @@ from threading import Lock
 from weft.errors import StoreError
 from weft.session import SessionKey
 from weft.session.lease import Leases, LocalLease
+from weft.stores.leases import Holders
 
 
 class FileLocks:
@@ -78,7 +79,7 @@ class FileLeases:
         self.users = 0
         self._path = path.with_name(f"{path.name}-lease")
         self._locks: FileLocks | None = None
-        self._held: dict[SessionKey, tuple[LocalLease, float]] = {}
+        self._holders = Holders()
         self._opening = Lock()
         self._lock = Lock()
 
@@ -86,29 +87,26 @@ class FileLeases:
         """Take the lock for the one who is first in line; False if another process has it."""
         if not self._opened().take(place_of(lease.key)):
             return False
-        self._held[lease.key] = (lease, time.time())
+        self._holders.add(lease, time.time())
         return True
 
     def _freed(self, key: SessionKey) -> None:
-        self._held.pop(key, None)
+        self._holders.remove(key)
         with self._lock:
             if self._locks is not None:
                 self._locks.free(place_of(key))
 
     def any_held(self) -> bool:
         """Whether this process holds a lease."""
-        return bool(self._held)
+        return bool(self._holders)
 
     def holds(self, key: SessionKey) -> bool:
         """Whether this process holds that lease."""
-        return key in self._held
+        return key in self._holders
 
     def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
-        """Interrupt the holders that somebody has asked to stop since they hold."""
-        for key, when in asked:
-            lease, since = self._held.get(key, (None, 0.0))
-            if lease is not None and when >= since:
-                lease.ask_to_stop()
+        """Interrupt the holders whom somebody has asked to stop since they hold."""
+        self._holders.stop(asked)
 
     @contextmanager
     def alone(self) -> Generator[None, None, None]:
@@ -158,7 +156,7 @@ def leave(shared: FileLeases) -> None:
         shared.users -= 1
         if not shared.users:
             shared.close()
-            for at in [at for at, held in _files.items() if held is shared]:
+            for at in [at for at, leases in _files.items() if leases is shared]:
                 del _files[at]
 
 

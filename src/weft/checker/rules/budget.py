@@ -52,8 +52,8 @@ def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic
     counts = [count(agent, text) for _, text in parts]
     place = parts[counts.index(max(counts))][0] if parts else Origin("field", "name", agent.name)
     try:
-        made = compile(top, agent=agent.name, message="?", config=config, recorded=provided)
-        tokens = made.tokens
+        compiled = compile(top, agent=agent.name, message="?", config=config, recorded=provided)
+        tokens = compiled.tokens
     except BudgetExceeded as error:
         yield report("WEFT506", place, error.message, error.hint)
         return
@@ -78,8 +78,8 @@ def refused_by_provider(record: Record) -> Iterator[Diagnostic]:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         try:
-            found = refused_declaration(agent)
-            yield from (one for one in found if one.code not in agent.allow)
+            refused = refused_declaration(agent)
+            yield from (one for one in refused if one.code not in agent.allow)
         except UsageError as error:
             place = Origin("field", "model", agent.name)
             yield report("WEFT706", place, error.message, error.hint, severity=Severity.ERROR)

@@ -5,7 +5,6 @@ from typing import TypeGuard
 
 from weft.checker.agents import Writes, is_tied, may_write_anything, tool_choice
 from weft.checker.functions import keys_of
-from weft.checker.near import meant
 from weft.checker.world import Read, Record
 from weft.codes import report
 from weft.declare import (
@@ -22,9 +21,11 @@ from weft.declare import (
     Timeout,
     tree,
 )
-from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.nodes import agents_of, children, walk_nodes
 from weft.declare.show import show
+from weft.declare.visit import Question
 from weft.diagnostics import Diagnostic, Origin
+from weft.misuse import meant
 
 
 def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
@@ -64,13 +65,13 @@ def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
 
 def _touched(body: Node) -> set[str]:
     """The keys whose values a step may change in place, or take away."""
-    found: set[str] = set()
+    touched: set[str] = set()
     for node, _ in walk_nodes(body):
         if isinstance(node, Step):
             keys = keys_of(node.function)
-            found |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
-            found |= {old for old, _ in node.renames}
-    return found
+            touched |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
+            touched |= {old for old, _ in node.renames}
+    return touched
 
 
 def too_many_calls(record: Record) -> Iterator[Diagnostic]:
@@ -81,11 +82,7 @@ def too_many_calls(record: Record) -> Iterator[Diagnostic]:
         return
     node: Node = record.root
     while True:  # down to the part that alone is too much
-        inner = (
-            [child for child in node.children if calls.of(child) > most]
-            if not isinstance(node, Agent)
-            else []
-        )
+        inner = [child for child in children(node) if calls.of(child) > most]
         if not inner:
             break
         node = inner[0]
@@ -99,8 +96,8 @@ def too_many_calls(record: Record) -> Iterator[Diagnostic]:
     )
 
 
-class _Calls:
-    """How often models are asked at least, in each node of a flow, worked out once."""
+class _Calls(Question[int]):
+    """How often models are asked at least in one run of a node, worked out once for each."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -110,37 +107,46 @@ class _Calls:
         """The least number of calls in one run of a node."""
         known = self._known.get(id(node))
         if known is None:
-            known = self._known[id(node)] = self._least(node)
+            known = self._known[id(node)] = self.visit(node)
         return known
 
-    def _least(self, node: Node) -> int:
-        match node:
-            case Agent():  # a callback may answer in the model's place
-                return 0 if node.before_agent or node.before_model else 1
-            case Sequence() | Parallel():
-                total = sum(map(self.of, node.children))
-                collects = isinstance(node, Parallel) and node.on_error == "collect"
-                return 0 if collects else total
-            case Fallback() | Race():
-                return min(map(self.of, node.children))
-            case Route():
-                return min(map(self.of, node.children)) if node.default is not None else 0
-            case Loop():
-                rounds = 1 if node.until is not None or self._may_leave(node.body) else node.max
-                return 0 if node.while_ is not None else rounds * self.of(node.body)
-            case Timeout():
-                return self.of(node.body)
-            case _:
-                return 0
+    def visit_other(self, node: Node) -> int:
+        return 0
+
+    def visit_agent(self, node: Agent) -> int:
+        return 0 if node.before_agent or node.before_model else 1  # a callback may answer instead
+
+    def visit_sequence(self, node: Sequence) -> int:
+        return sum(map(self.of, node.steps))
+
+    def visit_parallel(self, node: Parallel) -> int:
+        return 0 if node.on_error == "collect" else sum(map(self.of, node.branches))
+
+    def visit_fallback(self, node: Fallback) -> int:
+        return min(map(self.of, node.choices))
+
+    def visit_race(self, node: Race) -> int:
+        return min(map(self.of, node.branches))
+
+    def visit_route(self, node: Route) -> int:
+        return min(map(self.of, node.children)) if node.default is not None else 0
+
+    def visit_loop(self, node: Loop) -> int:
+        if node.while_ is not None:
+            return 0
+        rounds = 1 if node.until is not None or self._may_leave(node.body) else node.max
+        return rounds * self.of(node.body)
+
+    def visit_timeout(self, node: Timeout) -> int:
+        return self.of(node.body)
 
     def _may_leave(self, node: Node) -> bool:
         """Whether somebody in it may end the loop around it."""
         known = self._leaves.get(id(node))
         if known is None:
+            known = any(map(self._may_leave, children(node)))
             if isinstance(node, Agent):
                 known = any(not is_tied(agent) for agent in agents_of(node))
-            else:
-                known = any(map(self._may_leave, node.children))
             self._leaves[id(node)] = known
         return known
 

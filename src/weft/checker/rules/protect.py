@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterator
 
 from weft.checker.files import saved_names
-from weft.checker.near import close
 from weft.checker.rules.tools import everybody
 from weft.checker.world import Record, Site
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.policy_parts import Label, When
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import close
 
 
 def secret_reaches_model(record: Record) -> Iterator[Diagnostic]:
@@ -47,14 +47,14 @@ def secret_may_reach_tool(record: Record) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent):
             continue
-        held = {
+        labels = {
             label
             for read in site.reads
             if read.how in ("template", "policy")
             for label in _labels(record, site, read.key)
         }
         for tool in agent.tools:
-            barred = (held & set(agent.cleared)) - set(tool.cleared)
+            barred = (labels & set(agent.cleared)) - set(tool.cleared)
             if barred and tool.agent is None:
                 label = sorted(barred)[0]
                 yield report(

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from weft.checker.files import files_read_by, saved_names
 from weft.checker.functions import keys_of
 from weft.checker.gaps import paths_without
-from weft.checker.near import close, few, is_slip, meant
 from weft.checker.rules.tools import everybody
 from weft.checker.rules.visibility import acts
 from weft.checker.schemas import follow, items_of, kind_of, missing_field, values_of
@@ -21,6 +20,7 @@ from weft.declare.compare import quoted
 from weft.declare.nodes import walk_nodes
 from weft.declare.template import Variable
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import close, few, is_slip, meant
 from weft.session.state import scope_of
 from weft.values import JsonObject
 
@@ -182,11 +182,11 @@ def _any_turn(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
         return
     if read.guarded or scope_of(read.key) in ("app", "user"):
         return
-    said = f"the {read.how} `{read.origin.name}` reads `{read.key}` from the state"
+    words = f"the {read.how} `{read.origin.name}` reads `{read.key}` from the state"
     yield report(
         "WEFT105",
         read.origin,
-        f"{_reads(read) if read.how == 'policy' else said}, and nobody writes it",
+        f"{_reads(read) if read.how == 'policy' else words}, and nobody writes it",
         meant(read.key, record.everywhere) or _hint(read),
     )
 
@@ -238,7 +238,7 @@ def _named(writers: Iterable[Writer]) -> str:
 
 def torn_read(record: Record) -> Iterator[Diagnostic]:
     """What one branch reads while another takes it away."""
-    for read, by in record.torn:
+    for read, by in record.removed_by_sibling:
         yield report(
             "WEFT111",
             read.origin,
@@ -313,13 +313,13 @@ class _Lost:
             if not _is_rewritten(site.world.facts.get(read.key))
         }
         self._dropped: set[str] = set()
-        self._kept: list[frozenset[str]] = []
+        self._keeps: list[frozenset[str]] = []
         for node, _ in walk_nodes(record.root):
             if isinstance(node, Step):
                 keys = keys_of(node.function) if not node.written else Keys()
                 self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
                 if node.keeps is not None:
-                    self._kept.append(frozenset(node.keeps))
+                    self._keeps.append(frozenset(node.keeps))
 
     def __call__(self, key: str, writer: Writer) -> bool:
         """Whether what the writer says under the key is wholly lost."""
@@ -329,7 +329,7 @@ class _Lost:
             return False
         if key in self._read or key in self._dropped:
             return False  # what stands before it may read it on the next turn
-        if any(key not in kept for kept in self._kept):
+        if any(key not in keys for keys in self._keeps):
             return False
         agent = self._agents.get(writer.name)
         if agent is None or agent.sub_agents or acts(agent):
@@ -407,15 +407,15 @@ def vain_comparison(record: Record) -> Iterator[Diagnostic]:
             if fact is None or problem:
                 continue
             for one in read.compared:
-                found = _in_vain(one, shape)
-                if found is not None:
-                    who = f"`{fact.writers[-1].name}` writes {found.known}"
+                vain = _in_vain(one, shape)
+                if vain is not None:
+                    who = f"`{fact.writers[-1].name}` writes {vain.known}"
                     named = str(one.values[0])
                     yield report(
                         "WEFT403",
                         read.origin,
-                        f"{_spelled(one)} {found.outcome} holds: {who}",
-                        meant(named, found.names, quote='"') or "compare with what it writes",
+                        f"{_spelled(one)} {vain.outcome} holds: {who}",
+                        meant(named, vain.names, quote='"') or "compare with what it writes",
                     )
 
 
@@ -550,8 +550,8 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
         for match in inside:
             inner = match["inner"].strip()
             for form in _INNER:  # more than one may fit: the state decides which key is meant
-                if found := form.fullmatch(inner):
-                    key = found["key"] or found.groupdict().get("late") or ""
+                if placeholder := form.fullmatch(inner):
+                    key = placeholder["key"] or placeholder.groupdict().get("late") or ""
                     yield Lookalike(key, match[0], piece.start + match.start())
         for form in _OTHER:
             for match in form.finditer(written):

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from weft.checker.agents import blurs, route_reads, sees_text_of, used_by, writes_of
-from weft.checker.near import close, few, meant
+from weft.checker.agents import blurs, route_reads, used_by, writes_of
 from weft.checker.schemas import follow, kind_of, values_of
+from weft.checker.visibility import sees_text_of
 from weft.checker.world import Read, Record, Site
 from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step, Tool
 from weft.declare.nodes import agents_of, walk_nodes
 from weft.declare.policy_parts import Capture, FromAgents, Matching, StateKeys, When, WithoutAgents
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.misuse import close, few, meant
 
 
 def seen_twice(record: Record) -> Iterator[Diagnostic]:
@@ -19,7 +20,7 @@ def seen_twice(record: Record) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent) or not agent.policy.duplicates:
             continue
-        for speaker, key in site.world.said.items():
+        for speaker, key in site.world.spoken.items():
             read = next((one for one in _whole(site) if one.key == key), None)
             if read is not None and speaker != agent.name and sees_text_of(agent, speaker, key):
                 yield report(
@@ -29,14 +30,14 @@ def seen_twice(record: Record) -> Iterator[Diagnostic]:
                     " the conversation",
                     "leave out keep_duplicates(): what the template carries is then said once",
                 )
-        shown = {
+        in_block = {
             key
             for stage in agent.policy.stages
             if isinstance(stage.selector, StateKeys)
             for key in stage.selector.keys
         }
         for read in _whole(site):
-            if read.how == "template" and read.key in shown and read.key in site.world.facts:
+            if read.how == "template" and read.key in in_block and read.key in site.world.facts:
                 yield report(
                     "WEFT206",
                     read.origin,
@@ -158,9 +159,9 @@ def unknown_name(record: Record) -> Iterator[Diagnostic]:
         if agent.context is None:
             continue
         place = Origin("field", "context", agent.name)
-        for given, shown in _named(agent.context):
-            unknown = [one for one in given if one not in names]
-            if shown or names.isdisjoint(given) or any(_near(one, names) for one in unknown):
+        for chosen, only_these in _named(agent.context):
+            unknown = [one for one in chosen if one not in names]
+            if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
                 yield from (_unknown(one, names, place) for one in unknown)
         for tag in _wanted(agent.context):
             if tag not in tags:

@@ -17,7 +17,7 @@ from weft.checker.functions import uses_of
 from weft.declare import Agent, C, Loop, Node, Parallel, Raw, Route, Sequence, Step
 from weft.declare.config import check_generate_config
 from weft.declare.functions import Foreign, name_of
-from weft.declare.visit import rebuilt
+from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, SessionError, UsageError
 from weft.interop.adk.objects import (
@@ -157,7 +157,7 @@ class _Import:
         """The node under a plugin of the app: a global instruction, or something unknown."""
         name = named(plugin)
         if is_a(plugin, "GlobalInstructionPlugin"):
-            return rebuilt(node, lambda agent: self._told(agent, plugin))
+            return rebuild(node, lambda agent: self._told(agent, plugin))
         if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
             return node
         foreign = not is_own(plugin)
@@ -166,7 +166,7 @@ class _Import:
             return node
         self.endless.clear()
         code = closed(Place(name, "plugins"), f"the plugin `{name}`")
-        return rebuilt(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
+        return rebuild(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
 
     def _told(self, agent: Agent, plugin: object) -> Agent:
         given = self._instruction(plugin, agent.name, "global_instruction")

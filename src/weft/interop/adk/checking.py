@@ -6,18 +6,21 @@ what every branch said, and include_contents="none" behind another agent hides t
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.checker import check
-from weft.checker.near import few
 from weft.checker.walk import Walk
 from weft.checker.world import Read, Record, Site, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
+from weft.declare.nodes import children
+from weft.declare.visit import Question
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
+from weft.misuse import few
 
 FIELDS = {
     **{ours: theirs for theirs, ours in CALLBACKS.items()},
@@ -158,7 +161,7 @@ def _record(node: Node, keys: Iterable[str]) -> Record:
 
 
 def _own(tree: Imported, record: Record) -> Iterator[Diagnostic]:
-    seats = _seats(tree.node, (), {}, tree.unknown)
+    seats = _Seats(tree.unknown).visit(tree.node)
     for site in record.sites:
         agent = site.node
         if isinstance(agent, Agent) and agent.name in seats:
@@ -225,35 +228,55 @@ def _sees(reader: tuple[str, ...], speaker: tuple[str, ...]) -> bool:
     return not reader or not speaker or reader[: len(speaker)] == speaker
 
 
-def _seats(
-    node: Node,
-    branch: tuple[str, ...],
-    before: Mapping[str, tuple[str, ...]],
-    unknown: frozenset[str],
-) -> dict[str, Seat]:
+class _Seats(Question[dict[str, Seat]]):
     """Every agent that speaks in the conversation, with its place; a tool's does not.
 
     `before` are those who have spoken, with their branches. In an `unknown` flow nobody can say
     who speaks, and when.
     """
-    found: dict[str, Seat] = {}
-    if node.name in unknown:
-        return found
-    if isinstance(node, Agent):
-        heard = any(name != node.name and _sees(branch, at) for name, at in before.items())
-        found[node.name] = Seat(branch, heard)
+
+    __slots__ = ("_before", "_branch", "_unknown")
+
+    def __init__(
+        self,
+        unknown: frozenset[str],
+        branch: tuple[str, ...] = (),
+        before: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
+        self._unknown = unknown
+        self._branch = branch
+        self._before = before
+
+    def visit(self, node: Node) -> dict[str, Seat]:
+        return {} if node.name in self._unknown else super().visit(node)
+
+    def visit_agent(self, node: Agent) -> dict[str, Seat]:
+        others = (at for name, at in self._before.items() if name != node.name)
+        seats = {node.name: Seat(self._branch, any(_sees(self._branch, at) for at in others))}
         for child in node.sub_agents:
-            found.update(_seats(child, branch, before, unknown))
-        return found
-    if isinstance(node, Parallel):
+            seats.update(self.visit(child))
+        return seats
+
+    def visit_parallel(self, node: Parallel) -> dict[str, Seat]:
+        seats: dict[str, Seat] = {}
         for child in node.branches:
-            found.update(_seats(child, (*branch, node.name, child.name), before, unknown))
-        return found
-    if isinstance(node, Loop) and node.max > 1:
-        before = {**before, **_spoken(_seats(node.body, branch, {}, unknown))}
-    for child in node.children:
-        found.update(_seats(child, branch, {**before, **_spoken(found)}, unknown))
-    return found
+            branch = (*self._branch, node.name, child.name)
+            seats.update(_Seats(self._unknown, branch, self._before).visit(child))
+        return seats
+
+    def visit_loop(self, node: Loop) -> dict[str, Seat]:
+        before = self._before
+        if node.max > 1:  # in a later round everybody in it has spoken
+            speakers = _Seats(self._unknown, self._branch).visit(node.body)
+            before = {**before, **_spoken(speakers)}
+        return _Seats(self._unknown, self._branch, before).visit(node.body)
+
+    def visit_other(self, node: Node) -> dict[str, Seat]:
+        seats: dict[str, Seat] = {}
+        for child in children(node):
+            before = {**self._before, **_spoken(seats)}
+            seats.update(_Seats(self._unknown, self._branch, before).visit(child))
+        return seats
 
 
 def _spoken(seats: Mapping[str, Seat]) -> dict[str, tuple[str, ...]]:

@@ -24,7 +24,7 @@ from weft.declare.nodes import walk_nodes
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Budget, Label, Redact
 from weft.declare.visit import inner_agents
-from weft.dialects.measure import count_request
+from weft.dialects import count_request
 from weft.errors import DeclarationError, UsageError
 from weft.interop.adk.agents import DELEGATED, imported
 from weft.interop.adk.events import MOST, Reader, Seen, Views, state_of, turn

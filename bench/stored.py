@@ -1,0 +1,226 @@
+"""The first turn on a long session that a store keeps, in a process of its own.
+
+    python bench/stored.py [--old TREE/src] [--events N]
+
+Wall time of the turn, the memory it adds to the process at its peak, and the longest time in
+which a task that ticks on the event loop had to wait. The baseline is another tree of Weft, where
+one is named; each tree builds and reads a database of its own, both in this run.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from table import Table, duration, installed
+
+EVENTS = 100_000
+BATCH = 2_000
+ROUNDS = 3
+TICK = 0.001
+
+POLICIES = ("C.default()", "C.window(10)", "C.default().budget(20_000)")
+"""What the agent sees: everything, the last turns, what fits."""
+
+TARGETS = {"wall": 0.6, "memory": 80e6, "stall": 0.05, "recent": 0.01}
+
+
+class Scripted:
+    """A model that answers at once."""
+
+    name = "scripted"
+    dialect = "openai-chat"
+
+    async def generate(
+        self, prompt: object, wire: Mapping[str, object], *, stream: bool
+    ) -> AsyncIterator[object]:
+        """One short answer."""
+        from weft import Content, ModelResponse, Part
+
+        answer = Content(parts=(Part(text="It is sunny."),), role="model")
+        yield ModelResponse(content=answer, finish_reason="STOP")
+
+
+async def build(path: str, count: int) -> None:
+    """A database with one long session, and a short one to warm up with."""
+    from sessions import turn_events
+
+    from weft.session import SessionKey
+    from weft.stores import open_store
+
+    store = open_store(f"sqlite:///{path}")
+    for name, length in (("long", count), ("short", 10)):
+        session = await store.create(SessionKey("bench", "user", name), state={"location": "NYC"})
+        turns = length // 5
+        for first in range(0, turns, BATCH // 5):
+            chunk = [
+                e for t in range(first, min(first + BATCH // 5, turns)) for e in turn_events(t)
+            ]
+            session = await store.append(session, *chunk)
+    await store.close()
+
+
+async def turn(path: str, policy: str) -> dict[str, float]:
+    """Ask once in the long session, after a turn in the short one."""
+    from sessions import get_weather
+
+    from weft import Agent, C, Runner
+
+    bot = Agent(
+        "bot",
+        model=Scripted(),
+        instruction="You help users with weather. The user is in {location}.",
+        tools=[get_weather],
+        context=eval(policy, {"C": C}),
+    )
+    runner = Runner(bot, store=f"sqlite:///{path}", app_name="bench")
+    await runner.run("How is it?", user_id="user", session_id="short")
+    memory = Memory()
+    stalls = asyncio.create_task(ticking())
+    await asyncio.sleep(0.05)
+    started, spent = time.perf_counter(), time.process_time()
+    result = await runner.run("How is it?", user_id="user", session_id="long")
+    wall, cpu = time.perf_counter() - started, time.process_time() - spent
+    assert result.text == "It is sunny.", result
+    stalls.cancel()
+    await asyncio.sleep(0)
+    return {"wall": wall, "cpu": cpu, "memory": memory.peak(), "stall": max(GAPS, default=0.0)}
+
+
+async def recent(path: str, policy: str) -> dict[str, float]:
+    """Read the last 20 events of the long session."""
+    from weft.session import SessionKey
+    from weft.stores import open_store
+
+    store = open_store(f"sqlite:///{path}")
+    await store.get(SessionKey("bench", "user", "short"))
+    memory = Memory()
+    stalls = asyncio.create_task(ticking())
+    await asyncio.sleep(0.05)
+    started, spent = time.perf_counter(), time.process_time()
+    session = await store.get(SessionKey("bench", "user", "long"), recent=20)
+    wall, cpu = time.perf_counter() - started, time.process_time() - spent
+    assert session is not None
+    assert len(session.events) == 20
+    stalls.cancel()
+    await asyncio.sleep(0)
+    return {"wall": wall, "cpu": cpu, "memory": memory.peak(), "stall": max(GAPS, default=0.0)}
+
+
+GAPS: list[float] = []
+
+
+async def ticking() -> None:
+    """Note how late each tick was."""
+    before = time.perf_counter()
+    while True:
+        await asyncio.sleep(TICK)
+        now = time.perf_counter()
+        GAPS.append(now - before - TICK)
+        before = now
+
+
+class Memory:
+    """The memory of this process at its peak, from now on."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+        self._before = _status("VmRSS")
+
+    def peak(self) -> float:
+        """Bytes above what it was at first."""
+        return max(0, _status("VmHWM") - self._before)
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0]) * 1024
+    raise OSError(f"/proc/self/status has no {name}")
+
+
+def measure(old: str | None = None, count: int = EVENTS) -> Table:
+    """A row for each policy and number."""
+    table = Table(f"first turn on a stored session of {count:,} events")
+    trees = {"new": str(Path(__file__).parent.parent / "src"), **({"old": old} if old else {})}
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        databases = {name: os.path.join(directory, f"{name}.db") for name in trees}
+        for name, tree in trees.items():
+            _child(tree, "build", databases[name], str(count))
+        for action, policy in [*[("turn", policy) for policy in POLICIES], ("recent", "")]:
+            least: dict[str, dict[str, float]] = {}
+            for _ in range(ROUNDS):
+                for name, tree in trees.items():
+                    numbers = _measured(tree, action, databases[name], policy)
+                    known = least.get(name, numbers)
+                    least[name] = {key: min(known[key], numbers[key]) for key in numbers}
+            _rows(table, policy or "get(recent=20)", least)
+    return table
+
+
+def _rows(table: Table, what: str, least: dict[str, dict[str, float]]) -> None:
+    for key, value in least["new"].items():
+        target = TARGETS.get("recent" if key == "wall" and "recent" in what else key)
+        verdict = ""
+        if target is not None:
+            met = value <= target
+            table.missed += not met
+            verdict = f"<= {_shown(key, target)} {'ok' if met else 'MISSED'}"
+        old = least.get("old", {}).get(key)
+        against = f"old {_shown(key, old)}" if old is not None else ""
+        ratio = f"{value / old:.2f}x" if old else ""
+        table.rows.append((f"{what}, {key}", _shown(key, value), against, ratio, verdict))
+
+
+def _shown(key: str, value: float) -> str:
+    return f"{value / 1e6:.1f} MB" if key == "memory" else duration(max(value, 1e-9))
+
+
+def _measured(tree: str, action: str, database: str, policy: str) -> dict[str, float]:
+    """The numbers of one run, on a copy that nobody has in memory yet."""
+    copy = f"{database}-copy"
+    shutil.copyfile(database, copy)
+    try:
+        return json.loads(_child(tree, action, copy, policy))
+    finally:
+        for file in Path(copy).parent.glob(f"{Path(copy).name}*"):
+            file.unlink()
+
+
+def _child(tree: str, *arguments: str) -> str:
+    environment = {**installed(), "PYTHONPATH": tree}
+    command = [sys.executable, __file__, "--child", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def main() -> int:
+    """Print the table, or do a child's part of it."""
+    if sys.argv[1:2] == ["--child"]:
+        action, path, argument = sys.argv[2:]
+        if action == "build":
+            asyncio.run(build(path, int(argument)))
+        else:
+            work = turn if action == "turn" else recent
+            print(json.dumps(asyncio.run(work(path, argument))))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--old", help="the src folder of another tree")
+    parser.add_argument("--events", type=int, default=EVENTS)
+    args = parser.parse_args()
+    print(measure(args.old, args.events))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

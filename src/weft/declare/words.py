@@ -1,0 +1,257 @@
+"""`C`: the policies by name.
+
+A word that selects items begins a policy: `C.window(5)`. A verb without items is a transform:
+`policy | C.compact()`.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from weft.declare.functions import check_choice, is_model
+from weft.declare.hints import hinted, no_such_word
+from weft.declare.policy import (
+    Policy,
+    Stage,
+    Transforms,
+    Verbs,
+    require_amount,
+    require_count,
+    require_names,
+)
+from weft.declare.policy_parts import (
+    ArtifactText,
+    Auto,
+    Budget,
+    Everything,
+    FromAgents,
+    Kind,
+    Matching,
+    Notes,
+    NotesFormat,
+    Nothing,
+    Recent,
+    Relevant,
+    Scorer,
+    Selector,
+    StateKeys,
+    ThisTurn,
+    Transform,
+    UserWords,
+    When,
+    Which,
+    Window,
+    WithoutAgents,
+)
+from weft.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from weft.declare.functions import StateFunction
+
+
+class Vocabulary(Verbs[Transforms]):
+    """The policies by name; `C.default()` is what an agent gets without one."""
+
+    __slots__ = ()
+
+    def _then(self, step: Transform | Budget) -> Transforms:
+        if isinstance(step, Budget):
+            return Transforms((), step)
+        return Transforms((step,))
+
+    @hinted
+    def default(self, *, data: bool = True) -> Policy:
+        """The whole visible log, each value once.
+
+        Without `data` it leaves out the words of agents whose output is data for others: they
+        write a key, and somebody comes after them. That is what an agent without a policy sees.
+        """
+        if not isinstance(cast("object", data), bool):
+            raise DeclarationError(f"data={data!r}", where="C.default", hint="pass True or False")
+        return _of(Everything(data=data))
+
+    @hinted
+    def none(self) -> Policy:
+        """The current turn: the user's message and the agent's own traffic of this invocation."""
+        return _of(ThisTurn())
+
+    @hinted
+    def nothing(self) -> Policy:
+        """No conversation at all, not even the user's message."""
+        return _of(Nothing())
+
+    @hinted
+    def auto(self) -> Policy:
+        """The whole log, large things reduced when they arrive, edited once when that pays."""
+        return _of(Auto())
+
+    @hinted
+    def user(self, which: Which = "all") -> Policy:
+        """What the user said: "all", the "first", the "last", or both ends, "bookend"."""
+        check_choice("C.user", "which", which, Which)
+        return _of(UserWords(which))
+
+    @hinted
+    def window(self, n: int) -> Policy:
+        """The last `n` turns: each a user's message with all that follows it."""
+        require_count("window", "n", n)
+        return _of(Window(n))
+
+    @hinted
+    def agents(self, *names_: str) -> Policy:
+        """What these agents said and did."""
+        return _of(FromAgents(require_names("agents", names_, "agent names")))
+
+    @hinted
+    def without_agents(self, *names_: str) -> Policy:
+        """Everything but what these agents said and did."""
+        return _of(WithoutAgents(require_names("without_agents", names_, "agent names")))
+
+    @hinted
+    def select(
+        self,
+        *,
+        author: str | Iterable[str] = (),
+        kind: Kind | Iterable[Kind] = (),
+        tag: str | Iterable[str] = (),
+    ) -> Policy:
+        """Items by author, kind and tag; each that is given must fit."""
+        kinds = require_names("select", kind, "kinds", least=0)
+        for one in kinds:
+            check_choice("C.select", "kind", one, Kind)
+        selector = Matching(
+            author=require_names("select", author, "authors", least=0),
+            kind=kinds,
+            tag=require_names("select", tag, "tags", least=0),
+        )
+        if selector == Matching():
+            raise DeclarationError(
+                "it says nothing to select by",
+                where="C.select",
+                hint='write C.select(author="user"), or C.default() for everything',
+            )
+        return _of(selector)
+
+    @hinted
+    def recent(
+        self,
+        *,
+        half_life: float | None = None,
+        decay: float | None = None,
+        min_score: float = 0.1,
+    ) -> Policy:
+        """Items whose worth is still at least `min_score`; it fades with every turn.
+
+        `half_life` is the turns in which it halves, `decay` what is left of it after each.
+        """
+        if (half_life is None) == (decay is None):
+            raise DeclarationError(
+                "it needs half_life= or decay=, and only one of them",
+                where="C.recent",
+                hint="write C.recent(half_life=5)",
+            )
+        if half_life is not None:
+            require_amount("recent", "half_life", half_life)
+        if decay is not None:
+            require_amount("recent", "decay", decay, most=1)
+        require_amount("recent", "min_score", min_score, most=1)
+        return _of(Recent(half_life=half_life, decay=decay, min_score=min_score))
+
+    @hinted
+    def relevant(
+        self,
+        query: str | None = None,
+        *,
+        from_state: str | None = None,
+        top_k: int | None = None,
+        scorer: Scorer = "bm25",
+        model: object = None,
+    ) -> Policy:
+        """Items that have to do with a query: given, in state, or what the user said last."""
+        check_choice("C.relevant", "scorer", scorer, Scorer)
+        if query is not None and from_state is not None:
+            raise DeclarationError(
+                "query= and from_state= both say what to look for",
+                where="C.relevant",
+                hint="keep one of them",
+            )
+        for name, value in (("query", query), ("from_state", from_state)):
+            if value is not None and not (isinstance(cast("object", value), str) and value.strip()):
+                raise DeclarationError(
+                    f"{name}={value!r} is no text", where="C.relevant", hint="pass a text"
+                )
+        if top_k is not None:
+            require_count("relevant", "top_k", top_k)
+        if model is not None and (scorer != "model" or not is_model(model)):
+            raise DeclarationError(
+                f"model={model!r} is asked by nobody"
+                if scorer != "model"
+                else f"{model!r} is not a model",
+                where="C.relevant.model",
+                hint='write scorer="model", model="NAME"',
+            )
+        if scorer == "embedding":
+            from weft.meaning import is_installed
+
+            if not is_installed():
+                raise DeclarationError(
+                    'scorer="embedding" needs word vectors, and none are installed',
+                    where="C.relevant",
+                    hint="pip install 'weft[embedding]', or leave scorer out",
+                )
+        selector = Relevant(
+            query=query, from_state=from_state, top_k=top_k, scorer=scorer, model=model
+        )
+        return _of(selector)
+
+    @hinted
+    def state(self, *keys: str) -> Policy:
+        """The values of state keys, as items of their own."""
+        return _of(StateKeys(require_names("state", keys, "state keys")))
+
+    @hinted
+    def notes(self, key: str, *, format: NotesFormat = "list") -> Policy:
+        """What was noted under `key`."""
+        check_choice("C.notes", "format", format, NotesFormat)
+        return _of(Notes(require_names("notes", key, "state keys")[0], format=format))
+
+    @hinted
+    def artifact(self, name: str) -> Policy:
+        """The newest text of an artifact."""
+        return _of(ArtifactText(require_names("artifact", name, "artifact names")[0]))
+
+    @hinted
+    def when(self, predicate: "StateFunction", policy: Policy) -> Policy:
+        """What the policy selects, while the predicate of the state holds."""
+        from weft.declare.checks import check_predicate
+
+        check_predicate(predicate, where="C.when")
+        if not isinstance(cast("object", policy), Policy):
+            raise DeclarationError(
+                f"{policy!r} is no policy",
+                where="C.when",
+                hint='write C.when(lambda state: state["vip"], C.window(20))',
+            )
+        if policy.limit is not None:
+            raise DeclarationError(
+                f"{policy} has a budget, which covers the whole request",
+                where="C.when",
+                hint="write (C.when(...) + other).budget(8000)",
+            )
+        return _of(When(predicate, policy))
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        words = [word for word in dir(type(self)) if not word.startswith("_")]
+        raise no_such_word("C", name, words)
+
+    def __repr__(self) -> str:
+        return "C"
+
+
+def _of(selector: Selector) -> Policy:
+    return Policy((Stage(selector),))
+
+
+C = Vocabulary()
+"""The policies by name; `C.default()` is what an agent gets without one."""

@@ -1,0 +1,398 @@
+"""What answers of all dialects are read with: JSON that may be anything, and pieces to show."""
+
+import base64
+import functools
+import json
+import mimetypes
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part, PartProvenance
+from weft.errors import UsageError
+from weft.ir import Role
+from weft.jsonschema import MAX_DEPTH, deeper_than
+from weft.values import Json, JsonObject, compact
+
+
+def text_in(value: Json) -> str:
+    """The text, or an empty one where it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def object_in(value: Json) -> JsonObject:
+    """The object, or an empty one where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Json) -> list[JsonObject]:
+    """The objects of a list; none where it is no list."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def count_in(value: Json) -> int | None:
+    """The count, or None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value)
+
+
+def without(held: JsonObject, *names: str) -> JsonObject:
+    """The fields but these, and but nulls."""
+    return {key: value for key, value in held.items() if value is not None and key not in names}
+
+
+def provider_metadata(dialect: str, kept: JsonObject | None) -> JsonObject | None:
+    """The metadata of a part that keeps fields of its provider's; None where there are none."""
+    return None if kept is None else PartProvenance(provider=dialect, fields=kept).onto(None)
+
+
+def lifted_call(
+    dialect: str,
+    call: FunctionCall,
+    arguments: Json,
+    kept: JsonObject | None,
+    signature: str | None = None,
+) -> Part:
+    """A call with its arguments; one whose arguments are no object says what came instead."""
+    metadata: JsonObject | None = provider_metadata(dialect, kept)
+    args = arguments if isinstance(arguments, dict) else None
+    if args is None or deeper_than(args, MAX_DEPTH):
+        args = None
+        text = arguments if isinstance(arguments, str) else compact(arguments)
+        metadata = PartProvenance(malformed=text).onto(metadata)
+    whole = FunctionCall(name=call.name, args=args, id=call.id)
+    return Part(function_call=whole, thought_signature=signature, part_metadata=metadata)
+
+
+RESULT, ERROR = "result", "error"
+
+
+class ReadPart(NamedTuple):
+    """A part, and how it stood in the request; `apart` if it may not be joined with others.
+
+    Without `wire` the part has all that there was: it was read as an answer's parts are.
+    """
+
+    part: Part
+    wire: JsonObject | None
+    apart: bool = False
+
+
+class ReadTurn(NamedTuple):
+    """What one side said together."""
+
+    role: Role
+    parts: tuple[ReadPart, ...]
+
+
+class ReadTool(NamedTuple):
+    """A declaration as it stood in the request; `own` if it is no function of the caller's."""
+
+    wire: JsonObject
+    name: str
+    description: str = ""
+    parameters: JsonObject | None = None
+    own: bool = False
+
+
+class ReadOutput(NamedTuple):
+    """The answer's schema, its name, and what stood beside it."""
+
+    schema: JsonObject
+    name: str
+    kept: JsonObject
+
+
+class ReadRequest(NamedTuple):
+    """A request taken apart.
+
+    `config` has the options under their canonical names, as far as they have one. `places` are
+    the paths of everything else that was read: what stands elsewhere is an option.
+    """
+
+    system: tuple[ReadPart, ...]
+    turns: tuple[ReadTurn, ...]
+    tools: tuple[ReadTool, ...]
+    output: ReadOutput | None
+    config: JsonObject
+    places: tuple[str, ...]
+
+
+def illegible(what: str, where: str) -> UsageError:
+    """The error for a request that cannot be one of this dialect."""
+    return UsageError(what, where=where, hint="is it a request of another dialect?")
+
+
+def require_objects(value: Json, where: str) -> list[JsonObject]:
+    """A list of objects; a single one counts as a list of one, as the providers see it."""
+    if value is None:
+        return []
+    found: list[JsonObject] = []
+    for index, each in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(each, dict):
+            raise illegible("there is no object here", f"{where}/{index}")
+        found.append(each)
+    return found
+
+
+def at_path(wire: JsonObject, path: str) -> Json:
+    """What stands at a dotted path, or None."""
+    held: Json = wire
+    for key in path.split("."):
+        held = held.get(key) if isinstance(held, dict) else None
+    return held
+
+
+def take(wire: JsonObject, names: dict[str, str]) -> JsonObject:
+    """The options that stand at a path of their own, by canonical name."""
+    found = {name: at_path(wire, path) for name, path in names.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def text_at(held: JsonObject, key: str) -> str:
+    """The text under a key, or none."""
+    value = held.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def joined_text(content: Json, *kinds: str) -> str:
+    """The text of a content that is a string or a list of parts."""
+    if isinstance(content, str):
+        return content
+    texts = [
+        text_at(part, "text")
+        for part in (content if isinstance(content, list) else ())
+        if isinstance(part, dict) and part.get("type") in kinds
+    ]
+    return "\n\n".join(texts)
+
+
+def text_response(text: str, *, failed: bool = False) -> JsonObject:
+    """A result that is one text."""
+    return {ERROR if failed else RESULT: text}
+
+
+def result_part(call_id: str, name: str, said: JsonObject, shown: Iterable[Part] = ()) -> Part:
+    """A tool result, with the media it shows."""
+    parts = [_media_json(part) for part in shown]
+    return Part(
+        function_response=FunctionResponse(
+            id=call_id, name=name, response=said, parts=parts or None
+        )
+    )
+
+
+def _media_json(part: Part) -> JsonObject:
+    if part.inline_data is not None:
+        blob = part.inline_data
+        held: JsonObject = {"mimeType": blob.mime_type, "data": blob.data}
+        return {"inlineData": {**held, "displayName": blob.display_name or None}}
+    assert part.file_data is not None
+    return {"fileData": {"fileUri": part.file_data.file_uri, "mimeType": part.file_data.mime_type}}
+
+
+def inline_part(mime_type: str, data: str, name: str = "") -> Part:
+    """Media in the message itself."""
+    return Part(inline_data=Blob(mime_type=mime_type, data=data, display_name=name or None))
+
+
+def text_document_part(text: str, name: str = "") -> Part:
+    """A document that is plain text."""
+    return inline_part("text/plain", base64.b64encode(text.encode()).decode("ascii"), name)
+
+
+def linked_part(url: str, otherwise: str, name: str = "") -> Part:
+    """Media behind an address, or in it; its type is guessed where the address does not say."""
+    if url.startswith("data:"):
+        kind, _, data = url.removeprefix("data:").partition(",")
+        return inline_part(kind.removesuffix(";base64") or otherwise, data, name)
+    guessed = mimetypes.guess_type(url.partition("?")[0])[0] or ""
+    family = otherwise.partition("/")[0]
+    mime_type = guessed if guessed.partition("/")[0] == family else otherwise
+    return Part(file_data=FileData(file_uri=url, mime_type=mime_type, display_name=name or None))
+
+
+def thinking_option(**given: Json) -> JsonObject:
+    """The option of that name, without what was not given."""
+    held: JsonObject = {name: value for name, value in given.items() if value is not None}
+    return {"thinking": held} if held else {}
+
+
+def difference(made: JsonObject, given: JsonObject) -> JsonObject:
+    """The fields that make `made` into `given`; null for one that must go.
+
+    A field that is null says no more than one that is absent.
+    """
+    found: JsonObject = {}
+    for key, value in given.items():
+        held = made.get(key)
+        if isinstance(held, dict) and isinstance(value, dict) and value:
+            inner = difference(held, value)
+            if inner:
+                found[key] = inner
+        elif not alike(held, value, key):
+            found[key] = value
+    for key, value in made.items():
+        if value is not None and key not in given:
+            found[key] = None
+    return found
+
+
+def alike(one: Json, other: Json, key: str = "") -> bool:
+    """Whether two values say the same: arguments as JSON, a text as the one part it is."""
+    if one == other:
+        return type(one) is type(other) or not (isinstance(one, bool) or isinstance(other, bool))
+    if isinstance(one, str) and isinstance(other, str):
+        return key == "arguments" and _decoded(one) == _decoded(other) != None  # noqa: E711
+    if isinstance(one, str) and isinstance(other, list):
+        return _only_text(other) == one
+    return False
+
+
+def _decoded(text: str) -> Json:
+    try:
+        decoded: Json = json.loads(text)
+    except ValueError:
+        return None
+    return decoded
+
+
+def _only_text(parts: list[Json]) -> str | None:
+    """The text of a list that is one part with nothing but text."""
+    if len(parts) != 1 or not isinstance(parts[0], dict):
+        return None
+    part = parts[0]
+    text = part.get("text")
+    named = part.keys() - {"type"} == {"text"}
+    return text if named and isinstance(text, str) else None
+
+
+def as_json(value: object) -> str:
+    """A value as the compact JSON it is sent as, or as near to that as it can be written."""
+    try:
+        return compact(value)
+    except RecursionError:
+        return ""
+    except (TypeError, ValueError):
+        return json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+
+
+def as_text(value: Json) -> str:
+    """A string as it is, nothing as no text, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else as_json(value)
+
+
+def as_list(value: Json) -> list[Json]:
+    """The list; a single value is a list of one."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
+
+
+def either_case(value: JsonObject, name: str) -> Json:
+    """A field under its camelCase name, or under the snake_case one recordings may have."""
+    return value[name] if name in value else value.get(_snake(name))
+
+
+def readable(value: Json) -> Json:
+    """A value without what only the provider can read."""
+    if isinstance(value, dict):
+        return {key: readable(held) for key, held in value.items() if key not in SEALED}
+    return [readable(each) for each in value] if isinstance(value, list) else value
+
+
+SEALED = frozenset(
+    ("encrypted_content", "encrypted_index", "encrypted_stdout", "signature", "data",
+     "thoughtSignature", "thought_signature")
+)  # fmt: skip
+"""Fields that only the provider can read: their letters are not what is counted."""
+
+
+def arguments_json(value: Json) -> str:
+    """A call's arguments as compact JSON, parsed first where they are sent as text."""
+    if not isinstance(value, str):
+        return as_json({} if value is None else value)
+    try:
+        return as_json(json.loads(value or "{}"))
+    except (ValueError, RecursionError):
+        return value
+
+
+@functools.cache
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+def placed_objects(value: Json, pointer: str) -> list[tuple[str, JsonObject]]:
+    """The objects of a list, each with its place; a single one counts as a list of one."""
+    if isinstance(value, dict):
+        return [(pointer, value)]
+    listed = value if isinstance(value, list) else []
+    return [(f"{pointer}/{at}", one) for at, one in enumerate(listed) if isinstance(one, dict)]
+
+
+def object_at(wire: Json, *path: str) -> JsonObject:
+    """The object at a path, or an empty one."""
+    for key in path:
+        wire = wire.get(key) if isinstance(wire, dict) else None
+    return wire if isinstance(wire, dict) else {}
+
+
+def number(value: Json) -> float | None:
+    """The number, or None where it is none."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def put(wire: JsonObject, path: str, value: Json) -> None:
+    """Set a value at a dotted path, making the objects on the way."""
+    *above, last = path.split(".")
+    for key in above:
+        held = wire.setdefault(key, {})
+        assert isinstance(held, dict)
+        wire = held
+    wire[last] = value
+
+
+def deep_update(wire: JsonObject, extra: Mapping[str, Json]) -> None:
+    """Merge the provider's own fields into the request; null takes away what stands there."""
+    for key, value in extra.items():
+        if value is None and key in wire:
+            del wire[key]
+            continue
+        if isinstance(value, dict):
+            held = wire.get(key)
+            below: JsonObject = dict(held) if isinstance(held, dict) else {}
+            deep_update(below, value)
+            wire[key] = below
+        else:
+            wire[key] = value
+
+
+def leaves(wire: JsonObject, above: str = "") -> list[str]:
+    """Pointers to everything in the request that is not an object."""
+    pointers: list[str] = []
+    for key, value in wire.items():
+        pointer = f"{above}/{escape(key)}"
+        pointers += leaves(value, pointer) if isinstance(value, dict) else [pointer]
+    return pointers
+
+
+def escape(key: str) -> str:
+    """A key as a step of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def but(value: JsonObject, *names: str) -> JsonObject:
+    """The other fields, nulls as well: they go back as they came."""
+    return {key: value for key, value in value.items() if key not in names}
+
+
+def has_messages(wire: JsonObject) -> bool:
+    """Whether the request is a list of messages; with `input` or `contents` it is another's."""
+    others = (wire.get("contents"), wire.get("input"))
+    return isinstance(wire.get("messages"), list) and not any(
+        isinstance(other, list | str) for other in others
+    )

@@ -1,0 +1,260 @@
+"""Going on with a run: the answers that it gets, each to a call that waits for one."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from weft.content import Content, FunctionResponse, Part
+from weft.errors import SessionError
+from weft.runtime.progress import unwrapped
+from weft.runtime.rewind import visible_events
+from weft.runtime.tool_call import to_json, to_returned
+from weft.session import Event, Session
+from weft.session.waiting import CONFIRMATION, QUESTION
+from weft.values import Json, JsonObject
+
+_DECISION = frozenset(("confirmed", "hint", "payload", "response"))
+"""What the answer to a confirmation is made of; ADK's page sends it in a field `response`."""
+
+
+def content_of(session: Session, answers: Mapping[str, object]) -> Content | None:
+    """Answers by id, or by the name of the only call that waits, as the message that has them.
+
+    A call that is to be confirmed may ask twice: whether it may run, and then, where it runs
+    long or a crash left open whether it ran, what it returned. The id of the call stands for
+    the question that is open; the id of the confirmation itself always for that.
+    """
+    if not answers:
+        return None
+    events = visible_events(session)
+    waiting, callers, held = session.waiting, callers_of(events), answers_in(session)
+    begun = begun_calls(events)
+    parts: list[Part] = []
+    for key, value in answers.items():
+        named = [id for id, name in waiting.items() if name == key] if key not in waiting else []
+        call_id = named[0] if len(named) == 1 else key
+        event = call_for(session, callers, call_id)
+        call = next(c for c in event.calls if c.id == call_id)
+        question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
+        asks = question in callers
+        decided = question in held
+        plain = to_json(value) if asks else None
+        if asks and decided and question != call_id and (call_id in waiting or call_id in begun):
+            is_decision = isinstance(plain, bool) or _is_decision(plain)
+            if is_decision and call_id in waiting:
+                raise _unclear(call_id, call.name or "", value)
+            asks = is_decision  # else it is what the call returned; a yes may come twice
+        if asks:
+            response = _decision(plain, call_id)
+            answer = FunctionResponse(name=CONFIRMATION, id=question, response=response)
+        else:
+            response = to_returned(value).response
+            answer = FunctionResponse(name=call.name, id=call_id, response=response)
+        parts.append(Part(function_response=answer))
+    return Content(parts=tuple(parts), role="user")
+
+
+def _is_decision(value: Json) -> bool:
+    """Whether a value is the answer to a confirmation, and cannot be a result."""
+    return isinstance(value, dict) and "confirmed" in value and _DECISION.issuperset(value)
+
+
+def _decision(value: Json, call_id: str) -> JsonObject:
+    """A yes or no as the answer to a confirmation; ADK's page sends it in a field `response`."""
+    if isinstance(value, bool):
+        return {"confirmed": value}
+    if isinstance(value, dict) and ("confirmed" in value or set(value) == {"response"}):
+        return value
+    raise SessionError(
+        f"the call {call_id} waits for a yes or no, not for {value!r}",
+        where="answers",
+        hint=f"write answers={{{call_id!r}: True}}, or False",
+    )
+
+
+def _unclear(call_id: str, name: str, value: object) -> SessionError:
+    """The error for a yes or no to a call that is confirmed and waits for its result."""
+    return SessionError(
+        f"{name} is confirmed already, and what it returned is not known: {value!r} says nothing"
+        " about that",
+        where=f"answers[{call_id}]",
+        hint=f'say what it returned: answers={{{call_id!r}: {{"result": ...}}}};'
+        f" or run it again: retry=[{call_id!r}]",
+    )
+
+
+def require_answers(session: Session, content: Content) -> Content:
+    """The answers, once each is to a call that waits for one, and of the kind it waits for.
+
+    Whoever may answer one question must not answer another: a result that nobody waits for would
+    be believed as if the tool had run, and a call that waits for a yes has not run at all.
+    """
+    events = visible_events(session)
+    waiting, held, asked = session.waiting, answers_in(session), unconfirmed(events)
+    begun = begun_calls(events)  # a crash may have left open what these did
+    callers = {call.id: (call, event) for event in events for call in event.calls}
+    parts: list[Part] = []
+    for part in content.parts or ():
+        answer = part.function_response
+        known = callers.get(answer.id) if answer is not None else None
+        if answer is None or known is None:  # which calls there are is said elsewhere
+            parts.append(part)
+            continue
+        (call, event), call_id = known, answer.id or ""
+        if answer.name not in (None, call.name):
+            raise SessionError(
+                f"the call {call_id} is of {call.name}, and the answer says {answer.name}",
+                where="message",
+                hint=f'name="{call.name}", or leave the name out',
+            )
+        if call_id in asked:
+            raise SessionError(
+                f"the call {call_id} of {call.name} waits for a confirmation, not for a result",
+                where="message",
+                hint=f'answer {asked[call_id]} of {CONFIRMATION} with {{"confirmed": true}}'
+                f" or false, or resume(answers={{{call_id!r}: True}})",
+            )
+        if call.name == CONFIRMATION and not _DECISION.issuperset(unwrapped(answer.response or {})):
+            raise SessionError(
+                f"{call_id} asks whether a call may run, and the answer is something else",
+                where="message",
+                hint='answer {"confirmed": true} or {"confirmed": false}',
+            )
+        open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
+        if not open_yet and call_id not in held and call_id not in _long_running(event):
+            listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
+            raise SessionError(
+                f"the call {call_id} of {call.name} does not wait for an answer",
+                where="message",
+                hint=f"calls that wait for an answer: {listed}",
+            )
+        named = msgspec.structs.replace(answer, name=call.name)
+        parts.append(msgspec.structs.replace(part, function_response=named))
+    return msgspec.structs.replace(content, parts=tuple(parts))
+
+
+def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Content]]:
+    """A message of answers cut up by the events that made the calls; words go with the first.
+
+    Agents that ran side by side may all wait; who answers them need not know where each one was.
+    """
+    events: dict[str, Event] = {}
+    parts: dict[str, list[Part]] = {}
+    callers = callers_of(visible_events(session))
+    for part in content.parts or ():
+        if part.function_response is not None:
+            asked = call_for(session, callers, part.function_response.id or "")
+            events[asked.id] = asked
+            parts.setdefault(asked.id, []).append(part)
+    if len({asked.invocation_id for asked in events.values()}) > 1:
+        raise SessionError(
+            "one message answers calls of different invocations",
+            where="message",
+            hint="send the answers one invocation at a time",
+        )
+    words = [part for part in content.parts or () if part.function_response is None]
+    parts[next(iter(parts))] += words
+    return [(events[id], Content(parts=tuple(parts[id]), role="user")) for id in events]
+
+
+def new_answers(held: Mapping[str, FunctionResponse], content: Content) -> Content | None:
+    """The message without the answers that are there already; None if nothing is left of it.
+
+    An answer may come twice, when whoever brings it was not told that it arrived. Another answer
+    to a call that has one is refused: something may have been done on the strength of the first.
+    """
+    kept: list[Part] = []
+    for part in content.parts or ():
+        answer = part.function_response
+        before = held.get(answer.id or "") if answer is not None else None
+        if answer is None or before is None:
+            kept.append(part)
+        elif before.response != answer.response:
+            raise SessionError(
+                f"the call {answer.id} of {answer.name} has its answer already",
+                where="message",
+                hint="say what is new in a message: run(message=...)",
+            )
+    return msgspec.structs.replace(content, parts=tuple(kept)) if kept else None
+
+
+def check_retries(session: Session, retry: Iterable[str]) -> None:
+    """Refuse to run again what was never called, or still waits for the user's word."""
+    if not retry:
+        return
+    callers, held = callers_of(visible_events(session)), answers_in(session)
+    for call_id in retry:
+        call_for(session, callers, call_id, where="retry")
+        question = f"{QUESTION}{call_id}"
+        if question in callers and question not in held:
+            raise SessionError(
+                f"the call {call_id} waits for a yes or no and never ran",
+                where="retry",
+                hint=f"confirm it: resume(answers={{{call_id!r}: True}})",
+            )
+
+
+def last_invocation(session: Session) -> str:
+    """The invocation to go on with: the last one that was not rewound."""
+    events = visible_events(session)
+    if events:
+        return events[-1].invocation_id
+    raise SessionError(
+        "there is nothing to go on with", where=f"session {session.id}", hint="use run(message=...)"
+    )
+
+
+def call_for(
+    session: Session, callers: Mapping[str, Event], call_id: str, *, where: str = "message"
+) -> Event:
+    """The event that made the call, or an error that lists the open ones."""
+    if call_id in callers:
+        return callers[call_id]
+    listed = ", ".join(f"{id} ({name})" for id, name in session.waiting.items()) or "none"
+    raise SessionError(
+        f"there is no call with the id {call_id}",
+        where=where,
+        hint=f"calls that wait for an answer: {listed}",
+    )
+
+
+def callers_of(events: Iterable[Event]) -> dict[str, Event]:
+    """By the id of each call: the last event that made it."""
+    return {call.id: event for event in events for call in event.calls if call.id is not None}
+
+
+def answers_in(session: Session) -> dict[str, FunctionResponse]:
+    """By call: the answer that the log has."""
+    held: dict[str, FunctionResponse] = {}
+    for event in visible_events(session):
+        if event.results:
+            waits = event.provenance.pending or ()
+            held.update({r.id or "": r for r in event.results if r.id not in waits})
+    return held
+
+
+def begun_calls(events: Iterable[Event]) -> set[str]:
+    """The calls that may have run: they were started, or returned something."""
+    begun: set[str] = set()
+    for event in events:
+        begun.update(event.provenance.started or ())
+        if event.results:
+            begun.update(result.id or "" for result in event.results)
+    return begun
+
+
+def unconfirmed(events: Iterable[Event]) -> dict[str, str]:
+    """By the call that may not run before the user says yes: the id of the question."""
+    asked: dict[str, str] = {}
+    for event in events:
+        for call in event.calls:
+            if call.name == CONFIRMATION and (call.id or "").startswith(QUESTION):
+                asked[(call.id or "").removeprefix(QUESTION)] = call.id or ""
+        for result in event.results:
+            if result.name == CONFIRMATION:
+                asked.pop((result.id or "").removeprefix(QUESTION), None)
+    return asked
+
+
+def _long_running(event: Event) -> tuple[str, ...]:
+    return event.long_running_tool_ids or ()

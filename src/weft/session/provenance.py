@@ -1,0 +1,173 @@
+"""What Weft keeps on an event: one struct, stored under `customMetadata.weft`.
+
+ADK ignores what stands there. Only this module reads and writes that JSON. Keys that it does not
+know stay as they are. What Weft keeps on a part is `weft.content.PartProvenance`.
+"""
+
+import msgspec
+
+from weft.content import KEY, Notes, notes_in, read_notes
+from weft.values import Json, JsonObject
+
+
+class BranchDelta(msgspec.Struct, frozen=True):
+    """A change of state that belongs to one branch until the branch is closed."""
+
+    branch: str
+    delta: JsonObject
+
+
+class JoinedBranch(msgspec.Struct, frozen=True):
+    """A branch whose events count as said on the branch around it."""
+
+    path: str
+    branch: str
+
+
+class LaterTags(msgspec.Struct, frozen=True):
+    """Tags for an earlier event."""
+
+    event: str
+    tags: list[str] = []
+
+
+class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one answer of a model cost, in a run with a budget."""
+
+    model: str | None = None
+    """The model that was asked."""
+    tokens: int | None = None
+    """Tokens of the request and its answer."""
+    seconds: float | None = None
+    """How long the run had lasted when the answer came."""
+    money: float | None = None
+    """US dollars."""
+
+
+class Provenance(Notes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Where an event comes from and what the runtime has to know of it; None: not noted."""
+
+    # Who answered. Models and dialects write these on their responses.
+
+    provider: str | None = None
+    """The dialect that the event's signatures and opaque parts belong to."""
+    model: str | None = None
+    """The model that wrote them."""
+    cache_write: int | None = None
+    """Tokens that the provider wrote to its cache for this answer."""
+    rest: JsonObject | None = None
+    """Fields of the provider's answer that the event has no field for."""
+    fallback: list[JsonObject] | None = None
+    """Models that failed before this one answered: `model` and `code` of each."""
+    lost: list[str] | None = None
+    """What the model that answered could not be sent, in words."""
+    attempts: list[Json] | None = None
+    """The attempts that the answer took, where it took more than one."""
+    cached_content: str | None = None
+    """The name under which the provider keeps the start of the request."""
+    known: int | None = None
+    """Tokens of request and answer that the model will not have to read again."""
+
+    # What the request was. The runtime writes these on answers.
+
+    instructions: dict[str, str] | None = None
+    """What callable instructions returned for the request, by their place."""
+    within: int | None = None
+    """The tokens that the request had to stay within, after a longer one was refused."""
+    cache_miss: JsonObject | None = None
+    """What the provider should have read from its cache and did not (`Miss.to_dict`)."""
+    effect: JsonObject | None = None
+    """What a model was asked for to build a request, with its `fingerprint` and `outcome`."""
+    spent: Charge | None = None
+    """What the answer cost."""
+    run_budget: JsonObject | None = None
+    """The warning that the run nears its budget: `code` and `message`."""
+    withheld: list[str] | None = None
+    """Tools that the agent has and the request did not offer."""
+
+    # What became of an answer.
+
+    rejected: str | None = None
+    """Why the answer was returned to the model."""
+    cut: str | None = None
+    """The text of an answer that was refused because it was cut off."""
+    piece: bool | None = None
+    """Set on a piece of an answer that comes in several."""
+    pieces: list[str] | None = None
+    """The events whose pieces this answer is put together from; they are hidden."""
+    restored: JsonObject | None = None
+    """Redacted values that were put back: placeholder -> value."""
+
+    # Tool calls.
+
+    pending: list[str] | None = None
+    """The calls that wait for an answer from outside."""
+    started: list[str] | None = None
+    """Calls that are not safe to repeat and that began."""
+    outcomes: dict[str, JsonObject] | None = None
+    """Results of calls whose batch is not finished, by call id."""
+    diagnostics: list[str] | None = None
+    """Diagnostics of the step, as text."""
+
+    # Flows.
+
+    undone: list[str] | None = None
+    """Paths of the nodes whose events are taken back."""
+    joined: JoinedBranch | None = None
+    """The branch that won and counts as said here."""
+    forks: dict[str, JsonObject] | None = None
+    """The state that each branch begins with, by branch."""
+    branch_delta: BranchDelta | None = msgspec.field(default=None, name="held")
+    """What the event wrote on its branch, instead of to the session."""
+    closed: str | None = None
+    """The branch below which the state of all branches ends here."""
+    tags: list[str] | None = None
+    """Tags of this event."""
+    tagged: LaterTags | None = None
+    """Tags for an earlier event."""
+
+    # Trust.
+
+    labels: list[str] | None = None
+    """Labels of the values in the event, recorded when it was stored."""
+    untrusted: Json | None = None
+    """Set when the log was read from outside: the notes that do not count."""
+
+    @property
+    def reaches_back(self) -> bool:
+        """Whether the event changes how earlier ones are seen."""
+        return self.undone is not None or self.joined is not None or self.pieces is not None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the event wrote to branches, beside what it wrote to the session."""
+        return self.branch_delta is not None or self.forks is not None
+
+
+NOTHING = Provenance()
+
+
+def provenance_in(metadata: JsonObject | None) -> Provenance:
+    """What Weft keeps in an event's, or a response's, `custom_metadata`."""
+    return NOTHING if metadata is None else read_notes(metadata, Provenance, NOTHING)
+
+
+_RUNTIME_ONLY = ("undone", "joined", "pieces", "effect", "restored")
+"""Notes that agents and flows write, and a user never."""
+
+
+def without_trust(metadata: JsonObject, *, by_user: bool) -> JsonObject | None:
+    """The metadata as it counts where nobody knows that Weft wrote it; None: as it is.
+
+    What callable instructions returned would be system text again, so it is marked, and only
+    somebody who rebuilds a request by hand reads it. A user's event takes nothing back and
+    summarizes nothing, so such notes are set aside under `untrusted`.
+    """
+    stored = notes_in(metadata)
+    claims = {name: stored[name] for name in _RUNTIME_ONLY if by_user and name in stored}
+    if not claims and "instructions" not in stored:
+        return None
+    before = stored.get("untrusted")
+    rest: JsonObject = {name: value for name, value in stored.items() if name not in claims}
+    rest["untrusted"] = {**(before if isinstance(before, dict) else {}), **claims}
+    return {**metadata, KEY: rest}

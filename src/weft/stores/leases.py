@@ -1,0 +1,129 @@
+"""Who may use a session now: leases that other processes respect, and transactions.
+
+Inside a process callers stand in one line (`weft.session.lease`). The first of them takes a lock
+of the operating system or of the server. This chapter holds what both databases share of that.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from weft.errors import UsageError
+from weft.session import Busy, SessionKey
+from weft.session.lease import LocalLease, busy_error
+
+FIRST_PAUSE = 0.005
+
+LONGEST_PAUSE = 0.1
+
+WATCH_EVERY = 0.5
+"""Seconds between two looks at what other processes ask for."""
+
+
+async def outwait(
+    key: SessionKey,
+    busy: Busy,
+    *,
+    take: Callable[[], Awaitable[bool]],
+    wanted: Callable[[], bool],
+    ask: Callable[[], Awaitable[None]],
+    withdraw: Callable[[], Awaitable[None]],
+) -> None:
+    """Take the lock that other processes respect.
+
+    `ask` tells its holder, wherever that is, to stop; `withdraw` takes that back. The holder is
+    also asked when somebody behind in the line wants it to stop: `wanted` says so.
+    """
+    if await take():
+        return
+    if busy == "reject":
+        raise busy_error(key)
+    asked, pause = False, FIRST_PAUSE
+    try:
+        while True:
+            if not asked and (busy == "interrupt" or wanted()):
+                asked = True
+                await ask()
+            await asyncio.sleep(pause)
+            if await take():
+                return
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+    finally:
+        if asked:
+            await withdraw()
+
+
+class Holders:
+    """The leases that this process holds, each with the time since when."""
+
+    def __init__(self) -> None:
+        self._leases: dict[SessionKey, tuple[LocalLease, float]] = {}
+
+    def add(self, lease: LocalLease, since: float) -> None:
+        """The lease is held from now on."""
+        self._leases[lease.key] = (lease, since)
+
+    def remove(self, key: SessionKey) -> None:
+        """The lease is given back."""
+        self._leases.pop(key, None)
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self._leases.clear()
+
+    def all(self) -> list[LocalLease]:
+        """The leases that are held now."""
+        return [lease for lease, _ in self._leases.values()]
+
+    def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
+        """Interrupt the holders whom somebody has asked to stop since they hold."""
+        for key, when in asked:
+            lease, since = self._leases.get(key, (None, 0.0))
+            # an older request was for the holder before this one
+            if lease is not None and when >= since:
+                lease.ask_to_stop()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._leases
+
+    def __bool__(self) -> bool:
+        return bool(self._leases)
+
+
+@dataclass
+class _Entered:
+    """A transaction that this task, or the task that started it, has entered."""
+
+    store: object
+    outer: "_Entered | None"
+    ended: bool = False
+
+
+_entered: ContextVar[_Entered | None] = ContextVar("_entered", default=None)
+
+
+@contextmanager
+def inside(store: object) -> Generator[None, None, None]:
+    """Mark the block as a transaction of the store."""
+    entered = _Entered(store, _entered.get())
+    _entered.set(entered)
+    try:
+        yield
+    finally:
+        entered.ended = True
+        _entered.set(entered.outer)
+
+
+def require_outside(store: object, *, where: str) -> None:
+    """Refuse what would wait for ever: for the end of the transaction that it is in."""
+    entered = _entered.get()
+    while entered is not None:
+        if entered.store is store and not entered.ended:
+            raise UsageError(
+                "this would wait for the transaction that it is in",
+                where=where,
+                hint="inside the block, append with the transaction's own append",
+            )
+        entered = entered.outer

@@ -1,0 +1,516 @@
+"""The tables in PostgreSQL: making them, what is read from them, what is written to them.
+
+They live in the schema `weft`. Whoever calls decides about transactions; what must be one
+statement is one.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+from weft.errors import StoreError, UsageError
+from weft.session import Session, SessionInfo, SessionKey
+from weft.session.memory import Growth, Kept, exists_already
+from weft.stores.cache import SLICE, Cache, Part, caught_up, readable
+from weft.stores.rows import (
+    HAS_DELTA,
+    Row,
+    StateReader,
+    event_row,
+    row_checksum,
+    value_text,
+    warn_unreadable,
+)
+from weft.values import JsonObject, Strand
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError:
+    raise UsageError(
+        "the PostgreSQL driver is not installed",
+        where="postgresql://",
+        hint='pip install "weft[postgres]"',
+    ) from None
+
+
+class Stale(Exception):
+    """The session is not as long as it was thought to be, or gone."""
+
+
+Connection = psycopg.AsyncConnection[tuple[object, ...]]
+
+DriverError = psycopg.Error
+
+
+async def connect(url: str) -> Connection:
+    """A new connection, which commits each statement by itself."""
+    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    return cast("Connection", connection)
+
+
+def has_failed(connection: Connection) -> bool:
+    """Whether a statement failed in the transaction that the connection is in."""
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+
+
+Stored = tuple[Kept, JsonObject, JsonObject]
+"""A session, and the state of its app and of its user."""
+
+
+async def newest(
+    connection: Connection, key: SessionKey, cache: Cache, *, skip_unreadable: bool = False
+) -> Stored | None:
+    """The session and the shared state; of a cached session only the new events are read."""
+    cached = cache.get(key) if not skip_unreadable else None
+    cursor = await connection.execute(
+        _NEWEST,
+        {
+            **key._asdict(),
+            "known": cached.number if cached is not None else 0,
+            "length": len(cached.events) if cached is not None else 0,
+        },
+    )
+    rows = await _fetched(cursor)
+    if not rows or rows[0][0] != 0:
+        return None
+    _, number, created, _, length, state, _, _, checksum = rows[0]
+    reader = StateReader(key, skip_unreadable=skip_unreadable)
+    if cached is None or cached.number != number:
+        initial = reader.initial(created, (state or "").encode(), checksum)
+        cached = Kept(key, number, created, initial, initial, Strand())
+    elif length < len(cached.events):  # a server took over that had not got everything
+        cache.drop(key)
+        return await newest(connection, key, cache)
+    app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
+    user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
+    events = ((row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None)
+    if skip_unreadable:
+        kept, problems = readable(cached, events)
+        warn_unreadable([*reader.problems, *problems])
+        return kept, app, user
+    if len(rows) < SLICE:
+        return caught_up(cached, events, length), app, user
+    # a long log would stop the event loop for as long as it takes to decode
+    return await asyncio.to_thread(caught_up, cached, events, length), app, user
+
+
+_NewestRow = tuple[int, int, float, int | None, int, str | None, str, int | None, int | None]
+
+
+async def _fetched(cursor: "psycopg.AsyncCursor[tuple[object, ...]]") -> list[_NewestRow]:
+    """All rows of `_NEWEST`; other tasks have their turn between two slices."""
+    rows: list[_NewestRow] = []
+    while fetched := cast("list[_NewestRow]", await cursor.fetchmany(SLICE)):
+        rows += fetched
+        if len(fetched) == SLICE:
+            await asyncio.sleep(0)
+    return rows
+
+
+async def newest_part(
+    connection: Connection, key: SessionKey, *, recent: int | None, after: float | None
+) -> Session | None:
+    """The session with its newest events, or None where these are all that it has."""
+    async with connection.transaction():
+        # all statements see one state of the database
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        cursor = await connection.execute(_SESSION, key)
+        row = cast("tuple[int, float, str, int | None, int, float] | None", await cursor.fetchone())
+        if row is None:
+            return None
+        number, created, state, checksum, length, updated = row
+        if after is None and recent is not None and recent >= length:
+            return None
+        rows = await _positioned(connection, _RECENT, (number, after, after, recent))
+        if len(rows) == length:
+            return None
+        writing = await _positioned(connection, _WRITING, (number,))
+        shared = [
+            cast("list[tuple[str, str, int | None]]", await (await selected).fetchall())
+            for selected in (
+                connection.execute(_APP_STATE, key[:1]),
+                connection.execute(_USER_STATE, key[:2]),
+            )
+        ]
+    reader = StateReader(key)
+    initial = reader.initial(created, state.encode(), checksum)
+    start = Kept(key, number, created, initial, initial, Strand())
+    app, user = (
+        reader.shared(key[: 1 + at], [(name, text.encode(), sum) for name, text, sum in values])
+        for at, values in enumerate(shared)
+    )
+    return Part(start, rows[::-1], writing, updated).session(app, user)
+
+
+async def _positioned(
+    connection: Connection, query: str, values: Sequence[object]
+) -> list[tuple[int, Row]]:
+    """Events with their positions in the log."""
+    cursor = await connection.execute(query.encode(), values)
+    rows = cast("list[tuple[int, str, int | None]]", await cursor.fetchall())
+    return [(seq, Row(text.encode(), checksum)) for seq, text, checksum in rows]
+
+
+async def insert_session(
+    connection: Connection, key: SessionKey, created: float, initial: JsonObject
+) -> Kept:
+    """A new session."""
+    state = value_text(initial)
+    try:
+        cursor = await connection.execute(
+            """INSERT INTO weft.sessions (app_name, user_id, id, created, state, checksum)
+            VALUES (%s, %s, %s, %s, %s, %s) RETURNING number""",
+            (*key, created, state, row_checksum(*key, created, state)),
+        )
+    except psycopg.errors.UniqueViolation:
+        raise exists_already(key) from None
+    row = cast("tuple[int]", await cursor.fetchone())
+    return Kept(key, row[0], created, initial, initial, Strand())
+
+
+async def insert_events(
+    connection: Connection, kept: Kept, growth: Growth
+) -> tuple[Kept, float | None]:
+    """Insert the events behind those of the session, and what they write to the shared scopes.
+
+    Gives the session after that, and when somebody asked its holder to stop. Raises Stale where
+    the events do not fit. One event that shares nothing is one statement; all else needs a
+    transaction.
+    """
+    asked: float | None = None
+    size = kept.size
+    for seq, event in enumerate(growth.added, len(kept.events)):
+        data, checksum = event_row(event)
+        size += len(data)
+        try:
+            cursor = await connection.execute(
+                _APPEND,
+                {
+                    **kept.key._asdict(),
+                    "number": kept.number,
+                    "seq": seq,
+                    "timestamp": event.timestamp,
+                    "event": data.decode(),
+                    "checksum": checksum,
+                },
+            )
+        except (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation):
+            raise Stale from None
+        row = cast("tuple[float | None] | None", await cursor.fetchone())
+        if row is None:
+            raise Stale
+        asked = row[0]
+    await share(connection, kept.key, growth.app, growth.user)
+    return kept.after(growth)._replace(size=size), asked
+
+
+async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
+    """Write the deltas of the scopes that sessions share.
+
+    In the order of their names: two writers of the same keys wait for each other in one order.
+    """
+    app_name, user_id, _ = key
+    for name, value in sorted(app.items(), key=_name):
+        if value is None:
+            await connection.execute(
+                "DELETE FROM weft.app_state WHERE app_name = %s AND key = %s", (app_name, name)
+            )
+        else:
+            row = (app_name, name, value_text(value))
+            await connection.execute(
+                """INSERT INTO weft.app_state (app_name, key, value, checksum)
+                VALUES (%s, %s, %s, %s) ON CONFLICT (app_name, key)
+                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
+                (*row, row_checksum(*row)),
+            )
+    for name, value in sorted(user.items(), key=_name):
+        if value is None:
+            await connection.execute(
+                "DELETE FROM weft.user_state WHERE app_name = %s AND user_id = %s AND key = %s",
+                (app_name, user_id, name),
+            )
+        else:
+            owned = (app_name, user_id, name, value_text(value))
+            await connection.execute(
+                """INSERT INTO weft.user_state (app_name, user_id, key, value, checksum)
+                VALUES (%s, %s, %s, %s, %s) ON CONFLICT (app_name, user_id, key)
+                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
+                (*owned, row_checksum(*owned)),
+            )
+
+
+async def listed(connection: Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
+    """The sessions of an app, or of one user of it, the latest first."""
+    cursor = await connection.execute(_LIST, {"app_name": app_name, "user_id": user_id})
+    rows = cast("list[tuple[str, str, int, float]]", await cursor.fetchall())
+    return [
+        SessionInfo(SessionKey(app_name, user, id), length, updated)
+        for user, id, length, updated in rows
+    ]
+
+
+async def apps(connection: Connection) -> list[str]:
+    """The names of the apps that have sessions, sorted."""
+    cursor = await connection.execute("SELECT DISTINCT app_name FROM weft.sessions")
+    return sorted(name for (name,) in cast("list[tuple[str]]", await cursor.fetchall()))
+
+
+async def remove(connection: Connection, key: SessionKey) -> None:
+    """Delete a session with its events; what they wrote to shared scopes stays."""
+    await connection.execute(
+        "DELETE FROM weft.sessions WHERE app_name = %s AND user_id = %s AND id = %s", key
+    )
+
+
+# One statement sees one state of the database, so events and shared state belong together.
+_NEWEST = """
+SELECT 0, s.number, s.created, e.seq,
+       (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = s.number),
+       CASE WHEN s.number = %(known)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event, e.checksum,
+       s.checksum
+FROM weft.sessions s LEFT JOIN weft.events e
+    ON e.session = s.number AND e.seq >= CASE WHEN s.number = %(known)s THEN %(length)s ELSE 0 END
+WHERE s.app_name = %(app_name)s AND s.user_id = %(user_id)s AND s.id = %(id)s
+UNION ALL
+SELECT 1, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.app_state WHERE app_name = %(app_name)s
+UNION ALL
+SELECT 2, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.user_state
+WHERE app_name = %(app_name)s AND user_id = %(user_id)s
+ORDER BY 1, 4
+"""
+
+_SESSION = """
+SELECT number, created, state, checksum, coalesce(seq + 1, 0), coalesce(timestamp, created)
+FROM weft.sessions LEFT JOIN LATERAL (
+    SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
+) AS newest ON true
+WHERE app_name = %s AND user_id = %s AND id = %s
+"""
+
+_RECENT = """
+SELECT seq, event, checksum FROM weft.events
+WHERE session = %s AND (%s::float8 IS NULL OR timestamp > %s::float8) ORDER BY seq DESC LIMIT %s
+"""
+
+_WRITING = f"""
+SELECT seq, event, checksum FROM weft.events
+WHERE session = %s AND {HAS_DELTA.replace("%", "%%")} ORDER BY seq
+"""
+
+_APP_STATE = "SELECT key, value, checksum FROM weft.app_state WHERE app_name = %s"
+
+_USER_STATE = """
+SELECT key, value, checksum FROM weft.user_state WHERE app_name = %s AND user_id = %s
+"""
+
+# Nothing is inserted unless the session has exactly the events before this one.
+_APPEND = """
+INSERT INTO weft.events (session, seq, timestamp, event, checksum)
+SELECT number, %(seq)s, %(timestamp)s, %(event)s, %(checksum)s FROM weft.sessions
+WHERE number = %(number)s AND %(seq)s = (
+    SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = %(number)s
+)
+RETURNING (
+    SELECT asked FROM weft.interrupts
+    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
+)
+"""
+
+_LIST = """
+SELECT user_id, id, coalesce(seq + 1, 0), coalesce(timestamp, created) AS updated
+FROM weft.sessions LEFT JOIN LATERAL (
+    SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
+) AS newest ON true
+WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
+ORDER BY updated DESC, number DESC
+"""
+
+
+def _name(item: tuple[str, object]) -> str:
+    return item[0]
+
+
+async def lock(connection: Connection, key: SessionKey) -> float | None:
+    """Lock the session for this connection; the server's time, or None if another has it."""
+    cursor = await connection.execute(
+        """SELECT CASE WHEN pg_try_advisory_lock(%s)
+        THEN extract(epoch FROM clock_timestamp())::float8 END""",
+        (_lock_of(key),),
+    )
+    row = cast("tuple[float | None]", await cursor.fetchone())
+    return row[0]
+
+
+async def unlock(connection: Connection, key: SessionKey) -> None:
+    """Unlock the session."""
+    await connection.execute("SELECT pg_advisory_unlock(%s)", (_lock_of(key),))
+
+
+def _lock_of(key: SessionKey) -> int:
+    """The number that stands for a session among the server's advisory locks."""
+    text = "\0".join(("weft", *key)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
+
+
+async def insert_request(connection: Connection, key: SessionKey) -> None:
+    """Ask the holder of the session, in another process, to stop."""
+    await connection.execute(
+        """INSERT INTO weft.interrupts
+        VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp())::float8)
+        ON CONFLICT (app_name, user_id, id) DO UPDATE SET asked = excluded.asked""",
+        key,
+    )
+
+
+async def delete_request(connection: Connection, key: SessionKey) -> None:
+    """Ask no longer."""
+    await connection.execute(
+        "DELETE FROM weft.interrupts WHERE app_name = %s AND user_id = %s AND id = %s", key
+    )
+
+
+async def asked(connection: Connection) -> list[tuple[SessionKey, float]]:
+    """The sessions that somebody wants stopped, and since when."""
+    cursor = await connection.execute("SELECT app_name, user_id, id, asked FROM weft.interrupts")
+    rows = cast("list[tuple[str, str, str, float]]", await cursor.fetchall())
+    return [(SessionKey(*key), when) for *key, when in rows]
+
+
+Migration = Sequence[str]
+"""The statements that lead from one version of the tables to the next."""
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        """CREATE TABLE weft.sessions (
+            number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            app_name text NOT NULL,
+            user_id text NOT NULL,
+            id text NOT NULL,
+            created double precision NOT NULL,
+            state text NOT NULL,
+            UNIQUE (app_name, user_id, id)
+        )""",
+        """CREATE TABLE weft.events (
+            session bigint NOT NULL REFERENCES weft.sessions ON DELETE CASCADE,
+            seq integer NOT NULL,
+            timestamp double precision NOT NULL,
+            event text NOT NULL,
+            PRIMARY KEY (session, seq)
+        )""",
+        """CREATE TABLE weft.app_state (
+            app_name text NOT NULL,
+            key text NOT NULL,
+            value text NOT NULL,
+            PRIMARY KEY (app_name, key)
+        )""",
+        """CREATE TABLE weft.user_state (
+            app_name text NOT NULL,
+            user_id text NOT NULL,
+            key text NOT NULL,
+            value text NOT NULL,
+            PRIMARY KEY (app_name, user_id, key)
+        )""",
+        # A run in another process asks the holder of a session to stop.
+        """CREATE TABLE weft.interrupts (
+            app_name text NOT NULL,
+            user_id text NOT NULL,
+            id text NOT NULL,
+            asked double precision NOT NULL,
+            PRIMARY KEY (app_name, user_id, id)
+        )""",
+    ),
+    # What was stored before has none.
+    ("ALTER TABLE weft.events ADD COLUMN checksum bigint",),
+    (
+        "ALTER TABLE weft.sessions ADD COLUMN checksum bigint",
+        "ALTER TABLE weft.app_state ADD COLUMN checksum bigint",
+        "ALTER TABLE weft.user_state ADD COLUMN checksum bigint",
+    ),
+    # The state of a long session is read from the few events that wrote to it.
+    (f"CREATE INDEX deltas ON weft.events (session, seq) WHERE {HAS_DELTA}",),
+)
+
+
+MIGRATING = 0x57454654
+"""The advisory lock that is held while the tables are made or migrated."""
+
+
+async def migrate(connection: Connection, migrations: Sequence[Migration], *, where: str) -> None:
+    """Make the tables, or bring them up to date; one process at a time."""
+    if await _version(connection, migrations, where=where) == len(migrations):
+        return
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+        version = await _version(connection, migrations, where=where)
+        if version == 0:
+            await connection.execute("CREATE SCHEMA IF NOT EXISTS weft")
+            await connection.execute("CREATE TABLE weft.version (version integer NOT NULL)")
+            await connection.execute("INSERT INTO weft.version VALUES (0)")
+        for statements in migrations[version:]:
+            for statement in statements:
+                await connection.execute(statement.encode())
+        await connection.execute("UPDATE weft.version SET version = %s", (len(migrations),))
+
+
+async def _version(connection: Connection, migrations: Sequence[Migration], *, where: str) -> int:
+    """The version of the tables, 0 if there are none."""
+    # The catalogue is read as a table: to_regclass may answer from before the lock was taken.
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'weft' AND tablename = 'version'"
+    )
+    if await cursor.fetchone() is None:
+        return 0
+    cursor = await connection.execute("SELECT version FROM weft.version")
+    row = cast("tuple[int] | None", await cursor.fetchone())
+    version = row[0] if row is not None else 0
+    if version > len(migrations):
+        raise StoreError(
+            f"the tables were written by a newer Weft: they are version {version}, "
+            f"and this one knows up to {len(migrations)}",
+            where=where,
+            hint="upgrade: pip install --upgrade weft",
+        )
+    return version
+
+
+def place(url: str) -> str:
+    """The server and the database, without the password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        return "postgresql://"
+    host, port, database = parts.get("host"), parts.get("port"), parts.get("dbname")
+    return f"postgresql://{host or ''}{f':{port}' if port else ''}/{database or ''}"
+
+
+@asynccontextmanager
+async def explaining(url: str) -> AsyncGenerator[None, None]:
+    """Have the driver's errors leave the block as ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explained(error, url) from None
+
+
+def explained(error: psycopg.Error, url: str) -> StoreError:
+    """What the driver's error means here, and what to do about it."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    match error:
+        case psycopg.errors.InsufficientPrivilege():
+            message = f"the server does not permit it: {words}"
+            hint = "let this role create the schema `weft` once, and write to its tables"
+        case psycopg.errors.ReadOnlySqlTransaction():
+            message = "the server is read-only"
+            hint = "connect to the primary: ...?target_session_attrs=read-write"
+        case psycopg.errors.DiskFull():
+            message = f"there is no room for more: {words}"
+            hint = "free some space on the server; what was stored before is safe"
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            message = f"the server cannot be reached: {words}"
+            hint = "check that it runs and that the address is right; the next use connects again"
+        case _:
+            message, hint = f"PostgreSQL refused: {words}", ""
+    return StoreError(message, where=place(url), hint=hint)

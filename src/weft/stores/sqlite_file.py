@@ -1,0 +1,287 @@
+"""A SQLite file of ours: opening and migrating it, whether it is whole, what its errors mean."""
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from threading import Lock
+from typing import cast
+
+from weft.errors import StoreError
+from weft.stores.rows import HAS_DELTA, row_checksum
+
+APPLICATION_ID = 0x57454654
+"""What marks a SQLite file as ours: the letters WEFT."""
+
+PAGE_SIZE = 2048
+
+CHECKPOINT_BYTES = 4_000_000
+
+CHECKED_BYTES = 16_000_000
+"""Files up to this size are checked as a whole once when they are opened: some 30 ms."""
+
+_log = logging.getLogger("weft")
+
+Migration = Sequence[str]
+"""The statements that lead from one version of the tables to the next."""
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        # AUTOINCREMENT: a number is never used again, not even that of a deleted session.
+        """CREATE TABLE sessions (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            app_name TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            id TEXT NOT NULL,
+            created REAL NOT NULL,
+            state TEXT NOT NULL,
+            UNIQUE (app_name, user_id, id)
+        )""",
+        # place = session number * 2^32 + the event's position in its session, from 0.
+        """CREATE TABLE events (
+            place INTEGER PRIMARY KEY,
+            timestamp REAL NOT NULL,
+            event TEXT NOT NULL
+        )""",
+        """CREATE TABLE app_state (
+            app_name TEXT NOT NULL,
+            key TEXT NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (app_name, key)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE user_state (
+            app_name TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            key TEXT NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (app_name, user_id, key)
+        ) WITHOUT ROWID""",
+        # A run in another process asks the holder of a session to stop.
+        """CREATE TABLE interrupts (
+            app_name TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            id TEXT NOT NULL,
+            asked REAL NOT NULL,
+            PRIMARY KEY (app_name, user_id, id)
+        ) WITHOUT ROWID""",
+    ),
+    # What was stored before has none.
+    ("ALTER TABLE events ADD COLUMN checksum INTEGER",),
+    (
+        "ALTER TABLE sessions ADD COLUMN checksum INTEGER",
+        "ALTER TABLE app_state ADD COLUMN checksum INTEGER",
+        "ALTER TABLE user_state ADD COLUMN checksum INTEGER",
+    ),
+    # The state of a long session is read from the few events that wrote to it.
+    (f"CREATE INDEX deltas ON events (place) WHERE {HAS_DELTA}",),
+)
+
+
+def open_file(
+    path: Path,
+    *,
+    timeout: float,
+    alone: AbstractContextManager[object],
+    migrations: Sequence[Migration] = MIGRATIONS,
+) -> sqlite3.Connection:
+    """A connection to the file, whose tables are made or brought up to date first.
+
+    `alone` is entered while that happens: no two processes may do it at once. A file that is
+    not ours is left as it is.
+    """
+    try:
+        connection = sqlite3.connect(
+            path, timeout=timeout, isolation_level=None, check_same_thread=False
+        )
+    except (sqlite3.Error, ValueError) as error:
+        raise explained(error, path, timeout=timeout) from None
+    try:
+        if _version(connection, path, migrations) < len(migrations):
+            with alone:
+                _migrate(connection, path, migrations)
+        connection.execute("PRAGMA synchronous=FULL")
+        pages = CHECKPOINT_BYTES // _number(connection, "PRAGMA page_size")
+        connection.execute(f"PRAGMA wal_autocheckpoint={pages}")
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # damage in the schema is in no words
+        connection.close()
+        raise explained(error, path, timeout=timeout) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _version(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> int:
+    """The version of the tables, 0 for a new file; a file that is not ours is refused."""
+    version = _number(connection, "PRAGMA user_version")
+    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        if version or _number(connection, "SELECT count(*) FROM sqlite_master"):
+            raise StoreError(
+                "this is a SQLite database of another program",
+                where=str(path),
+                hint="name a file that does not exist yet, and it will be made",
+            )
+        return 0
+    if version > len(migrations):
+        raise StoreError(
+            f"the file was written by a newer Weft: its tables are version {version}, "
+            f"and this one knows up to {len(migrations)}",
+            where=str(path),
+            hint="upgrade: pip install --upgrade weft",
+        )
+    return version
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
+    if _version(connection, path, migrations) == 0:
+        connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again: another process may have been here before the lock was ours.
+        version = _version(connection, path, migrations)
+        for statements in migrations[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    row = cast("tuple[int]", connection.execute(query).fetchone())
+    return row[0]
+
+
+class WholeFile:
+    """Whether the file is whole, which is found out once, with its first use.
+
+    Of a file that is larger than `CHECKED_BYTES` the rows that are read are verified, and no
+    others: looking through all of it would take too long.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._damage: str | None = None
+
+    def damage(self, connection: sqlite3.Connection) -> str:
+        """What is wrong with the file, or nothing."""
+        with self._lock:
+            if self._damage is None:
+                small = self._path.stat().st_size <= CHECKED_BYTES
+                self._damage = damage(connection) if small else ""
+            return self._damage
+
+    def require(self, connection: sqlite3.Connection) -> None:
+        """Refuse a damaged file: what it lacks, nobody could tell."""
+        if damage := self.damage(connection):
+            raise StoreError(
+                f"the file is damaged: {damage}",
+                where=str(self._path),
+                hint="restore it from a backup, or read what is left of a session: "
+                "store.get(key, skip_unreadable=True)",
+            )
+
+    def warn(self, connection: sqlite3.Connection) -> None:
+        """Log that something may be missing."""
+        if damage := self.damage(connection):
+            _log.warning("%s: the file is damaged: %s; some may be missing", self._path, damage)
+
+
+def damage(connection: sqlite3.Connection) -> str:
+    """What is wrong with the file as a whole, or nothing: what no session's own rows can tell.
+
+    A row whose name is damaged is missing elsewhere, and so is one that its index lost.
+    """
+    try:
+        (verdict,) = cast("tuple[str]", connection.execute("PRAGMA integrity_check(1)").fetchone())
+        if verdict != "ok":
+            return " ".join(verdict.split())
+        for table, query in _NAMED_ROWS:
+            rows = cast(
+                "Iterable[tuple[int, bytes, *tuple[float | bytes, ...]]]", connection.execute(query)
+            )
+            for checksum, *cells in rows:
+                if row_checksum(*cells) != checksum:
+                    return f"a row of {table} is not what was stored"
+        orphan = connection.execute(_ORPHAN).fetchone()
+    except sqlite3.OperationalError:  # locked, for instance: that says nothing about the file
+        raise
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "it has events of no session" if orphan else ""
+
+
+_NAMED_ROWS = (
+    (
+        "sessions",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(user_id AS BLOB), CAST(id AS BLOB),"
+        " created, CAST(state AS BLOB) FROM sessions WHERE checksum IS NOT NULL",
+    ),
+    (
+        "app_state",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB)"
+        " FROM app_state WHERE checksum IS NOT NULL",
+    ),
+    (
+        "user_state",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(user_id AS BLOB), CAST(key AS BLOB),"
+        " CAST(value AS BLOB) FROM user_state WHERE checksum IS NOT NULL",
+    ),
+)
+
+_ORPHAN = """SELECT 1 FROM (SELECT DISTINCT place / 4294967296 AS session FROM events)
+WHERE session NOT IN (SELECT number FROM sessions) LIMIT 1"""
+
+
+def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
+    """What SQLite's error means here, and what to do about it."""
+    code = (
+        error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) and _coded(error) else 0
+    )
+    if isinstance(error, UnicodeDecodeError):
+        code = sqlite3.SQLITE_CORRUPT
+    message, hint = str(error), ""
+    match code:
+        case sqlite3.SQLITE_NOTADB:
+            message = "this is not a SQLite database"
+            hint = "name a file that does not exist yet, and it will be made"
+        case sqlite3.SQLITE_CANTOPEN:
+            message, hint = _unopened(path)
+        case sqlite3.SQLITE_READONLY:
+            message = "the file or its directory is read-only"
+            hint = "make both writable: SQLite keeps two more files beside this one"
+        case sqlite3.SQLITE_FULL:
+            message = f"there is no room for more: {error}"
+            hint = "free some space; what was stored before is safe"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            message = f"another process has kept the database locked for {timeout:g} seconds"
+            hint = "end its transaction, or wait longer: SqliteStore(path, timeout=...)"
+        case sqlite3.SQLITE_CORRUPT:
+            message = f"the file is damaged: {error}"
+            hint = "restore it from a backup, or save what is left: sqlite3 FILE .recover"
+        case sqlite3.SQLITE_IOERR:
+            message = f"the disk failed: {error}"
+            hint = "check the disk and its mount; what was stored before is safe"
+        case _:
+            message = f"SQLite refused: {error}"
+    return StoreError(message, where=str(path), hint=hint)
+
+
+def _unopened(path: Path) -> tuple[str, str]:
+    if path.is_dir():
+        return "this is a directory", "name a file in it"
+    if not path.parent.is_dir():
+        return "the directory does not exist", f"make it: mkdir -p {path.parent}"
+    return "the file cannot be opened or made", "make the file and its directory writable"
+
+
+def _coded(error: sqlite3.Error) -> bool:
+    """Whether SQLite itself raised this, and so gave it a code."""
+    return hasattr(error, "sqlite_errorcode")

@@ -1,0 +1,295 @@
+"""The tables of a SQLite file: opening it, what is read from them, what is written to them.
+
+Every function here runs on the thread of its connection, inside a transaction that the caller
+begins and ends.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+from weft.session import SessionInfo, SessionKey
+from weft.session.memory import Growth, Kept, exists_already
+from weft.stores.cache import SLICE, Cache, Part, caught_up, readable
+from weft.stores.rows import (
+    HAS_DELTA,
+    RawRow,
+    Row,
+    StateReader,
+    event_row,
+    row_checksum,
+    value_text,
+)
+from weft.values import JsonObject, Strand
+
+ROOM = 2**32
+"""How many places a session has in the table of events."""
+
+
+class _SessionRow(NamedTuple):
+    """A row of sessions, and the place and time of the session's last event."""
+
+    number: int
+    created: float
+    state: bytes
+    checksum: int | None
+    place: int | None
+    updated: float
+
+    @property
+    def length(self) -> int:
+        return 0 if self.place is None else self.place - self.number * ROOM + 1
+
+    def begun(self, reader: StateReader) -> Kept:
+        """The session before its first event."""
+        initial = reader.initial(self.created, self.state, self.checksum)
+        return Kept(reader.key, self.number, self.created, initial, initial, Strand())
+
+
+def _session_row(
+    connection: sqlite3.Connection, key: SessionKey, known: int = 0
+) -> _SessionRow | None:
+    """The row of a session; without its state, if its number is the one that is known."""
+    row = cast(
+        "tuple[int, float, bytes, int | None, int | None, float] | None",
+        connection.execute(
+            """SELECT number, created,
+            CASE WHEN number = ? THEN '' ELSE CAST(state AS BLOB) END, sessions.checksum,
+            place, coalesce(timestamp, created)
+            FROM sessions LEFT JOIN events ON place = (
+                SELECT place FROM events
+                WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
+                ORDER BY place DESC LIMIT 1
+            ) WHERE app_name = ? AND user_id = ? AND id = ?""",
+            (known, *key),
+        ).fetchone(),
+    )
+    return _SessionRow(*row) if row is not None else None
+
+
+def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kept | None:
+    """The session as the file has it; of a cached one only the new events are read."""
+    cached = cache.get(key)
+    row = _session_row(connection, key, cached.number if cached is not None else 0)
+    if row is None:
+        return None
+    if cached is None or cached.number != row.number:
+        cached = row.begun(StateReader(key))
+    elif row.length < len(cached.events):  # the file was replaced by an older one
+        cache.drop(key)
+        return newest(connection, key, cache)
+    if row.length == len(cached.events):
+        return cached
+    return caught_up(cached, _rows(connection, row.number, len(cached.events)), row.length)
+
+
+def newest_part(
+    connection: sqlite3.Connection,
+    key: SessionKey,
+    *,
+    recent: int | None,
+    after: float | None,
+) -> Part | None:
+    """The newest events of a session, or None where these are all that it has."""
+    row = _session_row(connection, key)
+    if row is None or (after is None and recent is not None and recent >= row.length):
+        return None
+    start = row.number * ROOM
+    rows = cast(
+        "list[tuple[int, bytes, int | None]]",
+        connection.execute(
+            "SELECT place, CAST(event AS BLOB), checksum FROM events"
+            " WHERE place >= ? AND place < ? AND (? IS NULL OR timestamp > ?)"
+            " ORDER BY place DESC LIMIT ?",
+            (start, start + ROOM, after, after, -1 if recent is None else recent),
+        ).fetchall(),
+    )
+    if len(rows) == row.length:
+        return None
+    writing = cast(
+        "list[tuple[int, bytes, int | None]]",
+        connection.execute(
+            "SELECT place, CAST(event AS BLOB), checksum FROM events INDEXED BY deltas"
+            f" WHERE place >= ? AND place < ? AND {HAS_DELTA} ORDER BY place",
+            (start, start + ROOM),
+        ).fetchall(),
+    )
+    return Part(
+        row.begun(StateReader(key)),
+        [(place - start, Row(data, sum)) for place, data, sum in reversed(rows)],
+        [(place - start, Row(data, sum)) for place, data, sum in writing],
+        row.updated,
+    )
+
+
+def sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
+    """The session as far as it can be read; the reader notes what is wrong with the rest."""
+    row = _session_row(connection, reader.key)
+    if row is None:
+        return None
+    kept, problems = readable(row.begun(reader), _rows(connection, row.number, 0))
+    reader.problems.extend(problems)
+    return kept
+
+
+def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[RawRow]:
+    """The events of a session from `first` on, as bytes: damaged ones may be no text."""
+    cursor = connection.execute(
+        "SELECT CAST(event AS BLOB), checksum FROM events"
+        " WHERE place >= ? AND place < ? ORDER BY place",
+        (number * ROOM + first, (number + 1) * ROOM),
+    )
+    while rows := cast("list[RawRow]", cursor.fetchmany(SLICE)):
+        yield from rows
+
+
+def insert_session(
+    connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
+) -> Kept:
+    """A new session."""
+    state = value_text(initial)
+    try:
+        number = connection.execute(
+            "INSERT INTO sessions (app_name, user_id, id, created, state, checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, created, state, row_checksum(*key, created, state)),
+        ).lastrowid
+    except sqlite3.IntegrityError:
+        raise exists_already(key) from None
+    assert number is not None
+    return Kept(key, number, created, initial, initial, Strand())
+
+
+def insert_events(connection: sqlite3.Connection, kept: Kept, growth: Growth) -> Kept:
+    """The events behind those that are kept, and what they write to the shared scopes."""
+    place, size = kept.number * ROOM + len(kept.events), kept.size
+    for event in growth.added:
+        data, checksum = event_row(event)
+        size += len(data)
+        connection.execute(
+            "INSERT INTO events (place, timestamp, event, checksum) VALUES (?, ?, ?, ?)",
+            (place, event.timestamp, data.decode(), checksum),
+        )
+        place += 1
+    share(connection, kept.key, growth.app, growth.user)
+    return kept.after(growth)._replace(size=size)
+
+
+def share(
+    connection: sqlite3.Connection, key: SessionKey, app: JsonObject, user: JsonObject
+) -> None:
+    """Write the deltas of the scopes that sessions share."""
+    app_name, user_id, _ = key
+    for name, value in app.items():
+        if value is None:
+            connection.execute(
+                "DELETE FROM app_state WHERE app_name = ? AND key = ?", (app_name, name)
+            )
+        else:
+            row = (app_name, name, value_text(value))
+            connection.execute(
+                "INSERT OR REPLACE INTO app_state (app_name, key, value, checksum)"
+                " VALUES (?, ?, ?, ?)",
+                (*row, row_checksum(*row)),
+            )
+    for name, value in user.items():
+        if value is None:
+            connection.execute(
+                "DELETE FROM user_state WHERE app_name = ? AND user_id = ? AND key = ?",
+                (app_name, user_id, name),
+            )
+        else:
+            owned = (app_name, user_id, name, value_text(value))
+            connection.execute(
+                "INSERT OR REPLACE INTO user_state (app_name, user_id, key, value, checksum)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (*owned, row_checksum(*owned)),
+            )
+
+
+def shared_state(
+    connection: sqlite3.Connection, reader: StateReader
+) -> tuple[JsonObject, JsonObject]:
+    """The `app:` and `user:` state as it is now."""
+    key = reader.key
+    app = connection.execute(
+        "SELECT CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM app_state WHERE app_name = ?",
+        key[:1],
+    )
+    user = connection.execute(
+        "SELECT CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state"
+        " WHERE app_name = ? AND user_id = ?",
+        key[:2],
+    )
+    return reader.shared(key[:1], _state(app)), reader.shared(key[:2], _state(user))
+
+
+def _state(rows: sqlite3.Cursor) -> list[tuple[str, bytes, int | None]]:
+    found = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
+    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in found]
+
+
+def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
+    """The sessions of an app, or of one user of it, the latest first."""
+    found = cast(
+        "list[tuple[str, str, int, int | None, float]]",
+        connection.execute(
+            """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
+            FROM sessions LEFT JOIN events ON place = (
+                SELECT place FROM events
+                WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
+                ORDER BY place DESC LIMIT 1
+            )
+            WHERE app_name = ? AND (? IS NULL OR user_id = ?)
+            ORDER BY updated DESC, number DESC""",
+            (app_name, user_id, user_id),
+        ).fetchall(),
+    )
+    return [
+        SessionInfo(
+            SessionKey(app_name, user, id),
+            0 if place is None else place - number * ROOM + 1,
+            updated,
+        )
+        for user, id, number, place, updated in found
+    ]
+
+
+def apps(connection: sqlite3.Connection) -> list[str]:
+    """The names of the apps that have sessions, sorted."""
+    found = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
+    return [name for (name,) in cast("list[tuple[str]]", found.fetchall())]
+
+
+def remove(connection: sqlite3.Connection, key: SessionKey) -> None:
+    """Delete a session with its events; what they wrote to shared scopes stays."""
+    row = cast(
+        "tuple[int] | None",
+        connection.execute(
+            "SELECT number FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?", key
+        ).fetchone(),
+    )
+    if row is None:
+        return
+    start = row[0] * ROOM
+    connection.execute("DELETE FROM events WHERE place >= ? AND place < ?", (start, start + ROOM))
+    connection.execute("DELETE FROM sessions WHERE number = ?", row)
+
+
+def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:
+    """Ask the holder of the session, in another process, to stop."""
+    connection.execute("INSERT OR REPLACE INTO interrupts VALUES (?, ?, ?, ?)", (*key, asked))
+
+
+def delete_request(connection: sqlite3.Connection, key: SessionKey) -> None:
+    """Ask no longer."""
+    connection.execute("DELETE FROM interrupts WHERE app_name = ? AND user_id = ? AND id = ?", key)
+
+
+def asked(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
+    """The sessions that somebody wants stopped, and since when."""
+    found = cast(
+        "list[tuple[str, str, str, float]]",
+        connection.execute("SELECT app_name, user_id, id, asked FROM interrupts").fetchall(),
+    )
+    return [(SessionKey(*key), when) for *key, when in found]
