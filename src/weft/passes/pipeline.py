@@ -245,9 +245,9 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
     last = prompt.items.tip
     return (
         not prompt.features & Feature.UNORDERED
-        and env.budget is None
-        and (env.picks_tools or not prompt.tools)
-        and not env.changes
+        and env.tokens.budget is None
+        and (env.model.picks_tools or not prompt.tools)
+        and not env.instruction.changes
         and last is not None
         and last.blocks[-1].role == "user"
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from operator import add
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +56,31 @@ def search(
 
     The texts whose numbers are in `without` are as if they were not there; they get 0.
     """
+    return found_by(index, query, first=first, more=more, without=without, scorer=scorer).scores
+
+
+class Hits(NamedTuple):
+    """How well each text fits, and whether more texts that are left out would not change that."""
+
+    scores: list[float]
+    steady: bool
+
+
+def found_by(
+    index: Index,
+    query: str,
+    *,
+    first: int | None = None,
+    more: Sequence[str] = (),
+    without: AbstractSet[int] = frozenset(),
+    scorer: Scorer = "bm25",
+) -> Hits:
+    """As `search`, and whether it holds however many texts behind them all are left out."""
     length = len(index) if first is None else first
     scope = Scope(index, length, Index(more), frozenset(without))
     asked = dict.fromkeys(words(query))
     scores = match(scope, {word: scope.nearly(word) for word in asked})
+    steady = _is_steady(scope, scores)
     scores = _led(scope, asked, scores)
     if scorer == "embedding":
         # imported above
@@ -71,7 +92,22 @@ def search(
     for number in scope.without:
         scores[number] = 0.0
     best = max(scores, default=0.0)
-    return [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+    rounded = [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+    return Hits(rounded, steady)
+
+
+def _is_steady(scope: Scope, scores: list[float]) -> bool:
+    """Whether none that is left out behind the others takes a place among the best hits.
+
+    A hit lends to its neighbours, also to those that are left out, and these count then.
+    """
+    past = scope.total - len(scope.without)
+    if scope.without and min(scope.without) < past:
+        return False  # some of them stand in between
+    lent = _lent(scores[:past] + [0.0] * len(BESIDE))
+    best = nlargest(_BEST, lent[:past])
+    worst = best[-1] if len(best) == _BEST else 0.0
+    return not worst or max(lent[past:]) <= worst
 
 
 def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[float]:
