@@ -202,7 +202,7 @@ def parse_env(text: str) -> Env:
         tokens=TokenFacts(budget=limit, measure=lambda p: _sizes(p, size)),
         instruction=InstructionFacts(changes=changed, **_some(values, InstructionFacts)),
         model=ModelFacts(**_some(values, ModelFacts)),
-        session=SessionFacts(**_some(values, SessionFacts)),
+        session=SessionFacts(id=str(values.pop("session", "")), **_some(values, SessionFacts)),
         thread=ThreadFacts(**_some(values, ThreadFacts)),
         **values,  # type: ignore[arg-type]
     )

@@ -529,11 +529,12 @@ def drop_oldest(
     question. What started the invocation, what the user said last, what the agent's last call
     gave and the last `keep_recent` items stay, and with them the user turn they follow.
     """
-    total, split, _ = measure(prompt)
+    measured = measure(prompt)
+    total = measured.total
     limit = budget.token_budget
     if total <= limit:
         return prompt
-    fixed, sizes = split()
+    fixed, sizes = measured.split()
     items = list(prompt.items)
     pinned = _pinned(items, env.invocation, budget.keep_recent)
     loose = [0 if index in pinned else size for index, size in enumerate(sizes)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import msgspec
 
@@ -71,7 +71,7 @@ class _Chosen(NamedTuple):
     """
 
     items: list[Item]
-    notes: list[Note]
+    notes: Sequence[Note]
     current: list[int]
     asked: "Asked | None"
     steady: bool = True
@@ -98,16 +98,38 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
         asked = ask_relevance(items, past, query, asked.scores, env, options)
     scores = asked.scores
     best = _best(scores, past, options)
-    notes: list[Note] = []
-    stay: list[Item] = []
-    for number, item in enumerate(items):
-        if number in now:
-            stay.append(item)
-        elif number in best:
-            stay.append(msgspec.structs.replace(item, score=scores[number]))
-        else:
-            notes.append(Note("select_relevant", _reason(scores[number]), item))
+    stay = [
+        items[number]
+        if number in now
+        else msgspec.structs.replace(items[number], score=scores[number])
+        for number in sorted({*best, *now})
+    ]
+    notes = _Dropped(items, [number for number in past if number not in best], scores)
     return _Chosen(stay, notes, current, asked, hits.steady)
+
+
+class _Dropped(Sequence[Note]):
+    """A note on each item that was not selected, made when somebody asks for it."""
+
+    __slots__ = ("_items", "_numbers", "_scores")
+
+    def __init__(self, items: list[Item], numbers: list[int], scores: list[float]) -> None:
+        self._items = items
+        self._numbers = numbers
+        self._scores = scores
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Note: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Note]: ...
+    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
+        if isinstance(index, slice):
+            return [*self][index]
+        number = self._numbers[index]
+        return Note("select_relevant", _reason(self._scores[number]), self._items[number])
 
 
 class _Selections:
@@ -139,7 +161,7 @@ class _Selection:
         settled = len(chosen.items) - tail if last else len(chosen.items)
         self.items: Strand[Item] = Strand(chosen.items[:settled])
         self.tail = chosen.items[settled:]
-        self.notes: Strand[Note] = Strand(chosen.notes)
+        self.notes = chosen.notes
         asked = chosen.asked if chosen.asked is not None else Asked([])
         self.diagnostics = (*asked.diagnostics, *_unasked(env, options))
         self.wants = asked.wants
@@ -214,9 +236,7 @@ def _user_text(item: Item) -> str:
     return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
-def _scores(
-    items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer
-) -> Hits:
+def _scores(items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer) -> Hits:
     """How well each item fits; what was read of those that are settled is kept with them."""
     with items.lock:
         index = derived(items, Index)

@@ -429,7 +429,7 @@ class Shortening:
             held = kept.made[item.key] = _Shorter(item, form, saved)
         return held
 
-    def _slot(self) -> Hashable:
+    def _slot(self) -> tuple[Hashable, ...]:
         env = self._env
         return env.agent, env.model.dialect, env.model.name, self._whole, env.session.id
 

@@ -80,8 +80,7 @@ def found_by(
     scope = Scope(index, length, Index(more), frozenset(without))
     asked = dict.fromkeys(words(query))
     scores = match(scope, {word: scope.nearly(word) for word in asked})
-    steady = _is_steady(scope, scores)
-    scores = _led(scope, asked, scores)
+    scores, steady = _led(scope, asked, scores)
     if scorer == "embedding":
         # imported above
 
@@ -96,26 +95,27 @@ def found_by(
     return Hits(rounded, steady)
 
 
-def _is_steady(scope: Scope, scores: list[float]) -> bool:
+def _is_steady(scope: Scope, scores: list[float], lent: list[float], top: list[int]) -> bool:
     """Whether none that is left out behind the others takes a place among the best hits.
 
     A hit lends to its neighbours, also to those that are left out, and these count then.
     """
-    past = scope.total - len(scope.without)
+    past, near = scope.total - len(scope.without), len(BESIDE)
     if scope.without and min(scope.without) < past:
         return False  # some of them stand in between
-    lent = _lent(scores[:past] + [0.0] * len(BESIDE))
-    best = nlargest(_BEST, lent[:past])
-    worst = best[-1] if len(best) == _BEST else 0.0
-    return not worst or max(lent[past:]) <= worst
+    best = [number for number in top if number < past][:_BEST]
+    worst = lent[best[-1]] if len(best) == _BEST else 0.0
+    behind = _lent(scores[max(0, past - near) : past] + [0.0] * near)[-near:]
+    return not worst or max(behind) <= worst
 
 
-def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[float]:
-    """The scores with what the words of the best hits add to them."""
+def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> tuple[list[float], bool]:
+    """The scores with what the words of the best hits add to them, and whether they are steady."""
     lent = _lent(scores)
-    hits = nlargest(_BEST, range(len(lent)), key=lent.__getitem__)
+    top = nlargest(_BEST + len(BESIDE), range(len(lent)), key=lent.__getitem__)
+    steady = _is_steady(scope, scores, lent, top)
     gathered: dict[str, float] = {}
-    for number in hits:
+    for number in top[:_BEST]:
         if number in scope.without or not lent[number]:
             continue
         share = lent[number] / (1 + scope.size(number))
@@ -125,10 +125,10 @@ def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[floa
     told = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
     chosen = sorted(told, key=lambda word: (-told[word], word))[:_LED]
     if not chosen:
-        return scores
+        return scores, steady
     most = told[chosen[0]]
     added = weigh(scope, ((_LEADS * told[word] / most, scope.times(word)) for word in chosen))
-    return [score + more for score, more in zip(scores, added, strict=True)]
+    return [score + more for score, more in zip(scores, added, strict=True)], steady
 
 
 def _lent(scores: list[float]) -> list[float]:
