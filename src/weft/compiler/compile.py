@@ -182,7 +182,8 @@ def compile(
     if branch or policy is not plan.policy:
         same = passes.plain is plan.passes.plain
         large = plan.slot.measure if same else plan.measure
-        slot = Slot(asked.name, branch or "", str(policy), large)
+        spelled = plan.slot.view if policy is plan.policy else str(policy)
+        slot = Slot(asked.name, branch or "", spelled, large)
     thread, woven = weave(events, slot, basis, env, passes)
     tools = plan.tools
     if woven.features & Feature.BOUNDED and plan.recall is not None:
