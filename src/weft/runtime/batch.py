@@ -25,7 +25,7 @@ from weft.session import Actions, Event
 from weft.values import Json, JsonObject
 
 WITHHELD = "withheld"
-"""The key under which a reply names the tools that a callback took out of its request."""
+"""Under which name a reply says which tools its request did not offer, by a callback's doing."""
 
 
 class Batch(NamedTuple):

@@ -192,7 +192,7 @@ def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
 
 
 def _look(event: Event, redaction: "Redaction") -> None:
-    """Collect the values of an event under their placeholders."""
+    """Find the values of an event, for their placeholders' sake."""
     weft = (event.custom_metadata or {}).get("weft")
     held = weft.get("restored") if isinstance(weft, dict) else None
     if isinstance(held, dict):

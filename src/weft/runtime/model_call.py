@@ -248,7 +248,7 @@ class ModelCall:
         return self._reply(response, watched, more)
 
     def _spent(self, response: ModelResponse) -> JsonObject:
-        """What the answer cost, for a run with a budget; empty if no model answered."""
+        """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
         spending = self._invocation.spending
         failed = response.error_code is not None and response.usage is None
         if spending is None or not self._is_sent or failed:
@@ -467,7 +467,7 @@ def _named(name: str, tools: Container[str]) -> str:
 
 
 def _known(log: Strand[Event]) -> set[str]:
-    """The ids of the log's calls, kept with the log."""
+    """The ids of the log's calls; looked up once, and kept up with the log."""
     known, seen = cast("tuple[set[str], int]", log.memo.get("call_ids") or (set[str](), 0))
     length = len(log)
     if seen < length:

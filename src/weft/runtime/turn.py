@@ -526,7 +526,7 @@ def _code(error: Exception) -> str:
 
 
 def _with_weft(event: Event, more: JsonObject) -> Event:
-    """The event with more metadata that only Weft reads."""
+    """The event with more of what only Weft reads."""
     metadata = dict(event.custom_metadata or {})
     held = metadata.get("weft")
     metadata["weft"] = {**(held if isinstance(held, dict) else {}), **more}
