@@ -261,7 +261,8 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     if call.branch or policy is not plan.policy:
         same = passes.plain is plan.passes.plain
         large = plan.slot.measure if same else plan.measure
-        slot = Slot(plan.agent.name, call.branch, str(policy), large)
+        spelled = plan.slot.view if policy is plan.policy else str(policy)
+        slot = Slot(plan.agent.name, call.branch, spelled, large)
     basis = _basis(env, inputs.facts, labelled)
     return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
 
