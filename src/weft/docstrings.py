@@ -11,17 +11,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from weft.late import late_pattern
+
 _PARAMETERS = frozenset(("args", "arguments", "params", "parameters", "other-parameters")) | {
     *("keyword-args", "keyword-arguments")
 }
 _DROPPED = frozenset(("returns", "return", "yields", "yield", "raises", "raise", "exceptions"))
 
-_FIELD = re.compile(r"[:@](\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
+_FIELD = late_pattern(r"[:@](\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
 _PARAMETER_FIELDS = frozenset(("param", "parameter", "arg", "argument", "key", "keyword"))
 _OTHER_FIELDS = _DROPPED | {"type", "rtype", "vartype", "except"}
 
-_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
-_RULE = re.compile(r"-{3,}\s*$")
+_ENTRY = late_pattern(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
+_RULE = late_pattern(r"-{3,}\s*$")
 
 
 class Docstring(msgspec.Struct, frozen=True):

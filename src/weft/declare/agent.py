@@ -41,7 +41,7 @@ from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool
 from weft.declare.words import C
 from weft.misuse import declared, explained
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, Memo
 
 if TYPE_CHECKING:
     from weft.declare.flow import Flow
@@ -229,9 +229,9 @@ class Agent(Composable):
         return self.context if self.context is not None else _EVERYTHING
 
     @cached_property
-    def memo(self) -> dict[object, object]:
+    def memo(self) -> Memo:
         """What was derived from this declaration, kept with it; no copy of the agent has it."""
-        return {}
+        return Memo()
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "memo"}

@@ -21,6 +21,7 @@ from weft.declare.hints import hinted_change, no_such_word
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
 from weft.errors import DeclarationError, RunError, SessionError
+from weft.late import late_pattern
 from weft.session.state import scope_of
 from weft.values import Json, JsonObject, require_json
 
@@ -499,7 +500,7 @@ def _dotted(value: JsonObject, prefix: str) -> JsonObject:
     return flat
 
 
-_BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s*\[([ xX])\]\s*(\S.*?)\s*$")
+_BOX = late_pattern(r"^\s*(?:[-*+]|\d+[.)])\s*\[([ xX])\]\s*(\S.*?)\s*$")
 
 
 def noted(current: Json, note: Json, strategy: Strategy) -> Json:

@@ -19,6 +19,7 @@ from weft.codes import report
 from weft.declare.policy_parts import Fence
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, Span, Stability, TextBlock
+from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.values import Json, JsonObject, Strand, compact
 
@@ -59,7 +60,7 @@ def fence_untrusted(prompt: Prompt, env: Env, options: Fence) -> Prompt:
         prompt,
         system=system,
         items=Strand(items) if notes else prompt.items,
-        notes=(*prompt.notes, *notes),
+        notes=prompt.notes.plus(notes),
         diagnostics=(*prompt.diagnostics, *said),
     )
 
@@ -135,7 +136,7 @@ class _Fencing:
         return msgspec.structs.replace(block, text=made, spans=(), signature=None, kept=None)
 
     def _fenced(self, text: str, source: str, origin: Origin) -> str:
-        made: Fenced = fenced(text, source, self._env.session)
+        made: Fenced = fenced(text, source, self._env.session.id)
         self._report(made.broken, origin)
         return made.text
 
@@ -240,7 +241,7 @@ _LOOKALIKES = str.maketrans(
 
 _BREAKS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 
-_INVISIBLE = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f]")
+_INVISIBLE = late_pattern(r"[\x00-\x08\x0e-\x1b\x1f\x7f]")
 
 _GAP = r"[^\S\n]*+"
 
@@ -269,7 +270,7 @@ _ROLES = "|".join(
     )
 )  # fmt: skip
 
-_SEEN = re.compile(
+_SEEN = late_pattern(
     rf"(?P<tag><{_GAP}[</]?+{_GAP}(?:{_TAGS}))"
     rf"|(?P<bar><{_GAP}\||\|{_GAP}>)"
     rf"|(?P<bracket>\[{_GAP}/?+{_GAP}(?:{_spaced('inst')}|{_spaced('sys')}|{_spaced('instructions')}"
@@ -387,7 +388,9 @@ def _token(text: str, session: str) -> str:
     raise AssertionError("a text that holds a thousand of its own hashes")
 
 
-_FENCE = re.compile(rf'<{_WORD}-([0-9a-f]{{12}}) from="([^"\n]*)">\n(.*)\n</{_WORD}-\1>', re.DOTALL)
+_FENCE = late_pattern(
+    rf'<{_WORD}-([0-9a-f]{{12}}) from="([^"\n]*)">\n(.*)\n</{_WORD}-\1>', re.DOTALL
+)
 
 
 class ClosingFence(NamedTuple):

@@ -1,14 +1,15 @@
-"""What a detector finds, and what a detector is."""
+"""Where values stand in a text, and what the finders of all kinds share."""
 
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from re import Pattern
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
-    """One value in a text: what kind it is of, where it stands, and its spelling there."""
+class Detection(NamedTuple):
+    """One value in a text: its kind, where it stands, and how it is spelled there."""
 
     kind: str
     start: int
@@ -17,35 +18,34 @@ class Found(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where a detector saw something of its kind."""
+    """Where a value stands in a text."""
 
     start: int
     end: int
 
 
 Look = Callable[[str], Iterator[Span]]
-"""How a detector looks through a text; it takes time in proportion to the text."""
+"""Finds the values of one kind in a text, in time proportional to the text."""
 
 
-class Detector(NamedTuple):
+class Kind(NamedTuple):
     """A kind of value, and how to find it.
 
-    `shaped` kinds are told by their form (a checksum, a prefix, a label in front); the others
-    are guesses from words. `numbered` kinds have a digit in every value, so that a text without
-    one need not be looked through. Of two finds in one place the kind earlier in the table wins.
+    `shaped` kinds have a form that tells them: a checksum, a prefix, a label in front. The others
+    are guesses from words. `numbered` kinds have a digit in every value, so a text without digits
+    is skipped. If two kinds claim the same place, the one earlier in the table wins.
     """
 
-    kind: str
+    name: str
     look: Look
-    what: str
+    about: str
     secret: bool = False
     shaped: bool = True
     numbered: bool = True
 
 
 BEFORE = 48
-
-AFTER = 14
+"""How many characters before a value a label may stand."""
 
 _INSIDE = r"(?<=(?-i:[a-z]))(?=(?-i:[A-Z]))"
 
@@ -102,12 +102,29 @@ def _ranges(wanted: list[int]) -> str:
     return "".join(parts)
 
 
-CAPITALS = "A-Z" + _ranges(
-    [each for each in range(0xC0, min(0x2000, sys.maxunicode)) if chr(each).isupper()]
-)
-"""The capital letters of Latin, Greek, Cyrillic and Armenian, for use inside `[...]`."""
+@cache
+def capitals() -> str:
+    """The capital letters of Latin, Greek, Cyrillic and Armenian, for use inside `[...]`."""
+    return "A-Z" + _ranges(
+        [each for each in range(0xC0, min(0x2000, sys.maxunicode)) if chr(each).isupper()]
+    )
 
 
 def table(text: str) -> frozenset[str]:
     """The words of a text."""
     return frozenset(text.split())
+
+
+def word_lists(name: str) -> dict[str, list[str]]:
+    """The lists of words in a data file of this package, by their headings."""
+    from importlib.resources import files
+
+    lists: dict[str, list[str]] = {}
+    heading = ""
+    for line in (files("weft.detect") / "data" / f"{name}.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            heading = line.strip("[]")
+            lists[heading] = []
+        elif line and not line.startswith("#"):
+            lists[heading] += line.split()
+    return lists
