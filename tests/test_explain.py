@@ -14,6 +14,7 @@ from tests.strategies import logs
 from weft import Agent, C, Compiled, Content, Event, Part, RunConfig, Session, TokenBudget, compile
 from weft.compiler.report import Report, clip, columns, safe
 from weft.content import call_part, thought_part
+from weft.declare.policy import Policy
 from weft.ir import CallBlock
 from weft.passes import ON_FRESH, ON_REQUEST
 
@@ -356,3 +357,43 @@ def test_what_was_inferred_is_said() -> None:
     assert "spoken to in anthropic" in told
     assert "estimated" in told
     assert "through a tool that takes it, under `result`" in told
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_of_a_templated_instruction_keep_their_place_in_later_requests(model: str) -> None:
+    bot = Agent("bot", model=model, instruction="You live in {city}.")
+    first = session(user("hi"), city="Oslo")
+    places = [
+        [row.pointer for row in compile(bot, session=log).explain().sent if row.source == "system"]
+        for log in (first, first.append(says("bot", "ho"), user("and?")))
+    ]
+    assert all(places[0])
+    assert places[0] == places[1]
+
+
+@pytest.mark.parametrize(
+    "policy", [None, C.window(3), C.default().dedupe(), C.default().truncate(40)], ids=str
+)
+def test_history_is_what_belongs_to_earlier_turns_whatever_a_pass_did(
+    policy: Policy | None,
+) -> None:
+    log = [
+        event
+        for turn in "12"
+        for event in (user(f"q{turn}", inv=turn), says("bot", f"a{turn}", inv=turn))
+    ]
+    bot = Agent("bot", model="gpt-5", instruction="Help.", context=policy)
+    rows = compile(bot, session=session(*log), message="now").explain().sent
+    assert [row.text for row in rows if row.history] == ["q1", "a1", "q2", "a2"]
+    rows = compile(bot, session=session(*log)).explain().sent
+    assert [row.text for row in rows if row.history] == ["q1", "a1"]
+
+
+def test_a_long_turn_is_summarised_as_a_long_history_is() -> None:
+    log = [user("go")]
+    for number in range(100):
+        log.append(calls("bot", "look", {}, f"c{number}"))
+        log.append(returns("bot", "look", {"n": number}, f"c{number}"))
+    text = str(compile(BOT, session=session(*log, city="Oslo")).explain())
+    assert "more of the history" in text
+    assert len(text.splitlines()) < 120

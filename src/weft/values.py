@@ -9,7 +9,19 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    Never,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import msgspec
 
@@ -23,6 +35,9 @@ else:  # msgspec reads annotations at run time and takes no recursive alias
     JsonObject = dict[str, Any]
 
 Item = TypeVar("Item")
+ItemRead = TypeVar("ItemRead", contravariant=True)
+T = TypeVar("T")
+Folded = TypeVar("Folded", bound="Fold[Never]")
 
 MAX_DEPTH = 200
 """How deep a value may nest: deeper than any real payload, shallower than the stack."""
@@ -168,13 +183,52 @@ def scrubbed(value: Json) -> Json:
     return [scrubbed(held) for held in value] if isinstance(value, list) else value
 
 
+class Memo(dict[object, object]):
+    """What was derived from a thing and is kept with it: one value of each type and key.
+
+    The type is the slot, so that whoever reads it knows what comes back.
+    """
+
+    __slots__ = ()
+
+    def of(self, kind: type[T], *key: object) -> T | None:
+        """The value of this type and key, or None where nobody kept one."""
+        return cast("T | None", self.get((kind, *key)))
+
+    def keep(self, value: T, *key: object) -> T:
+        """Keep a value under its type and the key, instead of the one before."""
+        self[type(value), *key] = value
+        return value
+
+    def ensure(self, kind: type[T], *key: object) -> T:
+        """The value of this type and key; the first who asks makes an empty one."""
+        value = self.get((kind, *key))
+        return cast("T", self.setdefault((kind, *key), kind()) if value is None else value)
+
+
+class Fold(Protocol[ItemRead]):
+    """What the first items of a strand add up to. A fold is a value: `after` changes nothing."""
+
+    def after(self, items: Sequence[ItemRead], /) -> Self:
+        """The same once these items follow."""
+        ...
+
+
+class Fork(NamedTuple):
+    """Where a strand was forked: the memo and lock of the other, and how many items they share."""
+
+    memo: dict[object, object]
+    lock: RLock
+    length: int
+
+
 class Strand(Sequence[Item], Generic[Item]):
     """An immutable sequence that grows at its tip in constant time.
 
     Snapshots share one backing list and know their own length, so appending to the newest
     copies nothing, and appending to an older one copies once. A short `tail` may follow that
-    is this snapshot's own. `memo` is shared by all snapshots of one backing list: what was
-    derived from a prefix is derived once. So is `lock`, for whoever derives something.
+    is this snapshot's own. All snapshots of one backing list share `memo`: what was derived from
+    a prefix is derived once (`derive`). They share `lock` too, for an index that grows in place.
     """
 
     __slots__ = ("_backing", "lock", "memo", "settled", "tail")
@@ -183,7 +237,7 @@ class Strand(Sequence[Item], Generic[Item]):
         self._backing: list[Item] = list(items)
         self.tail: tuple[Item, ...] = ()
         self.settled = len(self._backing)
-        self.memo: dict[object, object] = {}
+        self.memo = Memo()
         self.lock = RLock()
 
     def extend(self, items: Sequence[Item]) -> "Strand[Item]":
@@ -205,6 +259,17 @@ class Strand(Sequence[Item], Generic[Item]):
         """A snapshot followed by items that the next one will not have."""
         return self._view(self.settled, (*self.tail, *items)) if items else self
 
+    def fork(self, length: int) -> "Strand[Item]":
+        """A strand of its own that begins with the first settled items of this one.
+
+        It copies pointers. Whoever derived something from these items may take it over: `memo`
+        says under `Fork` where they came from.
+        """
+        branch = Strand(self._backing[:length])
+        branch.memo[Fork] = Fork(self.memo, self.lock, length)
+        self.memo.pop(Fork, None)  # a chain of forks would keep every older strand alive
+        return branch
+
     def first(self, length: int) -> "Strand[Item]":
         """The strand's first items, sharing everything derived so far."""
         length = max(length, 0)
@@ -220,6 +285,33 @@ class Strand(Sequence[Item], Generic[Item]):
         if self.tail:
             items += self.tail
         return items
+
+    def derive(self, kind: type[Folded]) -> Folded:
+        """What the settled items add up to; only those are read that were not read before.
+
+        `kind()` stands for no items at all. The tail is not in it: `derive(T).after(strand.tail)`.
+        An older snapshot than was read last is read from its start.
+        """
+        last = cast("tuple[int, Fold[Item]] | None", self.memo.get(kind))
+        settled = self.settled
+        if last is not None and last[0] == settled:  # nothing new: the common case in a tool loop
+            return cast("Folded", last[1])
+        read, fold = last or (0, cast("Fold[Item]", kind()))
+        if read > settled:
+            return cast("Folded", cast("Fold[Item]", kind()).after(self._backing[:settled]))
+        fold = fold.after(self._backing[read:settled])
+        self.memo[kind] = settled, fold
+        return cast("Folded", fold)
+
+    def shares(self, other: "Strand[Item]") -> bool:
+        """Whether both are snapshots of one sequence, so that one begins the other."""
+        return self._backing is other._backing
+
+    def between(self, start: int, end: int) -> list[Item]:
+        """The items from `start` up to `end`, as a new list."""
+        if end <= self.settled:
+            return self._backing[start:end]
+        return self.since(start)[: end - start]
 
     @property
     def tip(self) -> Item | None:

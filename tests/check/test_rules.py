@@ -3,8 +3,9 @@
 import pytest
 
 import weft
-from tests.check.programs import Edit, Program, edited, made, programs
+from tests.check.programs import Edit, Made, Program, edited, made, programs
 from tests.check.test_corpus import serious
+from tests.support.laws import all_laws
 from weft.codes import CODES
 from weft.codes.checking import CHECKING
 
@@ -22,24 +23,34 @@ def test_every_code_of_the_checker_has_a_fixture_and_a_page() -> None:
         assert "Use instead:" in CODES[code].page
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
-def test_the_clean_program_is_clean(program: Program) -> None:
+def the_clean_program_is_clean(program: Program) -> None:
     clean = made(program.source)
     found = weft.check(clean.flow, inputs=clean.inputs)
     assert not serious(found)
     assert program.name.partition(":")[0] not in {one.code for one in found}
 
 
-@pytest.mark.parametrize(("program", "edit"), FLAGGED, ids=lambda one: getattr(one, "code", ""))
-def test_the_flagged_program_is_flagged_where_it_is_wrong(program: Program, edit: Edit) -> None:
-    flagged = made(edited(program, edit))
+def the_flagged_program_is_flagged_where_it_is_wrong(flagged: Made, edit: Edit) -> None:
     found = [d for d in weft.check(flagged.flow, inputs=flagged.inputs) if d.code == edit.code]
     assert any(str(one.origin).startswith(edit.origin) for one in found), found
     assert all(one.hint for one in found)
 
 
-@pytest.mark.parametrize(("program", "edit"), FLAGGED, ids=lambda one: getattr(one, "code", ""))
-def test_a_code_that_is_allowed_is_not_reported(program: Program, edit: Edit) -> None:
-    flagged = made(edited(program, edit))
+def a_code_that_is_allowed_is_not_reported(flagged: Made, edit: Edit) -> None:
     found = weft.check(flagged.flow, inputs=flagged.inputs, allow=[edit.code])
     assert edit.code not in {one.code for one in found}
+
+
+FLAGGED_LAWS = [
+    the_flagged_program_is_flagged_where_it_is_wrong,
+    a_code_that_is_allowed_is_not_reported,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+def test_a_rule_leaves_the_clean_program_alone_and_flags_the_others(program: Program) -> None:
+    with all_laws() as laws:
+        laws.check(program.name, [the_clean_program_is_clean], program)
+        for edit in program.edits:
+            fault = f"{program.name}: `{edit.old}` -> `{edit.new}`"
+            laws.check(fault, FLAGGED_LAWS, made(edited(program, edit)), edit)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from weft.checker.agents import WritersByKey, step_writer
 from weft.checker.world import Read, Site, Writer
 from weft.declare import Map, Node, Step
-from weft.declare.visit import Question
+from weft.declare.nodes import children
+from weft.declare.visit import DefaultVisitor
 from weft.session.state import scope_of
 
 
@@ -21,23 +22,23 @@ class RemovingSteps(NamedTuple):
 
 def steps_that_remove(branches: tuple[Node, ...]) -> RemovingSteps:
     """The steps in some branches that take keys away."""
-    found = RemovingSteps({}, [])
+    removing = RemovingSteps({}, [])
     steps = (
         (index, step) for index, branch in enumerate(branches) for step in _removing_steps(branch)
     )
     for number, (index, step) in enumerate(steps):
         for key in dict.fromkeys((*step.drops, *(old for old, _ in step.renames))):
-            found.named.setdefault(key, []).append((number, index, step))
+            removing.named.setdefault(key, []).append((number, index, step))
         if step.keeps is not None:
-            found.keeping.append((number, index, step))
-    return found
+            removing.keeping.append((number, index, step))
+    return removing
 
 
 def removed_by_sibling(
-    found: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
+    removing: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
 ) -> Iterator[tuple[Read, Writer]]:
     """What a branch reads that was there before, and who takes it away in another one."""
-    if not found.named and not found.keeping:
+    if not removing.named and not removing.keeping:
         return
     pairs: list[tuple[int, Read, Step]] = []
     for site in sites:
@@ -46,7 +47,7 @@ def removed_by_sibling(
                 continue
             steps = {
                 number: step
-                for number, at, step in (*found.named.get(read.key, ()), *found.keeping)
+                for number, at, step in (*removing.named.get(read.key, ()), *removing.keeping)
                 if at != index and _removes(step, read.key)
             }
             pairs += [(number, read, step) for number, step in steps.items()]
@@ -54,13 +55,13 @@ def removed_by_sibling(
         yield read, step_writer(step)
 
 
-class _RemovingStepsIn(Question[Iterator[Step]]):
+class _RemovingStepsIn(DefaultVisitor[Iterator[Step]]):
     """The steps in a node that remove keys; what is inside a map stays there."""
 
     __slots__ = ()
 
     def visit_other(self, node: Node) -> Iterator[Step]:
-        for child in node.children:
+        for child in children(node):
             yield from self.visit(child)
 
     def visit_step(self, node: Step) -> Iterator[Step]:

@@ -15,21 +15,21 @@ def follow(schema: JsonObject | None, path: Sequence[str | int]) -> tuple[JsonOb
     """
     whole, ways = schema, _ways(schema, schema)
     for step in path:
-        found: list[JsonObject | None] = []
+        next_ways: list[JsonObject | None] = []
         problem = ""
         for way in ways:
-            held, wrong = _stepped(way, step)
+            inner, wrong = _stepped(way, step)
             if wrong:
                 problem = problem or wrong
             else:
-                found += _ways(held, whole)
-        if not found:
+                next_ways += _ways(inner, whole)
+        if not next_ways:
             return None, problem
-        ways = found
-    left = [way for way in ways if way is not None]
-    if len(left) < len(ways):
+        ways = next_ways
+    shapes = [way for way in ways if way is not None]
+    if len(shapes) < len(ways):
         return None, ""
-    return (left[0] if len(left) == 1 else {"anyOf": [*left]}), ""
+    return (shapes[0] if len(shapes) == 1 else {"anyOf": [*shapes]}), ""
 
 
 def missing_field(
@@ -60,9 +60,9 @@ def _stepped(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | N
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return None, ""
-    held = properties.get(step)
-    if isinstance(held, dict):
-        return held, ""
+    inner = properties.get(step)
+    if isinstance(inner, dict):
+        return inner, ""
     if schema.get("additionalProperties") is False or _is_closed(schema):
         known = ", ".join(properties) or "none"
         return None, f"there is no field `{step}`; it has {known}"
@@ -99,13 +99,13 @@ def values_of(schema: JsonObject | None) -> list[Json] | None:
         return [True, False]
     several = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(several, list):
-        found: list[Json] = []
+        values: list[Json] = []
         for one in several:
             inner = values_of(one) if isinstance(one, dict) else None
             if inner is None:
                 return None
-            found += inner
-        return found
+            values += inner
+        return values
     return None
 
 
@@ -117,12 +117,12 @@ def items_of(schema: JsonObject | None) -> list[Json] | None:
 
 def may_lack(schema: JsonObject | None, path: Sequence[str | int]) -> bool:
     """Whether null may stand at the end of a path, or on the way."""
-    found: list[JsonObject | None] = [schema]
+    shapes: list[JsonObject | None] = [schema]
     for step in path:
-        if any(_allows_null(one, schema) for one in found):
+        if any(_allows_null(one, schema) for one in shapes):
             return True
-        found = [_stepped(way, step)[0] for one in found for way in _ways(one, schema)]
-    return any(_allows_null(one, schema) for one in found)
+        shapes = [_stepped(way, step)[0] for one in shapes for way in _ways(one, schema)]
+    return any(_allows_null(one, schema) for one in shapes)
 
 
 def _allows_null(schema: JsonObject | None, whole: JsonObject | None) -> bool:
@@ -155,7 +155,7 @@ def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | Non
         return None
     choices: list[Json] = []
     for schema in (one, other):
-        bare = {key: held for key, held in schema.items() if key != "$defs"}
+        bare = {key: value for key, value in schema.items() if key != "$defs"}
         several = bare.get("anyOf") if bare.keys() == {"anyOf"} else None
         for choice in several if isinstance(several, list) else [bare]:
             if choice not in choices:
@@ -166,8 +166,8 @@ def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | Non
 
 
 def _definitions(schema: JsonObject) -> JsonObject:
-    found = schema.get("$defs")
-    return found if isinstance(found, dict) else {}
+    definitions = schema.get("$defs")
+    return definitions if isinstance(definitions, dict) else {}
 
 
 def kind_of(schema: JsonObject | None) -> str:
@@ -193,9 +193,9 @@ def _opened(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject |
             continue
         several = schema.get("anyOf")
         if isinstance(several, list):
-            left = [one for one in _objects(several) if one.get("type") != "null"]
-            if len(left) == 1:
-                schema = left[0]
+            choices = [one for one in _objects(several) if one.get("type") != "null"]
+            if len(choices) == 1:
+                schema = choices[0]
                 continue
         return schema
     return None
@@ -208,10 +208,10 @@ def _objects(values: list[Json]) -> Iterator[JsonObject]:
 
 
 def _referred(reference: str, whole: JsonObject | None) -> JsonObject | None:
-    held: Json = whole
+    value: Json = whole
     for step in reference.removeprefix("#/").split("/"):
-        held = held.get(step) if isinstance(held, dict) else None
-    return held if isinstance(held, dict) else None
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _article(kind: str) -> str:

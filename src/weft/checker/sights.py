@@ -86,14 +86,14 @@ def sights(
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     record = walked(with_keys(node, keys), world)
-    found: dict[str, Sight] = {}
+    by_agent: dict[str, Sight] = {}
     for site in record.sites:
         agent = site.node
         if isinstance(agent, Agent):
             sight = _sight(agent, site, inferred=agent.name in keys)
-            held = found.get(agent.name)
-            found[agent.name] = sight if held is None else _united(held, sight)
-    return list(found.values())
+            first = by_agent.get(agent.name)
+            by_agent[agent.name] = sight if first is None else _united(first, sight)
+    return list(by_agent.values())
 
 
 def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:

@@ -1,6 +1,6 @@
 """Whose words an agent sees: by its policy, and by who has spoken before it."""
 
-from weft.checker.agents import kept
+from weft.checker.agents import once_per_agent
 from weft.checker.world import Chart, World
 from weft.declare import Agent
 from weft.declare.policy_parts import (
@@ -43,7 +43,7 @@ def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
     return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
 
 
-@kept
+@once_per_agent
 def view_of(reader: Agent) -> tuple[str, ...]:
     """What decides whose words it sees: the same for readers that see the same."""
     return tuple(repr(stage.selector) for stage in reader.policy.stages)
@@ -52,10 +52,10 @@ def view_of(reader: Agent) -> tuple[str, ...]:
 def heard_by(reader: Agent, world: World) -> set[str]:
     """Whose words the reader's policy lets through, of all who have spoken."""
     if reader.context is None:
-        return {name for name, key in world.said.pairs() if key is None and name != reader.name}
+        return {name for name, key in world.spoken.pairs() if key is None and name != reader.name}
     return {
         name
-        for name, key in world.said.pairs()
+        for name, key in world.spoken.pairs()
         if name != reader.name and sees_text_of(reader, name, key)
     }
 

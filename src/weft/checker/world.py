@@ -127,9 +127,11 @@ class Chart(Mapping[str, Held], Generic[Held]):
         if self._places is not other._places:
             yield from ((k, v) for k, v in self.items() if k not in other or other[k] is not v)
             return
-        for mine, held in zip_longest(self._pages, other._pages, fillvalue=self._blank[0]):
-            if mine is not held:
-                yield from ((k, v) for k, v in mine.items() if k not in held or held[k] is not v)
+        for mine, theirs in zip_longest(self._pages, other._pages, fillvalue=self._blank[0]):
+            if mine is not theirs:
+                yield from (
+                    (k, v) for k, v in mine.items() if k not in theirs or theirs[k] is not v
+                )
 
     def merged(
         self,
@@ -145,9 +147,9 @@ class Chart(Mapping[str, Held], Generic[Held]):
             for at, column in enumerate(columns):
                 page = column[0]
                 if any(one is not page for one in column):
-                    made = merge(column)
-                    if made != page:
-                        changed[at] = made
+                    merged_page = merge(column)
+                    if merged_page != page:
+                        changed[at] = merged_page
         return self._replaced(changed) if changed else self
 
     def _alike(self, other: "Chart[Held]") -> "Chart[Held]":
@@ -165,11 +167,11 @@ class Chart(Mapping[str, Held], Generic[Held]):
         return self._kin(tuple(pages))
 
     def _kin(self, pages: tuple[dict[str, Held], ...]) -> "Chart[Held]":
-        made = object.__new__(self.__class__)
-        made._places = self._places
-        made._blank = self._blank
-        made._pages = pages
-        return made
+        kin = object.__new__(self.__class__)
+        kin._places = self._places
+        kin._blank = self._blank
+        kin._pages = pages
+        return kin
 
     def __getitem__(self, key: str) -> Held:
         at = self._places[key]
@@ -227,7 +229,7 @@ class World:
     gone: Chart[Gone] = field(default_factory=Chart[Gone])
     opaque: Chart[None] = field(default_factory=Chart[None])
     """Why any key may have been written, where that is so."""
-    said: Chart[str | None] = field(default_factory=Chart[str | None])
+    spoken: Chart[str | None] = field(default_factory=Chart[str | None])
     """Who has spoken, and the key that the words are stored under, if any."""
     cases: Chart[Cases] = field(default_factory=Chart[Cases])
     """By the key that the paths begin with."""
@@ -244,15 +246,17 @@ class World:
     ) -> "World":
         """The world after somebody wrote a key."""
         fact = Fact(must, (writer,), schema, soft, frozenset(labels))
-        held = self.facts.get(key)
-        if held is not None and not must:
-            fact = fact.joined(held)._replace(must=held.must)
+        known = self.facts.get(key)
+        if known is not None and not must:
+            fact = fact.joined(known)._replace(must=known.must)
         cases, base = self.cases, _base(key)
         if cases and base in cases:
-            left = {path: found for path, found in cases[base].items() if not _is_into(path, key)}
-            cases = cases.with_item(base, left) if left else cases.without((base,))
+            remaining = {
+                path: sure for path, sure in cases[base].items() if not _is_into(path, key)
+            }
+            cases = cases.with_item(base, remaining) if remaining else cases.without((base,))
         facts = self.facts.with_item(key, fact)
-        return World(facts, self.gone.without((key,)), self.opaque, self.said, cases)
+        return World(facts, self.gone.without((key,)), self.opaque, self.spoken, cases)
 
     def holding(self, facts: Mapping[str, Fact]) -> "World":
         """The world where this is known of these keys too."""
@@ -263,8 +267,8 @@ class World:
     def knowing(self, path: str, sure: Mapping[str, frozenset[str]]) -> "World":
         """The world behind a route that decided by a path: what each case surely leaves."""
         base = _base(path)
-        held = {**(self.cases.get(base) or {}), path: sure}
-        return replace(self, cases=self.cases.with_item(base, held))
+        cases = {**(self.cases.get(base) or {}), path: sure}
+        return replace(self, cases=self.cases.with_item(base, cases))
 
     def decided(self, path: str, label: str) -> "World":
         """The world in a case of a route, where one before decided by the same value."""
@@ -299,10 +303,10 @@ class World:
 
     def spoke(self, agent: Agent, key: str | None) -> "World":
         """The world after an agent spoke."""
-        if agent.name in self.said and self.said[agent.name] == key:
+        if agent.name in self.spoken and self.spoken[agent.name] == key:
             return self
-        said = self.said.with_item(agent.name, key)
-        return World(self.facts, self.gone, self.opaque, said, self.cases)
+        spoken = self.spoken.with_item(agent.name, key)
+        return World(self.facts, self.gone, self.opaque, spoken, self.cases)
 
     def joined(self, other: "World") -> "World":
         """What holds whichever of two paths was taken."""
@@ -337,7 +341,7 @@ def _joined(ways: list[World]) -> World:
         facts,
         gone.without(again),
         first.opaque.merged((way.opaque for way in others), _latest),
-        first.said.merged((way.said for way in others), _latest),
+        first.spoken.merged((way.spoken for way in others), _latest),
         first.cases.merged((way.cases for way in others), _agreed),
     )
 
@@ -359,18 +363,18 @@ def _facts(pages: Sequence[dict[str, Fact]]) -> dict[str, Fact]:
 
 def _latest(pages: Sequence[dict[str, _Held]]) -> dict[str, _Held]:
     """All keys, each as the last has it."""
-    return {key: held for page in pages for key, held in page.items()}
+    return {key: value for page in pages for key, value in page.items()}
 
 
 def _agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
     """What all ways say alike."""
-    found: dict[str, Cases] = {}
-    for key, held in pages[0].items():
+    agreed: dict[str, Cases] = {}
+    for key, here in pages[0].items():
         others = [page.get(key, {}) for page in pages[1:]]
-        kept = {k: v for k, v in held.items() if all(one.get(k) == v for one in others)}
-        if kept:
-            found[key] = kept
-    return found
+        common = {k: v for k, v in here.items() if all(one.get(k) == v for one in others)}
+        if common:
+            agreed[key] = common
+    return agreed
 
 
 def merge_worlds(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> World:
@@ -390,12 +394,12 @@ def merge_worlds(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> W
                 facts.pop(key, None)
                 gone[key] = removal
         opaque.update(dict.fromkeys(key for key, _ in one.opaque.since(world.opaque)))
-        speakers.update(one.said.since(world.said))
+        speakers.update(one.spoken.since(world.spoken))
     return World(
         world.facts.updated(facts).without(gone),
         world.gone.updated(gone).without(facts),
         world.opaque.updated(opaque),
-        world.said.updated(speakers),  # branches join where they end
+        world.spoken.updated(speakers),  # branches join where they end
         world.cases,
     )
 
@@ -457,7 +461,7 @@ class Site:
 
 
 @dataclass
-class Record:
+class WalkRecord:
     """What the walk has come across."""
 
     root: Node

@@ -288,9 +288,8 @@ def watch(
     that request is at hand, or is rebuilt from the log, which costs what the session holds.
     `known` is how much of it all a model that runs here will know again, `tokens` how it reads.
     """
-    key = ("sent", compiled.prompt.agent, branch, scope)
-    held = log.memo.get(key)
-    before = held if isinstance(held, type(compiled)) else None
+    key = (compiled.prompt.agent, branch, scope)
+    before = log.memo.of(type(compiled), *key)
     spent = _Spent(before.usage, before.known) if before is not None else None
     spent = spent or _last_spent(compiled, log, branch, scope)
     miss: Miss | None = None
@@ -299,7 +298,7 @@ def watch(
             compiled.follows(before)
         miss = held_against(predict(compiled, tokens), usage)
     compiled.settle(usage, now, known)
-    log.memo[key] = compiled
+    log.memo.keep(compiled, *key)
     return miss
 
 

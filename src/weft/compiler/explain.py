@@ -28,6 +28,7 @@ from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
 from weft.jsonschema import expected
 from weft.passes import names_of
+from weft.passes.env import turn_numbers
 from weft.passes.history import REPLACED
 from weft.values import compact
 
@@ -143,9 +144,9 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
     shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
-    places = _system_places(compiled.lowered())
+    places = _system_places(compiled)
     text, counted = "", 0
-    for block in prompt.system:
+    for block, pointer in zip(prompt.system, places, strict=True):
         text = f"{text}\n\n{block.text}" if text else block.text
         total = scale.counter.count(text)
         yield SentRow(
@@ -155,7 +156,7 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
             total - counted,
             block.origin,
             block.stability.name.lower(),
-            places.get(id(block), ""),
+            pointer,
             block.text,
             shared,
             pieces=tuple(Piece(span.end, span.origin) for span in block.spans),
@@ -166,8 +167,9 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
 def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     places = _places(compiled.lowered())
     sizes = compiled.scale.blocks(compiled.prompt, compiled.lowered())
-    settled = compiled.prompt.items.settled
-    for index, item in enumerate(compiled.prompt.items):
+    numbers = turn_numbers(compiled.prompt.items)
+    current = max(numbers, default=0)
+    for number, item in zip(numbers, compiled.prompt.items, strict=True):
         for block in item.blocks:
             turn, pointer = places.get(id(block), (-1, ""))
             yield SentRow(
@@ -180,7 +182,7 @@ def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
                 pointer,
                 block_text(block),
                 0 <= turn < prefix.turns,
-                index < settled,
+                number < current,
             )
 
 
@@ -200,9 +202,15 @@ def _blocks(placed: Placed) -> tuple[TextBlock, ...]:
     return () if isinstance(placed.source, Origin) else placed.source
 
 
-def _system_places(lowered: Lowered) -> dict[int, str]:
-    """By system block: its pointer."""
-    return {id(block): place.pointer for place in lowered.placed for block in _blocks(place)}
+def _system_places(compiled: "Compiled") -> list[str]:
+    """The pointer of each system block; empty where the dialect leaves it out.
+
+    Requests with equal heads share one lowered head. It was made of the blocks of the first of
+    them, and a template is filled in anew for each request: so blocks are found by their number.
+    """
+    lowered = compiled.lowered()
+    places = {id(block): place.pointer for place in lowered.placed for block in _blocks(place)}
+    return [places.get(id(block), "") for block in lowered.head.of.system]
 
 
 def _source(item: Item, block: Block) -> Source:
@@ -359,7 +367,7 @@ def _options(compiled: "Compiled") -> Iterator[OptionRow]:
             value,
             prompt.config_origins.get(name, Origin("config", name)),
             sent,
-            "/" + place.replace(".", "/") if isinstance(place, str) else "",
+            place.pointer if place is not None else "",
         )
 
 

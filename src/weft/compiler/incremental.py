@@ -25,13 +25,13 @@ from weft.compiler.view import (
     hidden_by_rewind,
     hidden_by_undoing,
     plain_items,
-    undoes,
     wrote_keys,
 )
 from weft.diagnostics import Diagnostic
-from weft.dialects import Track
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
+from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
+from weft.passes.env import ThreadFacts
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
@@ -44,7 +44,8 @@ class Facts(msgspec.Struct, frozen=True):
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
     and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
     branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
-    keys that the user's words were copied to, `asked` what the user said last.
+    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
+    the events.
     """
 
     read: int = 0
@@ -55,14 +56,18 @@ class Facts(msgspec.Struct, frozen=True):
     branched: bool = False
     captured: frozenset[str] = frozenset()
     asked: Event | None = None
+    authors: frozenset[str] = frozenset()
 
     def after(self, events: Strand[Event]) -> "Facts":
         """What is known once the events that were not read yet are read."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
+        authors = self.authors
         for event in events.since(self.read):
             actions = event.actions
+            if event.author not in authors:
+                authors |= {event.author}
             if event.author == "user" and event.content is not None:
                 asked = event
             if actions is not NO_ACTIONS:
@@ -74,10 +79,11 @@ class Facts(msgspec.Struct, frozen=True):
             if event.branch:
                 branched = True
             if event.custom_metadata is not None:
-                forks = forks_after(forks, event)
-                if undoes(event):
+                notes = event.provenance
+                forks = forks_after(forks, notes)
+                if notes.reaches_back:
                     reaches_back = position
-                if not actions.state_delta and written_by(event):
+                if notes.writes and not actions.state_delta and written_by(event):
                     wrote.append(event)
                     captured |= _captured(event, asked)
             position += 1
@@ -91,6 +97,7 @@ class Facts(msgspec.Struct, frozen=True):
                 branched,
                 captured,
                 asked,
+                authors,
             )
         produced = self.produced.union(*(wrote_keys(event) for event in wrote))
         produced = produced.union(*(gathered_by(event) for event in wrote))
@@ -103,6 +110,7 @@ class Facts(msgspec.Struct, frozen=True):
             branched,
             captured,
             asked,
+            authors,
         )
 
 
@@ -207,15 +215,8 @@ class Thread:
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
-        self.tracks: dict[tuple[str, str, bool], Track] = {}
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
-
-    def track(self, dialect: str, model: str, *, strict: bool = False) -> Track:
-        """The turns lowered so far for a model; strict ones apart, where nothing was lost."""
-        key = (dialect, model, strict)
-        held = self.tracks.get(key)
-        return held if held is not None else self.tracks.setdefault(key, Track())
 
     def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
@@ -229,16 +230,13 @@ class Thread:
             built, joined = self._build(events)
             features = built.features
         self.features |= features
-        env = msgspec.structs.replace(
-            env,
-            used_ids=self.used_ids,
-            opening=not self.settled.settled,
-            before=self.settled,
-        )
+        settled = self.settled
+        final = ThreadFacts(before=settled, used_ids=self.used_ids, opening=not settled.settled)
+        env = msgspec.structs.replace(env, thread=final)
         prompt = Prompt(
             model="",
             agent=env.agent,
-            items=Strand(built.items),
+            items=Strand[Item]().with_tail(built.items),
             features=features,
             diagnostics=tuple(built.diagnostics),
         )
@@ -256,7 +254,7 @@ class Thread:
             not self.settled.settled
             or self.basis.reaches_back >= consumed
             or env.policy.view != "default"
-            or env.captured
+            or env.instruction.captured
             or (
                 facts_of(events).branched
                 and not branches_of(events).is_quiet(self.slot.branch, consumed)
@@ -420,22 +418,53 @@ def _made(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
     return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
 
 
-def weave(
-    events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes
-) -> tuple[Thread, Woven]:
+def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        thread = events.memo.get(slot)
-        if (
-            not isinstance(thread, Thread)
-            or thread.consumed > events.settled
-            or thread.basis != basis
-        ):
-            thread = events.memo[slot] = Thread(slot, basis, _made(events, slot))
-        return thread, thread.weave(events, env, passes)
+        threads = derived(events, _Threads, slot)
+        if threads.newest is None and passes.plain and _is_stranger(slot, events):
+            slot = slot._replace(agent="")
+            threads = derived(events, _Threads, slot)
+        thread = threads.newest
+        if thread is not None and thread.consumed > events.settled:
+            thread = threads.older  # as for the request before: the newest goes on from where it is
+            if thread is None or thread.basis != basis or thread.consumed > events.settled:
+                thread = threads.older = Thread(slot, basis, _made(events, slot))
+        elif thread is None or thread.basis != basis:
+            thread = threads.newest = Thread(slot, basis, _made(events, slot))
+        return thread.weave(events, env, passes)
+
+
+class _Threads:
+    """The threads of one view of a log: of the newest request, and of one before it."""
+
+    def __init__(self) -> None:
+        self.newest: Thread | None = None
+        self.older: Thread | None = None
+
+
+def _is_stranger(slot: Slot, events: Strand[Event]) -> bool:
+    """Whether the agent has said nothing yet in a log where other agents have.
+
+    To all such agents, as to those of a long sequence, the log looks the same, so that they share
+    a thread. An event without an author counts as the agent's own.
+    """
+    facts = facts_of(events)
+    if facts.branched or events.tail or len(facts.authors) < 3:
+        return False
+    return slot.agent not in facts.authors and "" not in facts.authors
+
+
+LONG = 2_000
+"""From so many events on, compiling a log for the first time takes longer than a loop may wait."""
+
+
+def is_cold(log: Strand[Event], slot: Slot) -> bool:
+    """Whether the next request takes long: many events, of which this view has compiled none."""
+    return log.settled >= LONG and derived(log, _Threads, slot).newest is None
 
 
 _UNRANKED = 1 << 30

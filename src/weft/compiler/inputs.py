@@ -17,6 +17,7 @@ from weft.declare.policy_parts import When
 from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
+from weft.ir.rewrite import derived
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand, require_object
 
@@ -27,6 +28,55 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     A turn begins where its invocation does, with what the user asked. A result that comes in a
     later invocation continues the turn of its call.
     """
+    if events.tail or not invocation:
+        return _look_back(events, invocation)
+    known = derived(events, _Turn)
+    if known.invocation != invocation or not _goes_on(events, known.read, invocation):
+        known.start = _look_back(events, invocation)
+        known.invocation = invocation
+    known.read = events.settled
+    return known.start
+
+
+class _Turn:
+    """Where the current turn of a log begins, as of its first `read` events."""
+
+    def __init__(self) -> None:
+        self.read = self.start = 0
+        self.invocation = ""
+
+
+_NEAR = 64
+"""How far a result may stand behind its call to be taken for one of the same turn."""
+
+
+def _goes_on(events: Strand[Event], start: int, invocation: str) -> bool:
+    """Whether the events from `start` on only continue the turn: calls, words, and results.
+
+    A long turn is not looked through at every step. Where the user speaks again, or a result
+    answers an earlier turn, it is.
+    """
+    if start > events.settled:  # an older snapshot
+        return False
+    for index in range(start, events.settled):
+        event = events[index]
+        if event.invocation_id != invocation or (event.author == "user" and not event.results):
+            return False
+        sought = {result.id for result in event.results if result.id}
+        for before in range(index - 1, max(-1, index - _NEAR), -1):
+            if not sought:
+                break
+            other = events[before]
+            if other.invocation_id != invocation or (other.author == "user" and not other.results):
+                return False
+            sought -= {call.id for call in other.calls}
+        if sought:
+            return False
+    return True
+
+
+def _look_back(events: Strand[Event], invocation: str) -> int:
+    """As `start_of`, by looking at the whole turn."""
     for follow in (True, False):  # a result that answers no call at all leads nowhere
         begins = _begins(events, invocation, follow)
         if begins is not None:

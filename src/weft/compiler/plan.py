@@ -5,15 +5,23 @@ the wording of its instruction are the same at every step. They are kept with th
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from weft import schema
 from weft.codes import report
+from weft.compiler.costs import shares_of
 from weft.compiler.incremental import Slot
-from weft.compiler.instruction import Wording, transfer_targets, transfer_tool, wording_of
+from weft.compiler.instruction import (
+    Instructions,
+    Wording,
+    transfer_targets,
+    transfer_tool,
+    wording_of,
+)
 from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import policy_of, recall_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
@@ -24,10 +32,12 @@ from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
+from weft.dialects.track import Head
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Passes, passes_of
+from weft.passes.env import ModelFacts, ToolFacts
 from weft.values import Json, JsonObject, compact
 
 SET_RESPONSE = "set_model_response"
@@ -62,6 +72,18 @@ class Target(msgspec.Struct, frozen=True):
     facts: Facts
 
 
+class SharedParts:
+    """What the requests of all sessions share under one plan, once the first of them was made."""
+
+    __slots__ = ("heads", "instructions")
+
+    def __init__(self) -> None:
+        self.instructions: Instructions | None = None
+        """Instructions that read nothing from the session."""
+        self.heads: dict[tuple[str, bool], Head] = {}
+        """By dialect, and whether it was strict: everything but the turns."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
     """What is known of an agent's requests before there is a session.
@@ -89,9 +111,11 @@ class Plan:
     target: Target
     output: Output | None
     transfers: tuple[Node, ...]
+    facts: ModelFacts
     tools: tuple[ToolDecl, ...]
     own: dict[str, Tool]
     recall: ToolDecl | None
+    tool_facts: ToolFacts
     config: JsonObject
     origins: dict[str, Origin]
     cache: str
@@ -100,6 +124,7 @@ class Plan:
     wording: Wording
     inputs: dict[str, object]
     diagnostics: tuple[Diagnostic, ...]
+    shared: SharedParts = field(default_factory=SharedParts)
 
 
 def plan_for(
@@ -210,6 +235,8 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     tools = _tools(path, output, recalls=recalls)
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name)
     measure = _measure(agent, target)
+    own = {tool.name: tool for tool in agent.tools}
+    recall = None if recalls else _late_recall(path, output, target)
     return Plan(
         given=config.context,
         path=path,
@@ -225,8 +252,10 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         output=output,
         transfers=transfer_targets(path),
         tools=tools,
-        own={tool.name: tool for tool in agent.tools},
-        recall=None if recalls else _late_recall(path, output, target),
+        facts=_model_facts(agent, target, cache),
+        own=own,
+        recall=recall,
+        tool_facts=ToolFacts(own=own, recall=recall),
         config=generate,
         origins=origins,
         cache=cache,
@@ -236,6 +265,28 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         inputs={**path[0].inputs, **agent.inputs},
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
     )
+
+
+def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
+    """What passes may know of the model."""
+    shares = shares_of(target.facts.cache, kept=cache)
+    return ModelFacts(
+        name=target.model,
+        dialect=target.dialect,
+        window=target.facts.window,
+        widest=partial(_widest, target.model),
+        read=shares.read,
+        write=shares.write,
+        picks_tools=target.facts.picks_tools,
+        cleared=frozenset(agent.cleared),
+    )
+
+
+def _widest(model: str) -> int:
+    """The model's window from the list of prices, loaded for a request that may not fit it."""
+    from weft.compiler.costs import window_of
+
+    return window_of(model)
 
 
 def _unknown(root: Agent, name: object) -> CompileError:

@@ -7,7 +7,7 @@ differs. Requests are compared in the order providers read them: tools, system, 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler.plan import plan_for
@@ -100,11 +100,20 @@ def compare(before: Lowered, after: Lowered) -> Shared:
 def _written(entries: Strand[Entry], length: int) -> int:
     """The bytes of the first turns, which are final: the sums are kept with them."""
     with entries.lock:
-        sums = cast("list[int]", entries.memo.setdefault("written", [0]))
+        sums = entries.memo.ensure(_TurnBytes).sums
         done = len(sums) - 1
         for entry in entries.since(done)[: max(0, length - done)]:
             sums.append(sums[-1] + _bytes(entry.wire))
         return sums[length]
+
+
+class _TurnBytes:
+    """How many bytes come before each turn that is final, and after the last."""
+
+    __slots__ = ("sums",)
+
+    def __init__(self) -> None:
+        self.sums = [0]
 
 
 def _bytes(turn: Json) -> int:
@@ -248,16 +257,23 @@ def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, O
     return where, origins.origin(where, 0), "this turn changed"
 
 
-def _head(head: Head) -> tuple[tuple[str, str], ...]:
+class _ComparedHead(NamedTuple):
+    """The parts of a head as texts, each with its name."""
+
+    tools: tuple[str, str]
+    system: tuple[str, str]
+
+
+def _head(head: Head) -> _ComparedHead:
     """The tools and the system text as they are compared, kept with the head."""
-    held = head.memo.get("compared")
-    if held is None:
+    compared = head.memo.of(_ComparedHead)
+    if compared is None:
         listed = head.wire.get("tools")
         tools = compact([bare(tool) for tool in listed]) if isinstance(listed, list) else ""
         places = [p.source for p in head.placed if not isinstance(p.source, Origin)]
         text = "".join("\n\n".join(block.text for block in blocks) for blocks in places)
-        held = head.memo["compared"] = (("tools", tools), ("system", text))
-    return cast("tuple[tuple[str, str], ...]", held)
+        compared = head.memo.keep(_ComparedHead(("tools", tools), ("system", text)))
+    return compared
 
 
 def _tools_pointer(lowered: Lowered) -> str:
@@ -393,13 +409,13 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
 
 def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
     """What is wrong with everything but the conversation, read once for each head."""
-    head, slot = lowered.head, ("refused", lowered.dialect, model)
-    kept = head.memo.get(slot)
-    if isinstance(kept, _HeadFindings):
-        return kept.diagnostics
+    head, key = lowered.head, (lowered.dialect, model)
+    findings = head.memo.of(_HeadFindings, *key)
+    if findings is not None:
+        return findings.diagnostics
     of = head.of
     if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
-        head.memo[slot] = _HeadFindings(())
+        head.memo.keep(_HeadFindings(()), *key)
         return ()  # nothing in it is the author's but the model and a text
     dialect = dialect_named(lowered.dialect)
     found = list(dialect.refused_head(head.wire, model))
@@ -407,7 +423,7 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     for index, entry in enumerate(head.lead):
         found += turns.read(entry.wire, f"/{lowered.turns}/{index}")
     diagnostics = _placed(found, places, lowered.head.of.agent)
-    head.memo[slot] = _HeadFindings(diagnostics)
+    head.memo.keep(_HeadFindings(diagnostics), *key)
     return diagnostics
 
 
@@ -422,9 +438,10 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
     """What is wrong with the conversation; turns that stay are read once."""
     entries, first = lowered.entries, len(lowered.lead)
     dialect = dialect_named(lowered.dialect)
-    slot = ("refused", lowered.dialect, name, first)
-    kept = entries.memo.setdefault(slot, _Settled(dialect.turn_rules(name)))
-    assert isinstance(kept, _Settled)
+    key = (lowered.dialect, name, first)
+    kept = entries.memo.of(_Settled, *key)
+    if kept is None:
+        kept = entries.memo.keep(_Settled(dialect.turn_rules(name)), *key)
     with kept.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
         if kept.length > entries.settled:  # an older request, asked about after a newer one
             kept = _Settled(dialect.turn_rules(name))
@@ -437,6 +454,8 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
         for index, entry in enumerate(entries.since(kept.length), start=first + kept.length):
             later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
+        if not later and not kept.diagnostics:  # the common case: nothing is wrong
+            return ()
         return (*kept.diagnostics, *_placed(later, places, lowered.head.of.agent))
 
 

@@ -18,6 +18,7 @@ from weft.declare.policy_parts import Label, Redact, When
 from weft.detect import PLACEHOLDER, wanted
 from weft.detect.patterns import PatternTimeout
 from weft.detect.redaction import Wanted, found_in
+from weft.dialects import Lowered
 from weft.errors import CompileError, ProtectionError
 from weft.ir import (
     Block,
@@ -32,6 +33,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.ir.rewrite import derived
 from weft.passes import Env
 from weft.passes.fences import opened
 from weft.passes.labels import Labelled
@@ -41,8 +43,13 @@ from weft.values import Json, JsonObject, Strand
 _MOST_SEEN = 20_000
 
 
-def require_protected(prompt: Prompt, wire: JsonObject, policy: Policy) -> None:
+def require_protected(
+    prompt: Prompt, wire: JsonObject, policy: Policy, lowered: Lowered | None = None
+) -> None:
     """Refuse a request that still holds something the policy takes out.
+
+    `lowered` is the request as it was spelled, where nobody has changed it since: then only the
+    turns that are new in it are looked at.
 
     Raises:
         ProtectionError: says where it stands and of which kind it is, not what it is.
@@ -51,36 +58,67 @@ def require_protected(prompt: Prompt, wire: JsonObject, policy: Policy) -> None:
         if not isinstance(step, Redact):
             continue
         what = wanted(step.kinds, step.patterns, step.fields)
-        for pointer, held in _unseen(prompt, wire, what):
+        for pointer, held in _unseen(prompt, wire, what, lowered):
             for place, text in _strings(held, pointer):
                 kind = _left(text, what)
                 if kind and not _is_exempt(text, prompt):
                     raise _refused(kind, place, prompt.agent)
-        for block in prompt.blocks if what.fields else ():
-            name = _field_left(block, what)
-            if name:
-                raise _refused(f"the field `{name}`", str(block.origin), prompt.agent)
+        if what.fields:
+            _require_no_fields(prompt, what)
 
 
-def _unseen(prompt: Prompt, wire: JsonObject, what: Wanted) -> Iterator[tuple[str, Json]]:
+class _Protected:
+    """What of a strand of items was looked through for some values and found clean."""
+
+    def __init__(self, items: int = 0) -> None:
+        self.items = items
+        self.turns: dict[int, Json] = {}
+        """Turns of requests, by their identity."""
+
+    def fork(self, length: int) -> "_Protected":
+        return _Protected(min(self.items, length))
+
+
+def _require_no_fields(prompt: Prompt, what: Wanted) -> None:
+    """Refuse a field that the policy takes out; settled items are looked at once."""
+    items = prompt.items
+    known = derived(items, _Protected, what)
+    fresh = (
+        block for item in items.since(min(known.items, items.settled)) for block in item.blocks
+    )
+    for block in (*prompt.system, *fresh):
+        name = _field_left(block, what)
+        if name:
+            raise _refused(f"the field `{name}`", str(block.origin), prompt.agent)
+    known.items = max(known.items, items.settled)
+
+
+def _unseen(
+    prompt: Prompt, wire: JsonObject, what: Wanted, lowered: Lowered | None
+) -> Iterator[tuple[str, Json]]:
     """The pieces of the request, without turns that were looked through in an earlier one.
 
     Requests of a session share their turns, so the next one costs what it adds.
     """
-    held = prompt.items.memo.setdefault(("protected", what), {})
-    seen = cast("dict[int, Json]", held)
+    seen = derived(prompt.items, _Protected, what).turns
     if len(seen) > _MOST_SEEN:
         seen.clear()
     for name, piece in wire.items():
         if not isinstance(piece, list):
             yield f"/{name}", piece
             continue
-        for index, each in enumerate(piece):
+        lead, final = len(piece), 0
+        if lowered is not None and name == lowered.turns:  # final turns are counted, not compared
+            lead, final = len(lowered.lead), min(lowered.track.checked.get(what, 0), lowered.final)
+        for index in (*range(lead), *range(lead + final, len(piece))):
+            each = piece[index]
             if isinstance(each, dict) and seen.get(id(each)) is each:
                 continue
             yield f"/{name}/{index}", each
             if isinstance(each, dict):
                 seen[id(each)] = each
+        if lowered is not None and name == lowered.turns:
+            lowered.track.checked[what] = max(final, lowered.final)
 
 
 def _refused(kind: str, where: str, agent: str) -> ProtectionError:

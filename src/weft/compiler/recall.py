@@ -104,22 +104,23 @@ def standing_values(
 
 def values_of(log: Strand[Event]) -> Sequence[Held]:
     """All values that a handle may stand for, in log order; worked out once an event."""
-    kept = log.memo.get("recall")
-    held = kept if isinstance(kept, _Read) and kept.length <= log.settled else _Read(0, ())
-    fresh = tuple(
-        one._replace(position=position)
-        for position, event in enumerate(log.since(held.length), held.length)
-        for one in _values(event)
-    )
-    values = held.values + fresh
-    if not log.tail:
-        log.memo["recall"] = _Read(log.settled, values)
-    return values
+    return log.derive(_Recallable).after(log.tail).values
 
 
-class _Read(NamedTuple):
-    length: int
-    values: tuple[Held, ...]
+class _Recallable(NamedTuple):
+    """The values of a log's first `length` events."""
+
+    length: int = 0
+    values: tuple[Held, ...] = ()
+
+    def after(self, events: Sequence[Event]) -> "_Recallable":
+        """The values once these events follow."""
+        fresh = tuple(
+            one._replace(position=position)
+            for position, event in enumerate(events, self.length)
+            for one in _values(event)
+        )
+        return _Recallable(self.length + len(events), self.values + fresh)
 
 
 def is_seen(one: Held, log: Strand[Event], branch: str) -> bool:

@@ -74,7 +74,8 @@ class SentRow(msgspec.Struct, frozen=True):
     """One thing that is sent and costs tokens: a block, a tool, the schema, or an overhead.
 
     `pointer` is its place in the request, empty where the dialect leaves it out; `shared` says
-    that the previous request had it too, in the same place.
+    that the previous request had it too, in the same place, and `history` that it belongs to a
+    turn before the current one.
     """
 
     source: Source
@@ -426,13 +427,23 @@ def _sent(report: Report, limit: int | None) -> Iterator[str]:
 def sent_view(
     report: Report, limit: int | None
 ) -> tuple[Sequence[SentRow], Sequence[SentRow], Sequence[SentRow]]:
-    """The sent rows as those before the hidden history, the hidden ones, and the rest."""
+    """The sent rows as those before the hidden history, the hidden ones, and the rest.
+
+    So many rows of earlier turns are shown, and as many of the current one, the newest of each.
+    """
     rows = report.sent
-    history = [index for index, row in enumerate(rows) if row.history]
-    if limit is None or len(history) <= limit:
+    turns = [index for index, row in enumerate(rows) if row.source not in _APART]
+    if limit is None:
         return rows, (), ()
-    first, rest = history[0], history[-limit]
+    newest = limit + min(limit, sum(not rows[index].history for index in turns))
+    if len(turns) <= newest:
+        return rows, (), ()
+    first, rest = turns[0], turns[-newest]
     return rows[:first], rows[first:rest], rows[rest:]
+
+
+_APART: tuple[Source, ...] = ("overhead", "tools", "schema", "system")
+"""Rows that are no part of the conversation."""
 
 
 def hidden_words(hidden: Sequence[SentRow]) -> str:

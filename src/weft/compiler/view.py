@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from weft.codes import report
-from weft.content import Content, FunctionResponse, Part, notes_in
+from weft.content import Content, FunctionResponse, Part, PartProvenance, notes_in
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -30,7 +30,7 @@ from weft.ir import (
 )
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
-from weft.session.provenance import Provenance
+from weft.session.provenance import NOTHING
 from weft.session.state import written_by
 from weft.session.waiting import is_undone
 from weft.values import JsonObject, Strand, compact, has_lone_surrogate, scrub, spells
@@ -104,7 +104,8 @@ def _built(
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
-        if event.custom_metadata is not None and event.provenance.untrusted is not None:
+        notes = event.provenance if event.custom_metadata is not None else NOTHING
+        if notes.untrusted is not None:
             diagnostics.append(
                 report(
                     "WEFT609",
@@ -169,7 +170,7 @@ def _built(
                     mixed = mixed or kind == "calls"
                     kind = "results"
         wrote: tuple[str, ...] = ()
-        if (actions.state_delta or event.custom_metadata is not None) and author != "user":
+        if (actions.state_delta or notes.writes) and author != "user":
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE
@@ -378,12 +379,12 @@ def blocks_of(
     """The blocks of an event's parts, in their order."""
     assert event.content is not None
     blocks: list[Block] = []
-    maker = event.provenance
     content = _sendable(event.content, event, diagnostics)
     posted = event.author == "user" or (not event.author and content.role == "user")
     for index, part in enumerate(content.parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
-        if part.part_metadata is not None and part.provenance.untrusted is not None:
+        notes = part.provenance
+        if notes.untrusted is not None:
             diagnostics.append(
                 report(
                     "WEFT609",
@@ -394,7 +395,8 @@ def blocks_of(
             )
         if posted and _speaks_for_others(part):
             part = _as_posted(part, origin, diagnostics)
-        block = _block(part, origin, role, event, position, maker)
+            notes = part.provenance
+        block = _block(part, notes, origin, role, event, position)
         if block is not None:
             blocks.append(block)
     return tuple(blocks)
@@ -455,9 +457,9 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
 
 
 def _block(
-    part: Part, origin: Origin, role: Role, event: Event, position: int, maker: Provenance
+    part: Part, notes: PartProvenance, origin: Origin, role: Role, event: Event, position: int
 ) -> Block | None:
-    notes, signature = part.provenance, part.thought_signature
+    maker, signature = event.provenance, part.thought_signature
     provider, model, kept = notes.provider or maker.provider or "", maker.model or "", notes.fields
     if (call := part.function_call) is not None:
         if call.name in INTERNAL_CALLS:
@@ -597,12 +599,6 @@ def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
 _UNDONE = "its flow took it back"
 
 _JOINED = "it is a piece of an answer that was put together"
-
-
-def undoes(event: Event) -> bool:
-    """Whether the event changes how earlier ones are seen."""
-    notes = event.provenance
-    return any(note is not None for note in (notes.undone, notes.joined, notes.pieces))
 
 
 def gathered_by(event: Event) -> list[str]:

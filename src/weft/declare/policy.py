@@ -150,15 +150,15 @@ class Verbs(Generic[Made]):
         tools: str | Iterable[str] = (),
     ) -> Made:
         """Only these fields of JSON results, or all but those; `tools` narrows whose."""
-        kept = require_names("project", fields, "field names", least=0)
+        names = require_names("project", fields, "field names", least=0)
         gone = require_names("project", exclude, "field names", least=0)
-        if bool(kept) == bool(gone):
+        if bool(names) == bool(gone):
             raise DeclarationError(
                 "it needs fields= or exclude=, and only one of them",
                 where="C.project",
                 hint='write C.default().project(fields=["id", "status"])',
             )
-        for path in (*kept, *gone):
+        for path in (*names, *gone):
             if not re.fullmatch(r"(?:\[\]\.?)*[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*", path):
                 raise DeclarationError(
                     f"{path!r} is no path of fields",
@@ -166,7 +166,7 @@ class Verbs(Generic[Made]):
                     hint='write "status", "order.id" or "rows[].id"',
                 )
         whose = require_names("project", tools, "tool names", least=0)
-        return self._then(Project(fields=kept, exclude=gone, tools=whose))
+        return self._then(Project(fields=names, exclude=gone, tools=whose))
 
     @hinted
     def truncate(self, tokens: int, *, keep: Keep = "head") -> Made:
@@ -282,23 +282,23 @@ class Verbs(Generic[Made]):
             if is_pattern(kind)
         )
         plain = tuple(kind for kind in kinds if not is_pattern(kind))
-        found = require_names("redact", plain, "detectors", least=0)
+        detectors = require_names("redact", plain, "detectors", least=0)
         regexes = (*require_names("redact", patterns, "regular expressions", least=0), *written)
         named = require_names("redact", fields, "field names", least=0)
-        if not (found or regexes or named):
+        if not (detectors or regexes or named):
             raise DeclarationError(
                 "it says nothing to look for",
                 where="C.redact",
                 hint='write C.default().redact("email", "card"), or .redact("pii")',
             )
-        check_kinds(found, where="C.redact")
+        check_kinds(detectors, where="C.redact")
         check_patterns(regexes, where="C.redact")
         wanted: object = ("tools", "answer") if restore is True else restore or ()
         back = require_names("redact", wanted, "places", least=0)
         for place in back:
             check_choice("C.redact", "restore", place, Restore)
         places = cast("tuple[Restore, ...]", back)
-        return self._then(Redact(found, patterns=regexes, fields=named, restore=places))
+        return self._then(Redact(detectors, patterns=regexes, fields=named, restore=places))
 
     @hinted
     def validate(self, *what: Quality, model: object = None) -> Made:
@@ -455,10 +455,10 @@ class Policy(Verbs["Policy"]):
             )
         if not isinstance(other, Transforms):
             raise _no_transform(other)
-        made = self
+        policy = self
         for step in (*other.steps, *((other.limit,) if other.limit is not None else ())):
-            made = made._then(step)
-        return made
+            policy = policy._then(step)
+        return policy
 
     def __add__(self, other: object) -> "Policy":
         if isinstance(other, Transforms):
@@ -498,13 +498,13 @@ class Policy(Verbs["Policy"]):
     @cached_property
     def state_keys(self) -> tuple[str, ...]:
         """The state keys whose values are shown as items."""
-        found: list[str] = []
+        keys: list[str] = []
         for stage in self.stages:
             if isinstance(stage.selector, StateKeys):
-                found += stage.selector.keys
+                keys += stage.selector.keys
             elif isinstance(stage.selector, Notes):
-                found.append(stage.selector.key)
-        return tuple(dict.fromkeys(found))
+                keys.append(stage.selector.key)
+        return tuple(dict.fromkeys(keys))
 
     @cached_property
     def shows_artifacts(self) -> bool:
@@ -583,8 +583,8 @@ class Policy(Verbs["Policy"]):
     __repr__ = __str__
 
 
-def _once(held: tuple[Kept, ...], step: Kept) -> tuple[Kept, ...]:
-    return held if step in held else (*held, step)
+def _once(steps: tuple[Kept, ...], step: Kept) -> tuple[Kept, ...]:
+    return steps if step in steps else (*steps, step)
 
 
 def _united(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -634,11 +634,11 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     keep_recent: int = 1
 
     def __post_init__(self) -> None:
-        for name, given, least in (
+        for name, number, least in (
             ("token_budget", self.token_budget, 1),
             ("keep_recent", self.keep_recent, 0),
         ):
-            value = cast("object", given)
+            value = cast("object", number)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise DeclarationError(
                     f"{name}={value!r} is not a whole number of at least {least}",
@@ -674,18 +674,18 @@ def require_model(word: str, model: object) -> None:
         )
 
 
-def require_names(word: str, given: object, what: str, *, least: int = 1) -> tuple[str, ...]:
+def require_names(word: str, values: object, what: str, *, least: int = 1) -> tuple[str, ...]:
     """Names as a tuple: one, or several."""
-    listed = (given,) if isinstance(given, str) else given
+    listed = (values,) if isinstance(values, str) else values
     if isinstance(listed, Iterable):
-        found = tuple(cast("Iterable[object]", listed))
-        if len(found) >= least and all(isinstance(one, str) and one for one in found):
-            return cast("tuple[str, ...]", found)
-    shown = shorten(repr(given), 60)
-    within = cast("tuple[object, ...]", given)[:1] if isinstance(given, tuple) else ()
+        names = tuple(cast("Iterable[object]", listed))
+        if len(names) >= least and all(isinstance(one, str) and one for one in names):
+            return cast("tuple[str, ...]", names)
+    spelling = shorten(repr(values), 60)
+    within = cast("tuple[object, ...]", values)[:1] if isinstance(values, tuple) else ()
     one_by_one = " one by one" if within and isinstance(within[0], list | tuple) else ""
     raise DeclarationError(
-        f"{shown} is not a list of {what}",
+        f"{spelling} is not a list of {what}",
         where=f"C.{word}",
         hint=f'pass {what}{one_by_one}: "name"',
     )

@@ -197,8 +197,8 @@ class Meter:
         tokens = mark.tokens + load.tokens
         if load.counts and not (self.scale.merges and load.role == mark.role):
             tokens += self.overheads.turn
-        kept = mark.thoughts if self.overheads.earlier_thoughts or not load.asks else 0
-        return Mark(tokens, kept + load.thoughts, load.role)
+        earlier = mark.thoughts if self.overheads.earlier_thoughts or not load.asks else 0
+        return Mark(tokens, earlier + load.thoughts, load.role)
 
     def follow(self, mark: Mark, loads: Iterable[TurnCost]) -> Mark:
         """The mark after more turns."""
@@ -229,15 +229,15 @@ class Meter:
         With any of these, `request` is the least that the provider counts.
         """
         head = self.scale.head(wire)
-        found = dict.fromkeys(head.uncounted)
+        reasons = dict.fromkeys(head.uncounted)
         if head.stateful:
-            found[STORED] = None
+            reasons[STORED] = None
         for turn in as_list(wire.get(self.scale.turns)):
             for part in self.scale.turn(turn).parts:
-                told = self._media(part).uncounted if part.kind == "media" else part.uncounted
-                if told:
-                    found[told] = None
-        return tuple(found)
+                reason = self._media(part).uncounted if part.kind == "media" else part.uncounted
+                if reason:
+                    reasons[reason] = None
+        return tuple(reasons)
 
     def _media(self, part: Quantity) -> Media:
         kind, data = part.name.partition(";")[0].strip().lower(), part.text

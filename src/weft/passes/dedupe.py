@@ -1,7 +1,8 @@
 """Passes that say the same thing once."""
 
 import re
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
+from weft.ir.rewrite import Fold, rewrite_items
 from weft.passes.env import Env
 from weft.passes.handles import logged, media_words, result_tokens, with_media_words
 from weft.passes.references import back_words, call_words
@@ -57,23 +59,38 @@ def dedupe_items(prompt: Prompt, env: Env, options: Dedupe) -> Prompt:
 
 
 def _exact(prompt: Prompt, env: Env) -> Prompt:
-    seen: dict[object, _First] = {}
-    kept: list[Item] = []
-    notes: list[Note] = []
-    number = 0
-    for item in prompt.items:
+    def change(item: Item, seen: _Seen) -> Item | Note:
         own = item.author == env.agent and item.kind == "exchange"
         blocks: list[Block] = []
         for block in item.blocks:
-            blocks.append(_once(block, item, number if own else -1, seen, env))
-            number += own and isinstance(block, ResultBlock)
+            blocks.append(_once(block, item, seen.results if own else -1, seen.first, env))
+            seen.results += own and isinstance(block, ResultBlock)
         if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
-            continue
+            return item
         short = msgspec.structs.replace(item, blocks=tuple(blocks))
-        notes.append(Note("dedupe_items", "the same stands further up", item, short))
-        kept.append(short)
-    return prompt.with_items(kept, notes) if notes else prompt
+        return Note("dedupe_items", "the same stands further up", item, short)
+
+    key = (env.agent, env.model.dialect, env.model.name)
+    return rewrite_items(prompt, "dedupe_items", change, key=key, fold=_SEEN)
+
+
+class _Seen:
+    """Where each large value stands first, and how many results of the agent there are."""
+
+    __slots__ = ("first", "results")
+
+    def __init__(self, first: "MutableMapping[object, _First] | None" = None) -> None:
+        self.first: MutableMapping[object, _First] = {} if first is None else first
+        self.results = 0
+
+    def over(self) -> "_Seen":
+        """A passing copy for items that may still change."""
+        copy = _Seen(ChainMap({}, self.first))
+        copy.results = self.results
+        return copy
+
+
+_SEEN = Fold(_Seen, _Seen.over)
 
 
 class _First(NamedTuple):
@@ -85,7 +102,9 @@ class _First(NamedTuple):
     words: str
 
 
-def _once(block: Block, item: Item, number: int, seen: dict[object, _First], env: Env) -> Block:
+def _once(
+    block: Block, item: Item, number: int, seen: MutableMapping[object, _First], env: Env
+) -> Block:
     """The block, or where its value stands already; what is new is remembered.
 
     Others are told in other words, with their quotes escaped: their calls have no arguments here.
@@ -145,6 +164,7 @@ class _Told(NamedTuple):
 
 
 def _superseded(prompt: Prompt, env: Env) -> Prompt:
+    """O(n) once a request: what comes last decides about all before it."""
     items = list(prompt.items)
     told = [one for index, item in enumerate(items) for one in _told(index, item)]
     gone: dict[int, dict[int, _Told]] = {}
@@ -160,7 +180,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
             calls[one.call] = one
             subjects.setdefault(one.subject, []).append(one)
     notes: list[Note] = []
-    for index, places in gone.items():
+    for index, places in sorted(gone.items()):
         item = items[index]
         blocks = tuple(
             _replaced(block, places[at], item, prompt, env)
@@ -246,40 +266,45 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     Before:  system "Intent: booking" | user "Fly me to Oslo" | model "booking"
     After:   system "Intent: booking" | user "Fly me to Oslo"
     """
-    if env.policy.duplicates or not env.carried:
+    if env.policy.duplicates or not env.instruction.carried:
         return prompt
-    if not prompt.features & Feature.WROTE and not env.captured:
+    if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    carried = [one for value in env.carried.values() for one in _each(value)]
+    carried = [one for value in env.instruction.carried.values() for one in _each(value)]
     texts = {value.strip() for value in carried if isinstance(value, str)}
     only_texts = all(isinstance(value, str) for value in carried)
-    for item in prompt.items:
-        if env.captured and item.kind == "user" and item.author == "user":
-            kept.append(_referring(item, env, notes))
-            continue
+
+    def change(item: Item, _: None) -> Item | Note:
+        if env.instruction.captured and item.kind == "user" and item.author == "user":
+            return _referring(item, env)
         said, key = _answer_text(item) if item.wrote else None, ""
         if said is not None and (said.strip() in texts or not only_texts):
             key = _carried(item, said, env)
-        if key:
-            notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item))
-        else:
-            kept.append(item)
-    return prompt.with_items(kept, notes) if notes else prompt
+        if not key:
+            return item
+        return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
+
+    # it runs on new items only, whose thread begins again when another value is carried
+    return rewrite_items(prompt, "dedupe_state", change)
 
 
-def _referring(item: Item, env: Env, notes: list[Note]) -> Item:
+def _referring(item: Item, env: Env) -> Item | Note:
     """What the user said; without the words, where the instruction carries them."""
     text = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
-    key = next((key for key in sorted(env.captured) if spells(text, env.carried[key])), "")
+    key = next(
+        (
+            key
+            for key in sorted(env.instruction.captured)
+            if spells(text, env.instruction.carried[key])
+        ),
+        "",
+    )
     if not key or not text:
         return item
     others = [block for block in item.blocks if not isinstance(block, TextBlock)]
     origin = Origin("pass", "dedupe_state")
     told = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
-    notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, told))
-    return told
+    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, told)
 
 
 def _answer_text(item: Item) -> str | None:
@@ -296,9 +321,11 @@ def _answer_text(item: Item) -> str | None:
 
 def _carried(item: Item, said: str, env: Env) -> str:
     """The key under which the instruction carries what this item says, if there is one."""
-    names = dict.fromkeys((*item.wrote, *env.carried))  # it may have been renamed since
+    names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
     for key in names:
-        if key in env.carried and any(spells(said, one) for one in _each(env.carried[key])):
+        if key in env.instruction.carried and any(
+            spells(said, one) for one in _each(env.instruction.carried[key])
+        ):
             return key
     return ""
 

@@ -60,7 +60,7 @@ def fence_untrusted(prompt: Prompt, env: Env, options: Fence) -> Prompt:
         prompt,
         system=system,
         items=Strand(items) if notes else prompt.items,
-        notes=(*prompt.notes, *notes),
+        notes=prompt.notes.plus(notes),
         diagnostics=(*prompt.diagnostics, *said),
     )
 
@@ -136,7 +136,7 @@ class _Fencing:
         return msgspec.structs.replace(block, text=made, spans=(), signature=None, kept=None)
 
     def _fenced(self, text: str, source: str, origin: Origin) -> str:
-        made: Fenced = fenced(text, source, self._env.session)
+        made: Fenced = fenced(text, source, self._env.session.id)
         self._report(made.broken, origin)
         return made.text
 

@@ -21,8 +21,9 @@ from weft.ir import (
     Stability,
     TextBlock,
 )
+from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
-from weft.values import compact
+from weft.values import Strand, compact
 
 REPLACED = "a later result replaced its placeholder"
 
@@ -93,7 +94,7 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
             ids = [call.id for call in calls]
             if item.author == env.agent:
-                renamed = _renamed(item, calls, seen, env.used_ids)
+                renamed = _renamed(item, calls, seen, env.thread.used_ids)
             else:  # what another agent called is told without ids
                 renamed = _renamed(item, calls, set(), frozenset())
             if renamed is not item:
@@ -110,7 +111,10 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
     items = [
         _closed(entry, diagnostics) if isinstance(entry, _Exchange) else entry for entry in out
     ]
-    return prompt.with_items(items, notes, diagnostics)
+    paired = prompt.with_strand(Strand[Item]().with_tail(items), notes)  # nothing of it is final
+    if not diagnostics:
+        return paired
+    return msgspec.structs.replace(paired, diagnostics=(*prompt.diagnostics, *diagnostics))
 
 
 def _renamed(item: Item, calls: list[CallBlock], seen: set[str], used: AbstractSet[str]) -> Item:
@@ -241,21 +245,18 @@ def attribute_foreign(prompt: Prompt, env: Env) -> Prompt:
     """
     if not prompt.features & Feature.FOREIGN:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         if item.author in ("user", env.agent) or item.kind in ("summary", "results", "state"):
-            kept.append(item)
-            continue
+            return item
         blocks = _narrated(item)
-        if blocks:
-            told = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
-            notes.append(Note("attribute_foreign", f"it is {item.author}'s", item, told))
-            kept.append(told)
-        else:
+        if not blocks:
             reason = f"{item.author} only thought or handed over"
-            notes.append(Note("attribute_foreign", reason, item))
-    return prompt.with_items(kept, notes) if notes else prompt
+            return Note("attribute_foreign", reason, item)
+        narrated = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
+        return Note("attribute_foreign", f"it is {item.author}'s", item, narrated)
+
+    return rewrite_items(prompt, "attribute_foreign", change, key=env.agent)
 
 
 def _narrated(item: Item) -> tuple[Block, ...]:

@@ -1,7 +1,7 @@
 """Replace personal data and secrets by placeholders."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar, assert_never, cast
+from typing import TypeVar, assert_never, cast
 
 import msgspec
 
@@ -28,18 +28,14 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import Span
+from weft.ir.rewrite import Fold, Rewritten, derived, fold_items
 from weft.passes.env import Env
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
 
-PLACEHOLDERS = "placeholders"
-"""Under which name a log remembers what its placeholders stand for."""
-
 _PROSE = frozenset(
     {"description", "title", "default", "example", "examples", "enum", "const", "$comment"}
 )
-
-_MOST_KEPT = 20_000
 
 
 def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
@@ -53,18 +49,20 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     After:   system "Mail to <EMAIL_51ad1c0b3f>." | user "I am at <EMAIL_6ba1e0c1d2>"
     """
     what = wanted(options.kinds, options.patterns, options.fields)
-    known = known_placeholders(env.log, env.session)
+    known = known_placeholders(env.log, env.session.id)
     put_back = restored_values(env.log)
     literals = [(value, made) for value, made, _ in put_back]
-    redaction = Redaction(what, env.session, known, literals)
+    redaction = Redaction(what, env.session.id, known, literals)
     system = _system(prompt.system, redaction)
-    items, notes = _items(prompt, env, redaction, put_back)
+    rewritten = _items(prompt, env, redaction, put_back)
+    redaction.timeouts += rewritten.state.timeouts
+    same = rewritten.prompt is prompt
     tools = _same(prompt.tools, tuple(_tool(tool, redaction) for tool in prompt.tools))
     output = _output(prompt.output, redaction) if prompt.output is not None else None
     wants = _same(prompt.wants, tuple(_want(want, redaction) for want in prompt.wants))
     if (
         system is prompt.system
-        and not notes
+        and same
         and tools is prompt.tools
         and output is prompt.output
         and wants is prompt.wants
@@ -72,21 +70,33 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     ):
         return prompt
     return msgspec.structs.replace(
-        prompt,
+        rewritten.prompt,
         system=system,
-        items=Strand(items) if notes else prompt.items,
         tools=tools,
         output=output,
         wants=wants,
-        notes=(*prompt.notes, *notes),
-        diagnostics=(*prompt.diagnostics, *_said(redaction, env)),
+        diagnostics=(*prompt.diagnostics, *_report(redaction, rewritten.state.kinds, env)),
     )
 
 
 def known_placeholders(log: Strand[Event], session: str) -> dict[str, Json]:
     """What the placeholders of a log's session stand for, as far as this process has made them."""
-    held = log.memo.setdefault((PLACEHOLDERS, session), {})
-    return cast("dict[str, Json]", held)
+    return derived(log, _Placeholders, session).values
+
+
+class _Placeholders:
+    """What the placeholders of one session stand for."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Json] = {}
+
+
+class _Restored:
+    """Values that were put back in a log: the placeholder of each, and since when."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.values: dict[str, tuple[str, int]] = {}
 
 
 def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
@@ -95,10 +105,8 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    done, found = cast(
-        "tuple[int, dict[str, tuple[str, int]]]",
-        log.memo.get("restored values", (0, dict[str, tuple[str, int]]())),
-    )
+    kept = derived(log, _Restored)
+    done, found = kept.read, kept.values
     if len(log) > done:
         found = dict(found)
         for index, event in enumerate(log.since(done), done):
@@ -107,20 +115,27 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
                 if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
                     found.setdefault(str(value), (made, index))
         if not log.tail:
-            log.memo["restored values"] = (len(log), found)
+            kept.read, kept.values = len(log), found
     listed = [(value, made, index) for value, (made, index) in found.items()]
     return sorted(listed, key=lambda one: -len(one[0]))
 
 
-def _said(redaction: Redaction, env: Env) -> list[Diagnostic]:
+class _Reported:
+    """The kinds of values that were reported for the items of a thread."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+
+
+def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnostic]:
     """What was replaced, by kind, and what had to be withheld."""
     origin = Origin("pass", "redact_values", env.agent)
-    kinds = set(redaction.kinds)
-    if env.measure is None:  # new items: their thread remembers what was said of earlier ones
-        key = ("redacted kinds", redaction.wanted)
-        told = cast("set[str]", env.before.memo.get(key, set[str]()))
-        env.before.memo[key] = told | kinds
-        kinds -= told
+    kinds = in_items.union(redaction.kinds)
+    if (
+        env.tokens.measure is None
+    ):  # new items: their thread remembers what was said of earlier ones
+        reported = derived(env.thread.before, _Reported, redaction.wanted)
+        kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
     said = [report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)]
     said += [
         report("WEFT607", origin, f"{words}; the text is withheld", "write a simpler pattern")
@@ -141,45 +156,63 @@ def _system(blocks: tuple[TextBlock, ...], redaction: Redaction) -> tuple[TextBl
     return _same(blocks, tuple(_text(block, redaction.rounds(block.text)) for block in blocks))
 
 
-class _Seen(NamedTuple):
-    """An item as it was, and as it is sent; with what was found in it."""
+class _Found:
+    """The kinds of values that were replaced in the items so far, and patterns that did not end."""
 
-    before: Item
-    after: Item
-    kinds: dict[str, set[str]]
-    timeouts: list[str]
+    __slots__ = ("_changes", "_items", "kinds", "timeouts")
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.timeouts: list[str] = []
+        self._items = 0
+        self._changes: list[tuple[int, Redaction]] = []
+        """What was replaced, and in which item."""
+
+    def over(self) -> "_Found":
+        """A passing copy, for items that may still change."""
+        copy = _Found()
+        copy.kinds, copy.timeouts = {*self.kinds}, [*self.timeouts]
+        return copy
+
+    def back(self, length: int) -> "_Found":
+        """What was replaced in the first items."""
+        earlier = _Found()
+        for item, redaction in self._changes:
+            if item < length:
+                earlier._items = item
+                earlier.add(redaction)
+        earlier._items = length
+        return earlier
+
+    def add(self, redaction: Redaction | None) -> None:
+        """Take in what was replaced in one item more."""
+        self._items += 1
+        if redaction is None:
+            return
+        self._changes.append((self._items - 1, redaction))
+        self.kinds.update(redaction.kinds)
+        self.timeouts += (one for one in redaction.timeouts if one not in self.timeouts)
+
+
+_FOUND = Fold(_Found, _Found.over, _Found.back)
 
 
 def _items(
     prompt: Prompt, env: Env, redaction: Redaction, put_back: Sequence[tuple[str, str, int]]
-) -> tuple[list[Item], list[Note]]:
-    """The items as they are sent; one that was looked through for this log is not again."""
-    key = ("redacted", redaction.wanted, redaction.session, len(put_back))
-    seen = cast("dict[int, _Seen]", env.log.memo.setdefault(key, {}))
-    if len(seen) > _MOST_KEPT:
-        seen.clear()
-    clean = prompt.items.memo.get(key, 0)
-    start = clean if isinstance(clean, int) else 0
-    items: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items.since(start):
-        held = seen.get(id(item))
-        if held is None or held.before is not item:
-            literals = [(value, made) for value, made, since in put_back if since <= item.last]
-            one = Redaction(redaction.wanted, redaction.session, redaction.known, literals)
-            after = _item(item, one)
-            held = seen[id(item)] = _Seen(item, after, one.kinds, one.timeouts)
-        items.append(held.after)
-        if held.after is not item:
-            for kind, made in held.kinds.items():
-                redaction.kinds.setdefault(kind, set()).update(made)
-            redaction.timeouts += held.timeouts
-            kinds = ", ".join(sorted(held.kinds))
-            notes.append(Note("redact_values", f"replaced: {kinds}", item, held.after))
-    if not notes:  # the same items of a later request need not be looked at again
-        prompt.items.memo[key] = max(start, prompt.items.settled)
-        return items, notes
-    return [*prompt.items.since(0)[:start], *items], notes
+) -> Rewritten[_Found]:
+    """The items as they are sent, and what was replaced in them."""
+
+    def change(item: Item, replaced: _Found) -> Item | Note:
+        literals = [(value, made) for value, made, since in put_back if since <= item.last]
+        one = Redaction(redaction.wanted, redaction.session, redaction.known, literals)
+        after = _item(item, one)
+        replaced.add(one if after is not item else None)
+        if after is item:
+            return item
+        return Note("redact_values", f"replaced: {', '.join(sorted(one.kinds))}", item, after)
+
+    key = (redaction.wanted, redaction.session, len(put_back))
+    return fold_items(prompt, "redact_values", change, key=key, fold=_FOUND)
 
 
 def _item(item: Item, redaction: Redaction) -> Item:

@@ -12,7 +12,8 @@ import json
 import re
 import unicodedata
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from weft.digest.repeats import Source, Stretch
 from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
+from weft.ir.rewrite import Fold, fold_items
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.handles import logged, sole_text
@@ -100,6 +102,35 @@ def restore_references(prompt: Prompt, env: Env) -> Prompt:
     Before:  call open(a) -> "[dropped: ...]" | call edit(a) -> "[as lines 1-40 of open(a) ...]"
     After:   call open(a) -> "[dropped: ...]" | call edit(a) -> 40 lines
     """
+    if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
+        return _restore_in_order(prompt, env) or _restore_at_once(prompt, env)
+    return _restore_at_once(prompt, env)
+
+
+_REASON = "what it refers to is not in view as it was"
+
+
+def _restore_in_order(prompt: Prompt, env: Env) -> Prompt | None:
+    """The prompt as `_restore_at_once` has it, item by item; None where that does not do.
+
+    Nearly all references point back, so that the items before one decide what becomes of it.
+    """
+
+    def change(item: Item, view: _View) -> Item | Note:
+        view.env = env
+        view.expect(item)
+        after = view.restored(item)
+        view.add(after)
+        return item if after is item else Note("restore_references", _REASON, item, after)
+
+    key = (env.agent, env.model.dialect, env.model.name)
+    fold = Fold(lambda: _View(env), lambda view: view.over(env), _View.back)
+    after = fold_items(prompt, "restore_references", change, key=key, fold=fold)
+    return after.prompt if after.state.in_order else None
+
+
+def _restore_at_once(prompt: Prompt, env: Env) -> Prompt:
+    """O(n) once a request: a budget takes from all items, or something refers to a later one."""
     items = prompt.items.since(0)
     if not any(_refers(block) for item in items for block in item.blocks):
         return prompt
@@ -107,9 +138,8 @@ def restore_references(prompt: Prompt, env: Env) -> Prompt:
     after = prompt
     for _ in range(ROUNDS):
         restored = _restored(items, left, env)
-        reason = "what it refers to is not in view as it was"
         notes = [
-            Note("restore_references", reason, old, new)
+            Note("restore_references", _REASON, old, new)
             for old, new in zip(items, restored, strict=True)
             if new is not old
         ]
@@ -130,7 +160,7 @@ class _Left(NamedTuple):
 
 def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
     """What the budget will leave of a request; None where it all stays."""
-    if env.measure is None or (env.policy.limit is None and env.budget is None):
+    if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
         return None
     from weft.passes.budget import fit_budget
 
@@ -154,12 +184,7 @@ def _restored(items: Sequence[Item], left: _Left | None, env: Env) -> list[Item]
         if left is not None and item.key not in left.there:
             found.append(item)
             continue
-        if any(map(view.lacks, item.blocks)):
-            blocks = tuple(
-                view.said_again(block, item) if view.lacks(block) else block
-                for block in item.blocks
-            )
-            item = msgspec.structs.replace(item, blocks=blocks)
+        item = view.restored(item)
         found.append(item)
         if left is None or item.key in left.same:
             view.add(item)
@@ -196,25 +221,84 @@ class _View:
     """What is in view, as references name it; `same` blocks are as they were when referred to."""
 
     def __init__(self, env: Env, same: set[int] | None = None) -> None:
-        self._env = env
+        self.env = env
         self._same = same
-        self._blocks: dict[_Place, tuple[Block, Item]] = {}
-        self._numbers: dict[_Place, int] = {}
+        self._blocks: MutableMapping[_Place, tuple[Block, Item]] = {}
+        self._numbers: MutableMapping[_Place, int] = {}
+        self._counted = 0
         self._there: set[_Place] = set()
         self._own: list[tuple[ResultBlock, Item, int]] = []
+        self._before: Sequence[tuple[ResultBlock, Item, int]] = ()
+        self._items: list[Item] = []
+        self.in_order = True
+        """Whether items can be taken in one by one: no result came twice, nothing points ahead."""
+        self._unique = True
+        """Whether no place came twice, so that it can be taken out again."""
+
+    def back(self, length: int) -> "_View":
+        """What was in view after the first items."""
+        view = _View(self.env)
+        if not self.in_order:  # items are restored at once then, so that it is not looked at
+            view.in_order = False
+            return view
+        if not self._unique:
+            for item in self._items[:length]:
+                view.expect(item)
+                view.add(item)
+            return view
+        view._items = self._items[:length]
+        view._blocks, view._numbers = dict(self._blocks), dict(self._numbers)
+        gone = 0
+        for item in self._items[length:]:
+            for block in item.blocks:
+                view._blocks.pop((block.origin.name, block.origin.part), None)
+            for result in own_results(item, self.env.agent):
+                del view._numbers[result.origin.name, result.origin.part]
+                gone += 1
+        view._own = self._own[: len(self._own) - gone]
+        view._counted = len(view._numbers)
+        return view
+
+    def over(self, env: Env) -> "_View":
+        """A passing copy, for items that may still change."""
+        copy = _View(env)
+        copy._blocks = ChainMap({}, self._blocks)
+        copy._numbers = ChainMap({}, self._numbers)
+        copy._counted, copy.in_order = self._counted, self.in_order
+        copy._before = self._own
+        return copy
 
     def expect(self, item: Item) -> None:
         """Count an item that will be in view, in whichever form."""
         self._there.update((block.origin.name, block.origin.part) for block in item.blocks)
-        for result in own_results(item, self._env.agent):
-            self._numbers[result.origin.name, result.origin.part] = len(self._numbers)
+        for result in own_results(item, self.env.agent):
+            place = (result.origin.name, result.origin.part)
+            again = place in self._numbers
+            self._numbers[place] = self._counted
+            self._counted += not again
+            if again:  # nothing refers to a result that stands for one that never came
+                self._unique = False
+                self.in_order = self.in_order and result.synthetic
+
+    def restored(self, item: Item) -> Item:
+        """The item, in which nothing refers to what is not in view."""
+        if not any(map(self.lacks, item.blocks)):
+            return item
+        blocks = tuple(
+            self.said_again(block, item) if self.lacks(block) else block for block in item.blocks
+        )
+        return msgspec.structs.replace(item, blocks=blocks)
 
     def add(self, item: Item) -> None:
         """Take in an item as it is sent."""
+        self._items.append(item)
         for block in item.blocks:
             if isinstance(block, ResultBlock | TextBlock):
-                self._blocks[block.origin.name, block.origin.part] = (block, item)
-        for result in own_results(item, self._env.agent):
+                place = (block.origin.name, block.origin.part)
+                if place in self._blocks and self._blocks[place][1] is not item:
+                    self._unique = False
+                self._blocks[place] = (block, item)
+        for result in own_results(item, self.env.agent):
             number = self._numbers.get((result.origin.name, result.origin.part), 0)
             self._own.append((result, item, number))
 
@@ -235,7 +319,7 @@ class _View:
         from weft.passes.reduce import referring
 
         number = self._numbers[block.origin.name, block.origin.part]
-        return referring(block, item, number, self._own, self._env)
+        return referring(block, item, number, [*self._before, *self._own], self.env)
 
     def repointed(self, block: Block) -> Block:
         """The block with a handle in place of a reference to what is not there."""
@@ -257,6 +341,7 @@ class _View:
         """Whether what the words of a block stand for is in view, where they say it is."""
         source, item = self._blocks.get((one.event, one.part), (None, None))
         if one.newer:
+            self.in_order = False
             return (one.event, one.part) in self._there
         if source is None or item is None:
             return False
@@ -272,7 +357,7 @@ class _View:
             return False
         if not one.last:
             return isinstance(block, ResultBlock) and source.response == block.whole
-        lines = logged_text(source, item, self._env).split("\n")[one.first - 1 : one.last]
+        lines = logged_text(source, item, self.env).split("\n")[one.first - 1 : one.last]
         wanted = "\n".join(lines)
         return f"\n{wanted}\n" in f"\n{sole_text(source.response)}\n"
 

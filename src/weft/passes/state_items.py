@@ -9,6 +9,7 @@ from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
 from weft.values import Json, compact
 
@@ -38,7 +39,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
             )
             continue
         item = _item(env, name, text, origin)
-        if name in env.told and not env.policy.duplicates:
+        if name in env.instruction.inserted and not env.policy.duplicates:
             notes.append(Note("insert_state", f"the instruction carries it as {{{name}}}", item))
         else:
             notes.append(Note("insert_state", "the policy shows it", item, item))
@@ -52,17 +53,17 @@ def _shown(
     match options:
         case StateKeys():
             for key in options.keys:
-                value = env.state.get(key)
+                value = env.session.state.get(key)
                 text = None if value is None else f"[state] {key}: {to_text(value)}"
                 yield key, text, Origin("state", key)
         case Notes():
-            held = env.state.get(options.key)
+            held = env.session.state.get(options.key)
             text = "" if held is None else _noted(held, options)
             if text:
                 yield options.key, f"[notes] {options.key}:\n{text}", Origin("state", options.key)
         case ArtifactText():
             name = options.name
-            held = env.artifacts.get(name)
+            held = env.session.artifacts.get(name)
             text = None if held is None else f"[artifact] {name}:\n{held}"
             yield name, text, Origin("artifact", name)
 
@@ -114,16 +115,12 @@ def set_priority(prompt: Prompt, env: Env, options: Priority) -> Prompt:
     Before:  user "[state] intent: booking"   (C.state("intent").priority(1))
     After:   the same, in tier 1
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         if all(block.priority == options.tier for block in item.blocks):
-            kept.append(item)
-            continue
-        blocks = tuple(
-            msgspec.structs.replace(block, priority=options.tier) for block in item.blocks
-        )
-        tiered = msgspec.structs.replace(item, blocks=blocks)
-        notes.append(Note("set_priority", f"it is in tier {options.tier}", item, tiered))
-        kept.append(tiered)
-    return prompt.with_items(kept, notes) if notes else prompt
+            return item
+        blocks = (msgspec.structs.replace(block, priority=options.tier) for block in item.blocks)
+        tiered = msgspec.structs.replace(item, blocks=tuple(blocks))
+        return Note("set_priority", f"it is in tier {options.tier}", item, tiered)
+
+    return rewrite_items(prompt, "set_priority", change, key=options)

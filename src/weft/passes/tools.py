@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +28,7 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     Before:  tools get_weather, pay | user "Will it rain in Oslo?"
     After:   tools get_weather, pay | user "Will it rain in Oslo?" | choice get_weather
     """
-    if env.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
+    if env.model.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
         return prompt
     asked = _asked(prompt)
     if asked is None:
@@ -50,21 +51,24 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
         prompt,
         config={**prompt.config, "tool_choice": choice},
         config_origins={**prompt.config_origins, "tool_choice": Origin("pass", "prune_tools")},
-        notes=(*prompt.notes, Note("prune_tools", reason, item, item)),
+        notes=prompt.notes.plus((Note("prune_tools", reason, item, item),)),
     )
 
 
 def _asked(prompt: Prompt) -> tuple[Item, str] | None:
     """What the user said last; where it answers a question, with what he had wanted before."""
-    spoken = [item for item in prompt.items if item.kind in ("user", "model") and _text(item)]
-    turns = [index for index, item in enumerate(spoken) if item.author == "user"]
-    if not turns:
+    spoken = (
+        item for item in reversed(prompt.items) if item.kind in ("user", "model") and _text(item)
+    )
+    last = next((item for item in spoken if item.author == "user"), None)
+    if last is None:
         return None
-    last = turns[-1]
-    text = _text(spoken[last])
-    if len(turns) > 1 and last and _text(spoken[last - 1]).rstrip().endswith("?"):
-        text = f"{_text(spoken[turns[-2]])}\n{text}"
-    return spoken[last], text
+    text, before = _text(last), next(spoken, None)
+    if before is not None and _text(before).rstrip().endswith("?"):
+        users = (item for item in chain((before,), spoken) if item.author == "user")
+        earlier = next(users, None)
+        text = f"{_text(earlier)}\n{text}" if earlier is not None else text
+    return last, text
 
 
 def _text(item: Item) -> str:
@@ -73,7 +77,7 @@ def _text(item: Item) -> str:
 
 def _is_answered(prompt: Prompt, env: Env) -> bool:
     """Whether a call was answered since the user last spoke."""
-    for item in reversed(list(prompt.items)):
+    for item in reversed(prompt.items):
         if any(isinstance(block, ResultBlock) for block in item.blocks):
             return item.invocation == env.invocation
         if item.kind == "user" and item.author == "user":

@@ -12,6 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.relevance.vectors import Vectors
 
 from weft.late import late_pattern
 
@@ -33,7 +37,8 @@ class Index:
         self.sizes: list[int] = []
         self._holders: dict[str, list[int]] = {}
         self._beginning: dict[str, list[str]] = {}
-        self.memo: dict[str, object] = {}
+        self.vectors: Vectors | None = None
+        """The vectors of the texts, from the first time that somebody asks for nearness."""
         for text in texts:
             self.add(text)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft import meaning
 from weft.errors import CompileError
-from weft.relevance.index import Index, Scope
+from weft.relevance.index import Scope
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -24,8 +24,9 @@ _LONGEST = 8192
 
 def nearness(scope: Scope, query: str) -> list[float]:
     """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
-    kept = _kept(scope.index)
-    kept.read(scope.index.texts)
+    index = scope.index
+    known = index.vectors = index.vectors or Vectors()
+    known.read(index.texts)
     behind = [_pieces(text) for text in scope.more.texts]
     looked = np.ones(scope.total, dtype=np.bool_)
     looked[list(scope.without)] = False
@@ -33,15 +34,15 @@ def nearness(scope: Scope, query: str) -> list[float]:
     near = np.zeros(scope.total, dtype=np.float32)
     if len(searched):
         told = searched[: 1 << (len(searched).bit_length() - 1)]
-        kept.weigh(told, [*kept.pieces[: scope.length], *behind])
-        own = kept.vectors([_pieces(query)])[0]
-        likeness = np.concatenate([kept.upto(scope.length) @ own, kept.vectors(behind) @ own])
+        known.weigh(told, [*known.pieces[: scope.length], *behind])
+        own = known.vectors([_pieces(query)])[0]
+        likeness = np.concatenate([known.upto(scope.length) @ own, known.vectors(behind) @ own])
         chosen = likeness[searched]
         near[searched] = (chosen - chosen.mean()) / (float(chosen.std()) or 1.0)
     return near.tolist()
 
 
-class _Vectors:
+class Vectors:
     """The vectors of an index's texts, under one view of what is rare."""
 
     def __init__(self) -> None:
@@ -99,13 +100,6 @@ class _Vectors:
         sizes[sizes == 0] = 1
         scaled: _Floats = made / sizes
         return scaled
-
-
-def _kept(index: Index) -> _Vectors:
-    held = index.memo.get("vectors")
-    if not isinstance(held, _Vectors):
-        held = index.memo["vectors"] = _Vectors()
-    return held
 
 
 def _pieces(text: str) -> list[int]:

@@ -47,12 +47,12 @@ async def run_parallel(
 def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]:
     """The branches of a node, each at its place; two of one name are numbered."""
     names: dict[str, int] = {}
-    found: list[tuple[Place, Node]] = []
+    branches: list[tuple[Place, Node]] = []
     for index, child in enumerate(node.branches):
         names[child.name] = names.get(child.name, 0) + 1
         name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
-        found.append((place.child(child.name, index).branched(node.name, name), child))
-    return found
+        branches.append((place.child(child.name, index).branched(node.name, name), child))
+    return branches
 
 
 def shelter_some(invocation: Invocation, places: list[Place]) -> None:
@@ -274,10 +274,10 @@ def _elements(
     Their branches are new in every invocation and round: elements have nothing to do with those
     that had their number before.
     """
-    made = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
+    run_id = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
     name = node.body.name
     return [
-        (place.child(name, index).branched(node.name, f"{name}_{index + 1}_{made}"), node.body)
+        (place.child(name, index).branched(node.name, f"{name}_{index + 1}_{run_id}"), node.body)
         for index in range(count)
     ]
 
@@ -306,15 +306,15 @@ def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict
     }
 
 
-def _value(node: Map, said: Event) -> Json:
+def _value(node: Map, event: Event) -> Json:
     """What was said: the parsed value where the agent has a schema, else the text."""
     for agent in agents_of(node.body):
-        if agent.name == said.author and agent.output_schema is not None:
+        if agent.name == event.author and agent.output_schema is not None:
             try:
-                return parse(agent, said.text, wrapped=True)[0]
+                return parse(agent, event.text, wrapped=True)[0]
             except SchemaError:
                 break
-    return said.text
+    return event.text
 
 
 def _written(invocation: Invocation, node: Map, place: Place) -> Json:
@@ -327,12 +327,12 @@ def _written(invocation: Invocation, node: Map, place: Place) -> Json:
     }
 
 
-def _no_list(node: Map, found: Json) -> str:
-    if found is None:
+def _no_list(node: Map, value: Json) -> str:
+    if value is None:
         return f"there is no `{node.items}` in the state to map over; write it upstream"
-    kind = "text" if isinstance(found, str) else type(found).__name__
+    kind = "text" if isinstance(value, str) else type(value).__name__
     return (
-        f"`{node.items}` is no list but {kind}: {shorten(compact(found), 60)};"
+        f"`{node.items}` is no list but {kind}: {shorten(compact(value), 60)};"
         " make the agent that writes it return one: agent @ list[str]"
     )
 

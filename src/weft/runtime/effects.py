@@ -37,9 +37,6 @@ from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
 
-ROUNDS = 4
-"""How often a request is compiled again because of what its effects brought."""
-
 AT_ONCE = 4
 """How many models are asked side by side."""
 
@@ -95,7 +92,7 @@ class _Instruction(NamedTuple):
 
     text: str
 
-    def said(self, context: ReadonlyContext) -> Raw:
+    def provide(self, context: ReadonlyContext) -> Raw:
         return Raw(self.text)
 
 
@@ -197,7 +194,7 @@ class _Asking(NamedTuple):
         agent = Agent(
             NAMES[want.kind],
             model=chosen,
-            instruction=(_Instruction(want.instruction), "said"),
+            instruction=(_Instruction(want.instruction), "provide"),
             output_schema=want.schema,
             context=_guarded(self.compiled),
             cleared=self.plan.agent.cleared if own else (),
@@ -263,8 +260,8 @@ def accepted(want: Want, response: ModelResponse | None, asked: Compiled, agent:
     if response is None:
         return Accepted(error="the model returned nothing")
     if response.error_code:
-        told = f": {response.error_message}" if response.error_message else ""
-        return Accepted(error=f"{response.error_code}{told}")
+        reason = f": {response.error_message}" if response.error_message else ""
+        return Accepted(error=f"{response.error_code}{reason}")
     content = response.content
     if content is None or is_empty(content):
         return Accepted(error="the model returned nothing")
@@ -292,7 +289,7 @@ def _refused(problem: str, text: str) -> Accepted:
 
 
 def _sent(asked: Compiled) -> str:
-    """What the model was really shown: what was redacted or withheld, it cannot repeat."""
+    """What the model was shown. It cannot repeat what was redacted or withheld."""
     texts: list[str] = []
     for item in asked.prompt.items:
         for block in item.blocks:
@@ -305,16 +302,16 @@ def _sent(asked: Compiled) -> str:
 
 def _problem(want: Want, outcome: Json, sent: str) -> str:
     """Why an outcome cannot be used, or nothing."""
-    said = _leaves(outcome)
+    words = _leaves(outcome)
     if want.kind == "summary":
         if isinstance(outcome, str) and _EXCUSE.match(outcome[:200]):
             return "the answer is an error or an excuse"
-        if want.longest and len(said) > want.longest:
-            return f"it has {len(said)} letters, and {want.longest} are the most"
-        if made_up := invented(said, sent):
+        if want.longest and len(words) > want.longest:
+            return f"it has {len(words)} letters, and {want.longest} are the most"
+        if made_up := invented(words, sent):
             return f"it says what was not said: {', '.join(made_up[:5])}"
-    shown = [one for one in want.must_keep if not missing(sent, [one])]
-    if gone := missing(said, shown):
+    must_keep = [one for one in want.must_keep if not missing(sent, [one])]
+    if gone := missing(words, must_keep):
         return f"it leaves out: {', '.join(gone[:5])}"
     return ""
 
@@ -323,17 +320,17 @@ def _leaves(value: Json) -> str:
     """All texts and numbers of a value, a line each."""
     match value:
         case dict():
-            return "\n".join(_leaves(held) for held in value.values())
+            return "\n".join(_leaves(each) for each in value.values())
         case list():
-            return "\n".join(_leaves(held) for held in value)
+            return "\n".join(_leaves(each) for each in value)
         case _:
             return "" if value is None else to_text(value)
 
 
 def _facts(want: Want, outcome: Json, text: str) -> Accepted:
-    """The facts that their sources say; the others are told apart."""
+    """The facts that their sources support; the others are listed as dropped."""
     listed = outcome.get("facts") if isinstance(outcome, dict) else None
-    kept: list[Json] = []
+    facts: list[Json] = []
     dropped: list[Json] = []
     for one in cast("list[JsonObject]", listed if isinstance(listed, list) else []):
         fact, number = str(one.get("fact") or "").strip(), one.get("source")
@@ -341,13 +338,13 @@ def _facts(want: Want, outcome: Json, text: str) -> Accepted:
         if isinstance(number, int) and 1 <= number <= len(want.sources):
             source = want.sources[number - 1]
         if fact and source is not None and _says(source[1], fact):
-            held: JsonObject = {"fact": fact, "source": source[0]}
-            kept += [held] if held not in kept else []
+            entry: JsonObject = {"fact": fact, "source": source[0]}
+            facts += [entry] if entry not in facts else []
         elif fact:
             dropped.append(fact)
-    if dropped and not kept:
+    if dropped and not facts:
         return _refused("none of its facts is in the source it names", text)
-    return Accepted(kept, more={"dropped": dropped} if dropped else {})
+    return Accepted(facts, more={"dropped": dropped} if dropped else {})
 
 
 def _says(source: str, fact: str) -> bool:

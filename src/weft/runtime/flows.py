@@ -248,7 +248,7 @@ class NodeRun(Visitor[Events]):
         before = self.invocation.state_at(self.place)
         state = State(before)
         try:
-            user_words = self.invocation.said(self.place) if node.captures else ""
+            user_words = self.invocation.user_text(self.place) if node.captures else ""
             for key in node.captures if user_words else ():
                 state[key] = user_words
             returned = await settled(node.function(state))

@@ -146,7 +146,7 @@ class Event(Value, frozen=True):
 
     @property
     def provenance(self) -> Provenance:
-        """What Weft keeps on this event."""
+        """What Weft keeps on this event. It is read from the metadata each time it is asked for."""
         return provenance_in(self.custom_metadata)
 
     def is_final_response(self) -> bool:

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Content, Part, Value, encode, require_content, untrusted
+from weft.content import Content, Part, Value, encode, is_plain, require_content, untrusted
 from weft.errors import SessionError
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
@@ -102,7 +102,7 @@ class Session:
         if not complete:
             return self
         grown = log.extend(complete)
-        if grown.memo is log.memo:
+        if grown.shares(log):
             at = grown.settled - len(complete)
             for event in complete:
                 positions[event.id] = at
@@ -599,7 +599,7 @@ def _require_sound(event: Event) -> None:
                 or part.part_metadata is not None
                 or part.tool_call is not None
                 or part.tool_response is not None
-            ):
+            ) and not is_plain(part):
                 require_content(content, where="content")
                 break
     if actions.state_delta or type(actions.state_delta) is not dict:
@@ -619,10 +619,13 @@ def _same(held: Event, event: Event) -> bool:
     return held is event or held == replace(event, timestamp=held.timestamp)
 
 
-def positions_of(log: Strand[Event]) -> dict[str, int]:
-    """Where each event stands by its id, kept with the log."""
-    held = log.memo.get("positions")
-    if held is None:
-        held = {event.id: at for at, event in enumerate(log)}
-        log.memo["positions"] = held
-    return cast("dict[str, int]", held)
+class Positions(dict[str, int]):
+    """Where each event of a log stands, by its id; it grows in place as the log does."""
+
+
+def positions_of(log: Strand[Event]) -> Positions:
+    """The positions of a log's events. An older snapshot sees those of later events too."""
+    positions = log.memo.of(Positions)
+    if positions is None:
+        positions = log.memo.keep(Positions({event.id: at for at, event in enumerate(log)}))
+    return positions

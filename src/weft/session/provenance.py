@@ -133,6 +133,16 @@ class Provenance(Notes, frozen=True, kw_only=True, omit_defaults=True, rename="c
     untrusted: Json | None = None
     """Set when the log was read from outside: the notes that do not count."""
 
+    @property
+    def reaches_back(self) -> bool:
+        """Whether the event changes how earlier ones are seen."""
+        return self.undone is not None or self.joined is not None or self.pieces is not None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the event wrote to branches, beside what it wrote to the session."""
+        return self.branch_delta is not None or self.forks is not None
+
 
 NOTHING = Provenance()
 

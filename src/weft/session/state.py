@@ -130,7 +130,7 @@ def hold(event: Event, branch: str, delta: JsonObject) -> Event:
 def written_by(event: Event) -> JsonObject:
     """What an event wrote: to the session, on its branch, or for branches to begin with."""
     notes = event.provenance
-    if notes.branch_delta is None and notes.forks is None:
+    if not notes.writes:
         return event.actions.state_delta
     written = {**event.actions.state_delta}
     for begun in (notes.forks or {}).values():
@@ -140,9 +140,8 @@ def written_by(event: Event) -> JsonObject:
     return written
 
 
-def forks_after(forks: Forks, event: Event) -> Forks:
-    """The open forks once an event is read."""
-    notes = event.provenance
+def forks_after(forks: Forks, notes: Provenance) -> Forks:
+    """The open forks once an event with these notes is read."""
     if notes.closed is not None:
         below = f"{notes.closed}."
         forks = {name: own for name, own in forks.items() if not name.startswith(below)}

@@ -5,8 +5,8 @@ answer to a confirmation answers the call it is about. What a rewind or a flow t
 asks nor answers anything.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from weft.session.event import Event
 from weft.values import Strand
@@ -22,23 +22,11 @@ QUESTION = "ask-"
 
 
 def waiting_in(log: Strand[Event]) -> dict[str, str]:
-    """The calls of a log that wait, for a result or for the user's word: their ids and names.
-
-    What was read once is kept with the log, so that a long session costs what is new in it.
-    """
-    with log.lock:
-        held = cast("_Waiting | None", log.memo.get(_Waiting))
-        if held is None or held.read > log.settled:  # this is an older snapshot than was read
-            held = _Waiting()
-            if _Waiting not in log.memo:
-                log.memo[_Waiting] = held
-        for event in log.since(held.read)[: log.settled - held.read]:
-            held.note(event, log)
-        if log.tail:
-            held = held.copy()
-            for event in log.tail:
-                held.note(event, log)
-        return {id: call.name for id, call in held.open.items()}
+    """The calls of a log that wait, for a result or for the user's word: their ids and names."""
+    waiting = log.derive(_Waiting)
+    if log.tail:
+        waiting = waiting.after(log.tail)
+    return {id: call.name for id, call in waiting.open.items()}
 
 
 def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
@@ -63,59 +51,69 @@ class _Call(NamedTuple):
     event: Event
 
 
-class _Waiting:
-    """The calls that wait after the first `read` events of a log."""
+class _Waiting(NamedTuple):
+    """The calls that wait after some events of a log."""
 
-    __slots__ = ("_names", "open", "read")
+    open: dict[str, _Call] = {}
+    names: dict[str, str] = {}
+    """Whom the calls are to, by id, as far as a result may still say that they wait."""
+    begun: "_Begun | None" = None
+    """The invocations so far, the newest first: a rewind goes back to what waited before one."""
 
-    def __init__(self) -> None:
-        self.read = 0
-        self.open: dict[str, _Call] = {}
-        self._names: dict[str, str] = {}
+    def after(self, events: Sequence[Event]) -> "_Waiting":
+        """The calls that wait once these events follow."""
+        open, names, begun = {**self.open}, {**self.names}, self.begun
+        for event in events:
+            if begun is None or begun.invocation_id != event.invocation_id:
+                begun = _Begun(event.invocation_id, {**open}, {**names}, begun)
+            target = event.actions.rewind_before_invocation_id
+            if not target:
+                open = _after(event, open, names)
+            elif (first := _first(begun, target)) is not None:
+                open, names = {**first.open}, {**first.names}
+        return _Waiting(open, names, begun)
 
-    def copy(self) -> "_Waiting":
-        twin = _Waiting()
-        twin.read, twin.open, twin._names = self.read, {**self.open}, {**self._names}
-        return twin
 
-    def note(self, event: Event, log: Strand[Event]) -> None:
-        """Take in the next event of the log."""
-        self.read += 1
-        if event.actions.rewind_before_invocation_id:
-            self._rewind(event.actions.rewind_before_invocation_id, log)
-            return
-        pending: list[str] = []
-        if event.custom_metadata is not None:
-            notes = event.provenance
-            pending, paths = notes.pending or [], notes.undone
-            if self.open and paths:
-                self.open = {
-                    id: call
-                    for id, call in self.open.items()
-                    if not is_undone(call.event, event, paths)
-                }
-        content = event.content
-        for part in (content.parts or ()) if content is not None else ():
-            call, result = part.function_call, part.function_response
-            if call is not None:
-                name = event.author if call.name == INPUT else call.name or ""
-                self._names[call.id or ""] = name
-            elif result is not None:
-                asked = result.name == CONFIRMATION
-                call_id = (result.id or "").removeprefix(QUESTION if asked else "")
-                self.open.pop(call_id, None)
-                if not asked and call_id not in pending:
-                    self._names.pop(call_id, None)
-        for id in pending:
-            self.open[id] = _Call(self._names.get(id, ""), event)
+class _Begun(NamedTuple):
+    """What waited when events of an invocation began, and the same of what came before."""
 
-    def _rewind(self, invocation_id: str, log: Strand[Event]) -> None:
-        """Go back to what waited before the invocation."""
-        before = log.since(0)[: self.read - 1]
-        first = next((i for i, e in enumerate(before) if e.invocation_id == invocation_id), None)
-        if first is None:
-            return
-        earlier = _Waiting()
-        for event in before[:first]:
-            earlier.note(event, log)
-        self.open, self._names = earlier.open, earlier._names
+    invocation_id: str
+    open: dict[str, _Call]
+    names: dict[str, str]
+    earlier: "_Begun | None"
+
+
+def _first(begun: _Begun | None, invocation_id: str) -> _Begun | None:
+    """Where the invocation began; its events may be mixed with those of others."""
+    first: _Begun | None = None
+    while begun is not None:
+        if begun.invocation_id == invocation_id:
+            first = begun
+        begun = begun.earlier
+    return first
+
+
+def _after(event: Event, open: dict[str, _Call], names: dict[str, str]) -> dict[str, _Call]:
+    """The open calls after an event that is no rewind; `names` is kept up in place."""
+    pending: list[str] = []
+    if event.custom_metadata is not None:
+        notes = event.provenance
+        pending, paths = notes.pending or [], notes.undone
+        if open and paths:
+            open = {
+                id: call for id, call in open.items() if not is_undone(call.event, event, paths)
+            }
+    content = event.content
+    for part in (content.parts or ()) if content is not None else ():
+        call, result = part.function_call, part.function_response
+        if call is not None:
+            names[call.id or ""] = event.author if call.name == INPUT else call.name or ""
+        elif result is not None:
+            asked = result.name == CONFIRMATION
+            call_id = (result.id or "").removeprefix(QUESTION if asked else "")
+            open.pop(call_id, None)
+            if not asked and call_id not in pending:
+                names.pop(call_id, None)
+    for id in pending:
+        open[id] = _Call(names.get(id, ""), event)
+    return open

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import cast
 
 from weft.errors import StoreError
-from weft.stores.rows import HAS_DELTA, row_checksum
+from weft.stores.rows import HAS_DELTA, checksum_of
 
 APPLICATION_ID = 0x57454654
 """What marks a SQLite file as ours: the letters WEFT."""
@@ -208,7 +208,7 @@ def damage(connection: sqlite3.Connection) -> str:
                 "Iterable[tuple[int, bytes, *tuple[float | bytes, ...]]]", connection.execute(query)
             )
             for checksum, *cells in rows:
-                if row_checksum(*cells) != checksum:
+                if checksum_of(*cells) != checksum:
                     return f"a row of {table} is not what was stored"
         orphan = connection.execute(_ORPHAN).fetchone()
     except sqlite3.OperationalError:  # locked, for instance: that says nothing about the file

@@ -23,9 +23,9 @@ class Saved(NamedTuple):
 
 def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
     """The names of artifacts that the code of these agents saves, and whether those are all."""
-    found = [saved_by(function) for agent in agents for function in _code_of(agent)]
-    names = frozenset[str]().union(*(one.names for one in found))
-    return names, all(one.complete for one in found)
+    saves = [saved_by(function) for agent in agents for function in _code_of(agent)]
+    names = frozenset[str]().union(*(one.names for one in saves))
+    return names, all(one.complete for one in saves)
 
 
 def saved_by(function: Callable[..., object]) -> Saved:
@@ -39,13 +39,13 @@ def saved_by(function: Callable[..., object]) -> Saved:
 @functools.lru_cache(maxsize=1024)
 def _saved(function: Callable[..., object]) -> Saved:
     called, _, _ = opened(function)
-    found = definition(called)
-    if found is None:
+    source = definition(called)
+    if source is None:
         return Saved()
     names = names_of(called, {})
     saved: set[str] = set()
     complete = True
-    for node in ast.walk(found):
+    for node in ast.walk(source):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         if node.func.attr != _SAVES:
@@ -64,8 +64,10 @@ def _code_of(agent: Agent) -> Iterator[Callable[..., object]]:
         if tool.function is not None and tool.context_parameter is not None:
             yield tool.function
     for name in CALLBACKS:
-        given = cast("object", vars(agent).get(name))
-        for one in cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,)):
+        callbacks = cast("object", vars(agent).get(name))
+        for one in cast(
+            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+        ):
             if callable(one):
                 yield one
 
@@ -77,12 +79,14 @@ def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
         for one in template.parse(text).variables if isinstance(text, str) else ():
             if one.artifact:
                 yield one.artifact, Origin("field", field, agent.name, one.start, one.end)
-    yield from ((name, Origin("field", "context", agent.name)) for name in _shown(agent.policy))
+    yield from (
+        (name, Origin("field", "context", agent.name)) for name in _artifacts_in(agent.policy)
+    )
 
 
-def _shown(policy: Policy) -> Iterator[str]:
+def _artifacts_in(policy: Policy) -> Iterator[str]:
     for stage in policy.stages:
         if isinstance(stage.selector, ArtifactText):
             yield stage.selector.name
         elif isinstance(stage.selector, When):
-            yield from _shown(stage.selector.policy)
+            yield from _artifacts_in(stage.selector.policy)
