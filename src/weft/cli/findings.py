@@ -448,8 +448,8 @@ def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     """The functions of all nodes of a flow."""
     inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
     for node in (*inside, *agents_of(flow)):
-        for field, given in _function_fields(node):
-            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+        for field, value in _function_fields(node):
+            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
             for one in several:
                 if callable(one):
                     yield _NodeFunction(node.name, field, one)
