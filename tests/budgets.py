@@ -14,6 +14,7 @@ from weft.errors import BudgetExceeded
 from weft.ir import CallBlock, Item, Prompt, ResultBlock
 from weft.passes import Env
 from weft.passes.budget import fit_budget
+from weft.passes.env import TokenFacts
 
 MODELS = (
     "gemini-2.5-pro",
@@ -254,9 +255,9 @@ def _check_stays(seed: int, whole: Compiled, made: Compiled, scale: Scale) -> No
         policy=made.policy,
         invocation=said[-1].invocation,
         turn=said[-1].position,
-        measure=scale.measure,
-        count=scale.counter.count,
-        margin=scale.counter.margin,
+        tokens=TokenFacts(
+            measure=scale.measure, count=scale.counter.count, margin=scale.counter.margin
+        ),
     )
     assert fit_budget(made.prompt, env) is made.prompt, f"{seed}: fitting twice is not fitting"
 

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import Agent, C, ToolContext, tool
-from weft.checker.functions import Uses, uses_of
+from weft.checker.functions import StateUses, uses_of
 from weft.diagnostics import Diagnostic, Severity
 from weft.tools import exit_loop
 
@@ -116,7 +116,7 @@ def test_only_what_is_gone_on_every_path_is_taken_away() -> None:
 
 
 def test_what_a_context_has_beside_the_state_changes_no_key() -> None:
-    assert uses_of(on_its_own) == Uses(reads_all=True, known=True, escalates=True)
+    assert uses_of(on_its_own) == StateUses(reads_all=True, known=True, escalates=True)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class _Server:
         self.line, theirs = socket.socketpair()
         script = f"from tests.support.forks import serve; serve({theirs.fileno()})"
         root = str(Path(__file__).parents[2])
-        path = os.pathsep.join([env.get("PYTHONPATH", ""), root])
+        path = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             env={**env, "PYTHONPATH": path, "WEFT_TESTS_PATH": env.get("PYTHONPATH", "")},
@@ -165,6 +165,8 @@ def serve(line_number: int) -> None:
     root = str(Path(__file__).parents[2])
     sys.path[:] = [one for one in sys.path if one != root]
     os.environ["PYTHONPATH"] = os.environ.pop("WEFT_TESTS_PATH")
+    if not os.environ["PYTHONPATH"]:
+        del os.environ["PYTHONPATH"]
     for name in [name for name in sys.modules if name == "tests" or name.startswith("tests.")]:
         del sys.modules[name]
     # A test may write a module again within a second, which the cache would not notice.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
-from weft.checker.functions import Uses, keys_of, uses_of
+from weft.checker.functions import StateUses, keys_of, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Keys
 from weft.checker.world import Read, ReadHow, World, Writer, WriterKind
@@ -39,7 +39,7 @@ from weft.declare.policy_parts import (
     When,
 )
 from weft.declare.route import Case
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 from weft.values import JsonObject
@@ -47,7 +47,7 @@ from weft.values import JsonObject
 TEXT: JsonObject = {"type": "string"}
 
 
-class Written(NamedTuple):
+class KeyWrite(NamedTuple):
     """A key that running an agent writes."""
 
     key: str
@@ -145,32 +145,32 @@ def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
 
 
 @listed
-def writes_of(agent: Agent) -> Iterator[Written]:
+def writes_of(agent: Agent) -> Iterator[KeyWrite]:
     """The keys that running it writes: its answer, what its policy notes, what its code does."""
     for writing in agent.policy.writings:
         writer = Writer(agent.name, Origin("field", "context", agent.name), "agent")
         match writing:
             case Capture():
-                yield Written(writing.key, writer, TEXT)
+                yield KeyWrite(writing.key, writer, TEXT)
             case NoteDown() | Distill():
-                yield Written(writing.key, writer, None)
+                yield KeyWrite(writing.key, writer, None)
             case Extract():
                 shape = schema.of_type(writing.schema, where=f"{agent.name}.context")
-                yield Written(writing.key, writer, shape)
+                yield KeyWrite(writing.key, writer, shape)
     for tool in agent.tools:
         place = Origin("tool", tool.name, agent.name)
         writer = Writer(tool.name, place, "tool" if tool.writes else "code")
         for key in used_by(tool).writes:
-            yield Written(key, writer, None)
+            yield KeyWrite(key, writer, None)
     for name, uses in callbacks_of(agent):
         for key in uses.writes:
-            yield Written(key, callback_writer(agent, name), None)
+            yield KeyWrite(key, callback_writer(agent, name), None)
     if agent.output_key is not None:
         writer = Writer(agent.name, Origin("field", "output_key", agent.name), "agent")
         shape = TEXT
         if agent.output_schema is not None:
             shape = schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
-        yield Written(agent.output_key, writer, shape)
+        yield KeyWrite(agent.output_key, writer, shape)
 
 
 @once_per_agent
@@ -206,7 +206,7 @@ def is_tied(agent: Agent) -> bool:
 
 
 @once_per_agent
-def _code_of(agent: Agent) -> list[Uses]:
+def _code_of(agent: Agent) -> list[StateUses]:
     """What its tools and callbacks do with the state."""
     return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
 
@@ -264,11 +264,11 @@ def after(agent: Agent, world: World) -> World:
     return world.spoke(agent, agent.output_key)
 
 
-def used_by(tool: Tool) -> Uses:
+def used_by(tool: Tool) -> StateUses:
     """What a tool does with the state: what it declares counts, else what its source shows."""
     if tool.context_parameter is None or tool.function is None:
         known = tool.context_parameter is None or bool(tool.writes)
-        return Uses(
+        return StateUses(
             tool.reads, writes=tool.writes, reads_all=known, known=known, escalates=not known
         )
     uses = uses_of(tool.function, tool.context_parameter)
@@ -281,7 +281,7 @@ def used_by(tool: Tool) -> Uses:
 
 
 @listed
-def callbacks_of(agent: Agent) -> Iterator[tuple[str, Uses]]:
+def callbacks_of(agent: Agent) -> Iterator[tuple[str, StateUses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
         callbacks = cast("object", getattr(agent, name))
@@ -305,7 +305,7 @@ def handled(world: World, agent: Agent, *callbacks: str) -> World:
     return world
 
 
-def touched(world: World, uses: Iterable[Uses]) -> World:
+def touched(world: World, uses: Iterable[StateUses]) -> World:
     """The world after code may have changed values in place: their shapes are known no longer."""
     facts = {
         key: fact._replace(schema=None)
@@ -341,7 +341,7 @@ class Writes:
 _Pairs: TypeAlias = Iterator[tuple[str, Writer]]
 
 
-class _WritePairs(Question[_Pairs]):
+class _WritePairs(DefaultVisitor[_Pairs]):
     """The keys that a node writes, each with who does; most nodes only have children that write."""
 
     __slots__ = ("_fills", "_writes")
@@ -393,7 +393,7 @@ def step_writer(node: Step) -> Writer:
     return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
 
 
-class _MayWriteAnything(Question[bool]):
+class _MayWriteAnything(DefaultVisitor[bool]):
     """Whether code runs in a node that does not say what it writes."""
 
     __slots__ = ()
@@ -462,7 +462,7 @@ def gate_reads(node: Gate) -> Iterable[Read]:
             yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
-class _Collected(Question[JsonObject]):
+class _Collected(DefaultVisitor[JsonObject]):
     """What a map collects: texts, or values of the schema of the agent that speaks last."""
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from typing import cast
 from weft.checker.agents import agents_called_by, writes_of
 from weft.checker.rules import RULES
 from weft.checker.walk import APPLICATION, Walk, take
-from weft.checker.world import Record, Site, World, Writer
+from weft.checker.world import Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
@@ -57,7 +57,7 @@ def check(
     return sorted(findings.values(), key=lambda one: _ORDER[one.severity])
 
 
-def walked(node: Node, world: World) -> Record:
+def walked(node: Node, world: World) -> WalkRecord:
     """What a walk over the flow leaves."""
     walk = Walk(node)
     walk.run(world)

@@ -8,10 +8,10 @@ from weft.checker.scope import (
     STATE,
     Compared,
     Contents,
+    FunctionScope,
     Keys,
     Operator,
     Path,
-    Scope,
     Way,
     is_none,
     is_number,
@@ -223,7 +223,7 @@ class KeyCollector:
 class ExpressionReader:
     """Goes through expressions, and takes note of what is done with the state."""
 
-    def __init__(self, scope: Scope, collector: KeyCollector) -> None:
+    def __init__(self, scope: FunctionScope, collector: KeyCollector) -> None:
         self._scope = scope
         self._collector = collector
         self.stores = AssignmentReader(scope, collector, self.at)
@@ -531,7 +531,7 @@ class AssignmentReader:
     """Follows values into the state and into dicts; `look` is asked about expressions."""
 
     def __init__(
-        self, scope: Scope, collector: KeyCollector, look: Callable[[ast.expr, Path], None]
+        self, scope: FunctionScope, collector: KeyCollector, look: Callable[[ast.expr, Path], None]
     ) -> None:
         self._scope = scope
         self._collector = collector

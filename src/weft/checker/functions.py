@@ -17,11 +17,11 @@ from weft.checker.scope import (
     STATE,
     Contents,
     Function,
+    FunctionScope,
     Helper,
     Keys,
     Names,
     Path,
-    Scope,
     called_function,
     definition,
     is_none,
@@ -101,7 +101,7 @@ _LOOKING = frozenset(("print", "isinstance", "repr", "str", "type", "id", "bool"
 """Functions that do nothing with a context."""
 
 
-class Uses(NamedTuple):
+class StateUses(NamedTuple):
     """The keys that a function reads, sets and takes away, and whether that is all.
 
     `reads` must be there and `asks` may lack; `writes` are set on some path, `drops` taken away on
@@ -119,23 +119,23 @@ class Uses(NamedTuple):
     escalates: bool = True
 
 
-def uses_of(function: Callable[..., object], context: str = "") -> Uses:
+def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
     """What a function does with the state of its context, by default its first argument."""
     if isinstance(function, Foreign):
         return _together(function)
     try:
         return _uses(function, context)
     except TypeError:  # unhashable
-        return Uses()
+        return StateUses()
 
 
-def _together(code: Foreign) -> Uses:
+def _together(code: Foreign) -> StateUses:
     """What all the functions do that are called one behind the other."""
     if code.opaque:
-        return Uses()
-    uses = Uses(reads_all=True, known=True, escalates=False)
+        return StateUses()
+    uses = StateUses(reads_all=True, known=True, escalates=False)
     for one in (uses_of(function, code.context) for function in code.functions):
-        uses = Uses(
+        uses = StateUses(
             tuple(dict.fromkeys((*uses.reads, *(k for k in one.reads if k not in uses.writes)))),
             tuple(dict.fromkeys((*uses.asks, *one.asks))),
             tuple(dict.fromkeys((*uses.writes, *one.writes))),
@@ -149,12 +149,12 @@ def _together(code: Foreign) -> Uses:
 
 
 @functools.lru_cache(maxsize=1024)
-def _uses(function: Callable[..., object], context: str) -> Uses:
+def _uses(function: Callable[..., object], context: str) -> StateUses:
     result = _read(function, context, frozenset())
     if result is None:
-        return Uses()
+        return StateUses()
     keys, writer = result
-    return Uses(
+    return StateUses(
         tuple(sorted(keys.reads)),
         tuple(sorted(keys.optional | keys.guarded)),
         tuple(sorted((keys.writes | keys.maybe) - keys.drops)),
@@ -168,7 +168,7 @@ def _uses(function: Callable[..., object], context: str) -> Uses:
 
 def _read(
     function: Callable[..., object], context: str, above: frozenset[object]
-) -> "tuple[Keys, _Writer] | None":
+) -> "tuple[Keys, _ContextRewriter] | None":
     """The keys that a function of a context uses; `above` are those that it is called from."""
     called, placed, named = opened(function)
     source = definition(called) if inspect.unwrap(called) is called else None
@@ -182,7 +182,7 @@ def _read(
         return None
     around = names_of(called, known)
     inside = above | {called}
-    writer = _Writer(context, around, inside)
+    writer = _ContextRewriter(context, around, inside)
     plain = writer.rewritten(source)
     return read(plain, _STATE, around, helper=_Followed(writer, inside), answers=False), writer
 
@@ -190,7 +190,7 @@ def _read(
 class _Followed:
     """Knows what functions do that get the context or its state."""
 
-    def __init__(self, writer: "_Writer", above: frozenset[object]) -> None:
+    def __init__(self, writer: "_ContextRewriter", above: frozenset[object]) -> None:
         self._writer = writer
         self._plain = Helpers(above)
 
@@ -199,7 +199,7 @@ class _Followed:
         return known if known is not None else self._plain(node, argument, names)
 
 
-class _Writer(ast.NodeTransformer):
+class _ContextRewriter(ast.NodeTransformer):
     """Writes a function of a context as one of its state, which returns nothing."""
 
     def __init__(self, context: str, names: Names, above: frozenset[object]) -> None:
@@ -340,8 +340,8 @@ def read(
     body: list[ast.stmt] = (
         [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
     )
-    scope, collector = Scope(state, names or {}, body, helper or Helpers()), KeyCollector()
-    end = _Reader(scope, collector, answers=answers).run(body, Path())
+    scope, collector = FunctionScope(state, names or {}, body, helper or Helpers()), KeyCollector()
+    end = _StatementReader(scope, collector, answers=answers).run(body, Path())
     if end is not None:
         collector.leave(end)
     collector.proved = proved(body, scope)
@@ -374,10 +374,10 @@ def _arguments(source: Function) -> list[str]:
     return [each.arg for each in (*source.args.posonlyargs, *source.args.args)]
 
 
-class _Reader:
+class _StatementReader:
     """Walks the statements of a function."""
 
-    def __init__(self, scope: Scope, collector: KeyCollector, *, answers: bool) -> None:
+    def __init__(self, scope: FunctionScope, collector: KeyCollector, *, answers: bool) -> None:
         self._scope = scope
         self._collector = collector
         self._expressions = ExpressionReader(scope, collector)

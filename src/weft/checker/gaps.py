@@ -17,7 +17,7 @@ from weft.declare import (
 )
 from weft.declare.nodes import agents_of, below
 from weft.declare.route import OTHERWISE
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 
 MOST = 3
 """How many paths are named."""
@@ -51,7 +51,7 @@ def _contains(node: Node, reader: Node) -> bool:
     return node is reader or any(_contains(one, reader) for one in below(node))
 
 
-class _PathsThrough(Question[Iterator[str]]):
+class _PathsThrough(DefaultVisitor[Iterator[str]]):
     """The paths through a node on which it does not write the key, each in words."""
 
     __slots__ = ("_key", "_writes")

@@ -7,7 +7,7 @@ from weft.checker.agents import WritersByKey, step_writer
 from weft.checker.world import Read, Site, Writer
 from weft.declare import Map, Node, Step
 from weft.declare.nodes import children
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.session.state import scope_of
 
 
@@ -55,7 +55,7 @@ def removed_by_sibling(
         yield read, step_writer(step)
 
 
-class _RemovingStepsIn(Question[Iterator[Step]]):
+class _RemovingStepsIn(DefaultVisitor[Iterator[Step]]):
     """The steps in a node that remove keys; what is inside a map stays there."""
 
     __slots__ = ()

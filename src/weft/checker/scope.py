@@ -68,7 +68,7 @@ Helper = Callable[[ast.Call, ast.expr, Names], Keys]
 """What a call does with the state, which is the argument."""
 
 
-class Scope:
+class FunctionScope:
     """What the names in a function mean, as it is read."""
 
     def __init__(
@@ -439,7 +439,7 @@ def is_number(node: ast.AST) -> bool:
     )
 
 
-def proved(body: Sequence[ast.stmt], scope: Scope) -> frozenset[str]:
+def proved(body: Sequence[ast.stmt], scope: FunctionScope) -> frozenset[str]:
     """The keys that are there if a function of one answer says yes."""
     match body:
         case [*_, ast.Return(value=ast.expr() as answer)]:
@@ -449,7 +449,7 @@ def proved(body: Sequence[ast.stmt], scope: Scope) -> frozenset[str]:
             return frozenset()
 
 
-def keys_if_false(node: ast.expr, scope: Scope) -> frozenset[str]:
+def keys_if_false(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
     """The keys that are there wherever a test does not hold: `"key" not in state`."""
     match node:
         case ast.BoolOp(op=ast.Or(), values=values):
@@ -468,7 +468,7 @@ def keys_if_false(node: ast.expr, scope: Scope) -> frozenset[str]:
             return frozenset()
 
 
-def keys_if_true(node: ast.expr, scope: Scope) -> frozenset[str]:
+def keys_if_true(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
     """The keys that are there wherever a test holds."""
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
@@ -490,7 +490,7 @@ def keys_if_true(node: ast.expr, scope: Scope) -> frozenset[str]:
             return _looked_up(node, scope)
 
 
-def _looked_up(node: ast.expr, scope: Scope) -> frozenset[str]:
+def _looked_up(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
     """The key of `state["key"]` or `state.get("key")`, whatever stands in its value."""
     match node:
         case ast.Name(id=name) if name in scope.aliased:

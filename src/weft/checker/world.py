@@ -461,7 +461,7 @@ class Site:
 
 
 @dataclass
-class Record:
+class WalkRecord:
     """What the walk has come across."""
 
     root: Node

@@ -19,7 +19,7 @@ from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.checks import CALLBACKS
 from weft.declare.nodes import agents_of, walk_nodes
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Severity
 from weft.values import Json, JsonObject
 
@@ -455,7 +455,7 @@ def _code_in(flow: Node) -> Iterator[_NodeFunction]:
                     yield _NodeFunction(node.name, field, one)
 
 
-class _FunctionFields(Question[Iterable[tuple[str, object]]]):
+class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):
     """The fields of a node that may hold functions of the user's."""
 
     __slots__ = ()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.compiler.caching import Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
-from weft.compiler.incremental import Thread, Woven
+from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
 from weft.declare import RunConfig
@@ -53,7 +53,6 @@ class Compiled:
         woven: Woven,
         steps: list[Step],
         provided: Mapping[str, str],
-        thread: Thread,
         previous: "Callable[[], Compiled | None]",
     ) -> None:
         self.prompt = prompt
@@ -64,7 +63,6 @@ class Compiled:
         self.woven = woven
         self.steps = steps
         self._strict = config.strict
-        self._thread = thread
         self._find_previous = previous
         self._lowered: dict[str, Lowered] = {}
         self.policy = plan.policy

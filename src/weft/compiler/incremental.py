@@ -31,6 +31,7 @@ from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
+from weft.passes.env import ThreadFacts
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
@@ -229,12 +230,9 @@ class Thread:
             built, joined = self._build(events)
             features = built.features
         self.features |= features
-        env = msgspec.structs.replace(
-            env,
-            used_ids=self.used_ids,
-            opening=not self.settled.settled,
-            before=self.settled,
-        )
+        settled = self.settled
+        final = ThreadFacts(before=settled, used_ids=self.used_ids, opening=not settled.settled)
+        env = msgspec.structs.replace(env, thread=final)
         prompt = Prompt(
             model="",
             agent=env.agent,
@@ -256,7 +254,7 @@ class Thread:
             not self.settled.settled
             or self.basis.reaches_back >= consumed
             or env.policy.view != "default"
-            or env.captured
+            or env.instruction.captured
             or (
                 facts_of(events).branched
                 and not branches_of(events).is_quiet(self.slot.branch, consumed)
@@ -420,9 +418,7 @@ def _made(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
     return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
 
 
-def weave(
-    events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes
-) -> tuple[Thread, Woven]:
+def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
     The thread is kept with the log; a new one begins where the old one does not fit.
@@ -439,7 +435,7 @@ def weave(
                 thread = threads.older = Thread(slot, basis, _made(events, slot))
         elif thread is None or thread.basis != basis:
             thread = threads.newest = Thread(slot, basis, _made(events, slot))
-        return thread, thread.weave(events, env, passes)
+        return thread.weave(events, env, passes)
 
 
 class _Threads:

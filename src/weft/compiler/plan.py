@@ -6,12 +6,14 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from weft import schema
 from weft.codes import report
+from weft.compiler.costs import shares_of
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import (
     Instructions,
@@ -35,6 +37,7 @@ from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Passes, passes_of
+from weft.passes.env import ModelFacts, ToolFacts
 from weft.values import Json, JsonObject, compact
 
 SET_RESPONSE = "set_model_response"
@@ -108,9 +111,11 @@ class Plan:
     target: Target
     output: Output | None
     transfers: tuple[Node, ...]
+    facts: ModelFacts
     tools: tuple[ToolDecl, ...]
     own: dict[str, Tool]
     recall: ToolDecl | None
+    tool_facts: ToolFacts
     config: JsonObject
     origins: dict[str, Origin]
     cache: str
@@ -230,6 +235,8 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     tools = _tools(path, output, recalls=recalls)
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name)
     measure = _measure(agent, target)
+    own = {tool.name: tool for tool in agent.tools}
+    recall = None if recalls else _late_recall(path, output, target)
     return Plan(
         given=config.context,
         path=path,
@@ -245,8 +252,10 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         output=output,
         transfers=transfer_targets(path),
         tools=tools,
-        own={tool.name: tool for tool in agent.tools},
-        recall=None if recalls else _late_recall(path, output, target),
+        facts=_model_facts(agent, target, cache),
+        own=own,
+        recall=recall,
+        tool_facts=ToolFacts(own=own, recall=recall),
         config=generate,
         origins=origins,
         cache=cache,
@@ -256,6 +265,28 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         inputs={**path[0].inputs, **agent.inputs},
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
     )
+
+
+def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
+    """What passes may know of the model."""
+    shares = shares_of(target.facts.cache, kept=cache)
+    return ModelFacts(
+        name=target.model,
+        dialect=target.dialect,
+        window=target.facts.window,
+        widest=partial(_widest, target.model),
+        read=shares.read,
+        write=shares.write,
+        picks_tools=target.facts.picks_tools,
+        cleared=frozenset(agent.cleared),
+    )
+
+
+def _widest(model: str) -> int:
+    """The model's window from the list of prices, loaded for a request that may not fit it."""
+    from weft.compiler.costs import window_of
+
+    return window_of(model)
 
 
 def _unknown(root: Agent, name: object) -> CompileError:

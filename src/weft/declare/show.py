@@ -20,10 +20,10 @@ def show(node: Node) -> str:
 
     Agents and steps stand by their names. What no operator can say takes the named form.
     """
-    return _code.visit(node)
+    return _flow_text.visit(node)
 
 
-class _Code(Visitor[str]):
+class _FlowText(Visitor[str]):
     """Each kind of node as code."""
 
     __slots__ = ()
@@ -119,7 +119,7 @@ class _Code(Visitor[str]):
         return _call("expect", name_of(node.predicate), quoted(node.message), *_options(node))
 
 
-_code = _Code()
+_flow_text = _FlowText()
 
 
 def _call(function: str, *arguments: str) -> str:

@@ -1,7 +1,7 @@
 """Visit the nodes of a flow: one method a kind, and what follows from it for every flow.
 
 Whoever asks something of every kind of node implements `Visitor`; a type checker then names the
-method that is missing when a kind is added. Where most kinds have the same answer, `Question`
+method that is missing when a kind is added. Where most kinds have the same answer, `DefaultVisitor`
 gives it.
 """
 
@@ -125,7 +125,7 @@ class Visitor(ABC, Generic[T]):
         """A predicate that must hold."""
 
 
-class Question(Visitor[T]):
+class DefaultVisitor(Visitor[T]):
     """A visitor with one answer for all kinds of node that it has no method for."""
 
     __slots__ = ()
@@ -292,7 +292,7 @@ class _InnerAgents(Visitor[set[str]]):
         return set()
 
 
-class _KeysTaken(Question[set[str]]):
+class _KeysTaken(DefaultVisitor[set[str]]):
     """The keys that a node itself takes from the state, to hand their values on.
 
     A node that only looks at the state, or decides by it, hands nothing on.

@@ -179,7 +179,7 @@ class Track:
             last = min(length, len(self.begins) - 1)
             places = range(last, max(0, last - _NEAR), -1)
             upto = next((place for place in places if self.begins[place] > 0), 0)
-            if self.said or not upto:
+            if self.diagnostics or not upto:
                 return None
             final = self.begins[upto] - 1
             track = Track()

@@ -14,13 +14,13 @@ from weft.graph.build import link_kind
 from weft.graph.mermaid import frame_title
 from weft.graph.model import (
     LONGEST,
+    BoxRow,
     Channel,
     Edge,
     Graph,
     Group,
     LinkKind,
     Member,
-    Row,
     Vertex,
     rows_of,
 )
@@ -69,7 +69,7 @@ STYLE = """
 def to_svg(graph: Graph) -> str:
     """The picture as one SVG document: the flow from top to bottom, data beside it."""
     block = laid_out(graph)
-    boxes = [piece for piece in block.pieces if isinstance(piece, Box)]
+    boxes = [piece for piece in block.pieces if isinstance(piece, PlacedBox)]
     tracks = tracks_of(graph, boxes, block.width)
     width = max(block.width + tracks.left_width + tracks.right_width, 560.0)
     channels: list[Channel] = [
@@ -91,7 +91,7 @@ def to_svg(graph: Graph) -> str:
         *(line for track in tracks.tracks for line in _track(track)),
         *(_arrow(piece) for piece in block.pieces if isinstance(piece, Arrow)),
         *(_frame_title(piece) for piece in block.pieces if isinstance(piece, Frame)),
-        *(_label(piece) for piece in block.pieces if isinstance(piece, Label)),
+        *(_label(piece) for piece in block.pieces if isinstance(piece, TextLabel)),
         *(line for box in boxes for line in _draw_box(box)),
         *(line for track in tracks.tracks for line in _marks(track)),
         "</g>",
@@ -104,7 +104,7 @@ def to_svg(graph: Graph) -> str:
     )
 
 
-class Box(NamedTuple):
+class PlacedBox(NamedTuple):
     """A box and its rows."""
 
     x: float
@@ -112,14 +112,14 @@ class Box(NamedTuple):
     width: float
     height: float
     vertex: Vertex
-    rows: tuple[Row, ...]
+    rows: tuple[BoxRow, ...]
 
     def row_y(self, index: int) -> float:
         """The middle of a row."""
         return self.y + TITLE + ROW * index + ROW / 2
 
 
-def _draw_box(box: Box) -> Iterator[str]:
+def _draw_box(box: PlacedBox) -> Iterator[str]:
     vertex = box.vertex
     wrong = " problem" if vertex.problems else ""
     round_ = 14 if vertex.kind in ("input", "answer", "route", "loop", "map") else 4
@@ -173,7 +173,7 @@ def _frame_title(frame: Frame) -> str:
     return _text("halo", frame.x + 12.0, frame.y + 18.0, text)
 
 
-class Label(NamedTuple):
+class TextLabel(NamedTuple):
     """A text, from its left end, on its base line."""
 
     x: float
@@ -181,7 +181,7 @@ class Label(NamedTuple):
     text: str
 
 
-def _label(label: Label) -> str:
+def _label(label: TextLabel) -> str:
     return _text("halo", label.x, label.y, label.text)
 
 
@@ -220,14 +220,14 @@ def _head(x: float, y: float, kind: str, *, right: bool = False, down: bool = Fa
 class End(NamedTuple):
     """Where a track meets a box: at a height of its side; a reader's end has an arrow head."""
 
-    box: Box
+    box: PlacedBox
     y: float
     reads: bool
     channel: Channel
     certain: bool = True
 
 
-class Track(NamedTuple):
+class EdgeTrack(NamedTuple):
     """The way of one value, at the right or the left of the picture."""
 
     key: str
@@ -237,7 +237,7 @@ class Track(NamedTuple):
     right: bool
 
 
-def _track(track: Track) -> Iterator[str]:
+def _track(track: EdgeTrack) -> Iterator[str]:
     heights = [end.y for end in track.ends]
     name = f"{track.key}: {track.channel}" if track.key else track.channel
     yield f'<g class="track"><title>{_escaped(name)}</title>'
@@ -254,7 +254,7 @@ def _track(track: Track) -> Iterator[str]:
     yield "</g>"
 
 
-def _marks(track: Track) -> Iterator[str]:
+def _marks(track: EdgeTrack) -> Iterator[str]:
     """A dot where a value comes from, an arrow head where it goes."""
     for end in track.ends:
         x = _side(track, end)
@@ -264,11 +264,11 @@ def _marks(track: Track) -> Iterator[str]:
             yield f'<circle class="mark {end.channel}" cx="{_n(x)}" cy="{_n(end.y)}" r="3"/>'
 
 
-def _side(track: Track, end: End) -> float:
+def _side(track: EdgeTrack, end: End) -> float:
     return end.box.x + (end.box.width if track.right else 0.0)
 
 
-def _uses(track: Track, channel: Channel) -> bool:
+def _uses(track: EdgeTrack, channel: Channel) -> bool:
     return track.channel == channel or any(end.channel == channel for end in track.ends)
 
 
@@ -334,10 +334,10 @@ BACK = 30.0
 WIDEST = 1300.0
 """Lanes beyond so much width go into another row."""
 
-Piece: TypeAlias = Box | Frame | Arrow | Label
+Piece: TypeAlias = PlacedBox | Frame | Arrow | TextLabel
 
 
-class Block(NamedTuple):
+class SvgBlock(NamedTuple):
     """Pieces in a rectangle that begins at 0, 0."""
 
     width: float
@@ -350,12 +350,12 @@ def text_width(text: str) -> float:
     return columns(text) * LETTER
 
 
-def laid_out(graph: Graph) -> Block:
+def laid_out(graph: Graph) -> SvgBlock:
     """The whole picture, without what carries data."""
     return _stacked([_box_of(graph.input), _member(graph.root), _box_of(graph.answer)])
 
 
-def _member(member: Member) -> Block:
+def _member(member: Member) -> SvgBlock:
     if isinstance(member, Vertex):
         return _box_of(member)
     if not member.framed:
@@ -363,15 +363,15 @@ def _member(member: Member) -> Block:
     return _framed(member, _inside(member))
 
 
-def _box_of(vertex: Vertex) -> Block:
+def _box_of(vertex: Vertex) -> SvgBlock:
     rows = tuple(rows_of(vertex))
     longest = max([columns(vertex.title) + 1, *(columns(row.text) for row in rows)])
     width = max(longest * LETTER + 2 * PAD, 84.0)
     height = TITLE + ROW * len(rows) + (8.0 if rows else 4.0)
-    return Block(width, height, (Box(0.0, 0.0, width, height, vertex, rows),))
+    return SvgBlock(width, height, (PlacedBox(0.0, 0.0, width, height, vertex, rows),))
 
 
-def _framed(group: Group, inner: Block) -> Block:
+def _framed(group: Group, inner: SvgBlock) -> SvgBlock:
     title = clip(frame_title(group), LONGEST)
     indent = BACK if group.kind == "loop" else PAD
     width = max(inner.width + indent + max(indent, PAD), text_width(title) + 2 * PAD)
@@ -381,20 +381,20 @@ def _framed(group: Group, inner: Block) -> Block:
     pieces += [_moved(piece, offset, 28.0) for piece in inner.pieces]
     if group.kind == "loop":
         pieces.append(_back(group, pieces, width, height))
-    return Block(width, height, tuple(pieces))
+    return SvgBlock(width, height, tuple(pieces))
 
 
 def _back(group: Group, pieces: list[Piece], width: float, height: float) -> Arrow:
     """From below the body round the left side to the head."""
     assert group.head is not None
-    head = next(p for p in pieces if isinstance(p, Box) and p.vertex is group.head)
+    head = next(p for p in pieces if isinstance(p, PlacedBox) and p.vertex is group.head)
     bottom = height - 8.0
     middle = head.y + head.height / 2
     points = ((width / 2, height - 16.0), (width / 2, bottom), (12.0, bottom), (12.0, middle))
     return Arrow((*points, (head.x, middle)), "again")
 
 
-def _inside(group: Group) -> Block:
+def _inside(group: Group) -> SvgBlock:
     head = [] if group.head is None else [_box_of(group.head)]
     match group.kind:
         case "sequence" | "timeout" | "loop":
@@ -408,7 +408,7 @@ def _inside(group: Group) -> Block:
             return _stacked([*head, _lanes(group)], None)
 
 
-def _stacked(blocks: list[Block], kind: LinkKind | None = "then", label: str = "") -> Block:
+def _stacked(blocks: list[SvgBlock], kind: LinkKind | None = "then", label: str = "") -> SvgBlock:
     """One below the other; without a kind of arrow, only put there."""
     width = max(block.width for block in blocks)
     gap = GAP + LABEL if label else (GAP if kind is not None else 8.0)
@@ -420,19 +420,19 @@ def _stacked(blocks: list[Block], kind: LinkKind | None = "then", label: str = "
         if index and kind is not None:
             pieces.append(Arrow(((width / 2, top), (width / 2, top + gap)), kind))
             if label:
-                pieces.append(Label(width / 2 + 8.0, top + gap / 2 + 4.0, label))
+                pieces.append(TextLabel(width / 2 + 8.0, top + gap / 2 + 4.0, label))
         if index:
             top += gap
         pieces += _placed(block, (width - block.width) / 2, top)
         top += block.height
-    return Block(width, top, tuple(pieces))
+    return SvgBlock(width, top, tuple(pieces))
 
 
-def _lanes(group: Group) -> Block:
+def _lanes(group: Group) -> SvgBlock:
     """Members side by side, each below its label, in as many rows as they need."""
     labels = group.labels or ("",) * len(group.members)
     lanes = [_lane(group, label, below) for label, below in zip(labels, group.members, strict=True)]
-    rows: list[list[Block]] = [[]]
+    rows: list[list[SvgBlock]] = [[]]
     used = 0.0
     for lane in lanes:
         if rows[-1] and used + LANE + lane.width > WIDEST:
@@ -447,10 +447,10 @@ def _lanes(group: Group) -> Block:
     for row in blocks:
         pieces += _placed(row, (width - row.width) / 2, top)
         top += row.height + LANE
-    return Block(width, top - LANE, tuple(pieces))
+    return SvgBlock(width, top - LANE, tuple(pieces))
 
 
-def _lane(group: Group, label: str, below: Member) -> Block:
+def _lane(group: Group, label: str, below: Member) -> SvgBlock:
     block = _member(below)
     if not label:
         return block
@@ -458,23 +458,23 @@ def _lane(group: Group, label: str, below: Member) -> Block:
     width = max(block.width, text_width(text))
     arrow = Arrow(((width / 2, LABEL), (width / 2, LABEL + GAP)), link_kind(group, label))
     pieces = (
-        Label((width - text_width(text)) / 2, LABEL - 5.0, text),
+        TextLabel((width - text_width(text)) / 2, LABEL - 5.0, text),
         arrow,
         *_placed(block, (width - block.width) / 2, LABEL + GAP),
     )
-    return Block(width, block.height + LABEL + GAP, pieces)
+    return SvgBlock(width, block.height + LABEL + GAP, pieces)
 
 
-def _row(lanes: list[Block]) -> Block:
+def _row(lanes: list[SvgBlock]) -> SvgBlock:
     pieces: list[Piece] = []
     x = 0.0
     for lane in lanes:
         pieces += _placed(lane, x, 0.0)
         x += lane.width + LANE
-    return Block(x - LANE, max(lane.height for lane in lanes), tuple(pieces))
+    return SvgBlock(x - LANE, max(lane.height for lane in lanes), tuple(pieces))
 
 
-def _placed(block: Block, right: float, down: float) -> Iterable[Piece]:
+def _placed(block: SvgBlock, right: float, down: float) -> Iterable[Piece]:
     return (_moved(piece, right, down) for piece in block.pieces)
 
 
@@ -494,17 +494,17 @@ NUDGES = (0.0, 3.0, -3.0, 5.0, -5.0)
 class Tracks(NamedTuple):
     """All tracks, and the room they take on either side."""
 
-    tracks: tuple[Track, ...]
+    tracks: tuple[EdgeTrack, ...]
     left_width: float
     right_width: float
 
 
-def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
+def tracks_of(graph: Graph, boxes: Iterable[PlacedBox], width: float) -> Tracks:
     """Every value's way, beside a picture that is so wide."""
     by_id = {box.vertex.id: box for box in boxes}
     ordered = list(by_id.values())
     sides: dict[bool, list[list[tuple[float, float]]]] = {True: [], False: []}
-    placed: list[Track] = []
+    placed: list[EdgeTrack] = []
     for number, (key, channel, edges) in enumerate(_bundles(graph.edges)):
         ends = _Ends(key, channel, by_id, NUDGES[number % len(NUDGES)])
         chosen = _sides(edges, ends, ordered)
@@ -516,12 +516,12 @@ def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
             span = (min(end.y for end in met), max(end.y for end in met))
             index = _free(sides[right], span)
             x = width + 18.0 + APART * index if right else -18.0 - APART * index
-            placed.append(Track(key, channel, x, met, right))
+            placed.append(EdgeTrack(key, channel, x, met, right))
     room = {side: 18.0 + APART * len(used) if used else 0.0 for side, used in sides.items()}
     return Tracks(tuple(placed), room[False], room[True])
 
 
-def _sides(edges: list[Edge], ends: "_Ends", boxes: list[Box]) -> dict[str, bool]:
+def _sides(edges: list[Edge], ends: "_Ends", boxes: list[PlacedBox]) -> dict[str, bool]:
     """By reader: whether its track is at the right, where both ways cross no more boxes."""
     counts: dict[str, tuple[int, int]] = {}
     costs: dict[str, list[int]] = {}
@@ -566,7 +566,9 @@ def _connected(edges: list[Edge]) -> list[list[Edge]]:
 class _Ends:
     """The ends of one value's tracks."""
 
-    def __init__(self, key: str, channel: Channel, boxes: dict[str, Box], nudge: float) -> None:
+    def __init__(
+        self, key: str, channel: Channel, boxes: dict[str, PlacedBox], nudge: float
+    ) -> None:
         self._key = key
         self._channel: Channel = channel
         self._boxes = boxes
@@ -598,7 +600,7 @@ class _Ends:
         return End(box, y, reads=True, channel=edges[0].channel, certain=certain)
 
 
-def _height(box: Box, kind: str, key: str) -> float:
+def _height(box: PlacedBox, kind: str, key: str) -> float:
     """The middle of the row about the key; of the title where no row is."""
     for index, row in enumerate(box.rows):
         if row.kind == kind and (row.port is None or row.port.key == key):
@@ -606,7 +608,7 @@ def _height(box: Box, kind: str, key: str) -> float:
     return box.y + 12.0
 
 
-def _crossed(end: End, boxes: list[Box]) -> tuple[int, int]:
+def _crossed(end: End, boxes: list[PlacedBox]) -> tuple[int, int]:
     """How many boxes stand between the end and the right side, and the left one."""
     level = [box for box in boxes if box.y <= end.y <= box.y + box.height]
     return sum(box.x > end.box.x for box in level), sum(box.x < end.box.x for box in level)

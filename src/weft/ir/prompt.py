@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Literal, overload
+from typing import Literal, cast, overload
 
 import msgspec
 
@@ -67,7 +67,7 @@ class Notes(Sequence[Note]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (Notes, list, tuple)):
-            return tuple(self) == tuple(other)
+            return tuple(self) == tuple(cast("Sequence[Note]", other))
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

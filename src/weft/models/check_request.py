@@ -6,7 +6,7 @@ prefix is Weft's own: what was sent once is sent again.
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 

@@ -51,12 +51,12 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
     """
-    if env.measure is None:
+    if env.tokens.measure is None:
         return prompt
     if env.policy.limit is not None:
-        prompt = keep_limit(prompt, env, env.policy.limit, env.measure)
-    if env.budget is not None:
-        prompt = drop_oldest(prompt, env, env.budget, env.measure)
+        prompt = keep_limit(prompt, env, env.policy.limit, env.tokens.measure)
+    if env.tokens.budget is not None:
+        prompt = drop_oldest(prompt, env, env.tokens.budget, env.tokens.measure)
     return prompt
 
 
@@ -81,7 +81,7 @@ def keep_limit(
         return prompt
     if budget.overflow == "error":
         raise exceeded(prompt, env, room, sizes, "the request takes")
-    known = any(effect.get("kind") == "summary" for effect in env.effects.values())
+    known = any(effect.get("kind") == "summary" for effect in env.session.effects.values())
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
     if budget.overflow != "summarize" and not known:
         return _fit_behind_seal(fitting, prompt, env, budget)
@@ -101,9 +101,9 @@ def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budg
     session, and where somebody reaches back.
     """
     items = prompt.items
-    whole = frozenset(name for name, tool in env.tools.items() if tool.compact is False)
+    whole = frozenset(name for name, tool in env.tools.own.items() if tool.compact is False)
     with items.lock:
-        seal = derived(items, Seal, (budget, env.agent, env.dialect, env.model, whole))
+        seal = derived(items, Seal, (budget, env.agent, env.model.dialect, env.model.name, whole))
         seal.uses += 1
         try:
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
@@ -529,11 +529,12 @@ def drop_oldest(
     question. What started the invocation, what the user said last, what the agent's last call
     gave and the last `keep_recent` items stay, and with them the user turn they follow.
     """
-    total, split, _ = measure(prompt)
+    measured = measure(prompt)
+    total = measured.total
     limit = budget.token_budget
     if total <= limit:
         return prompt
-    fixed, sizes = split()
+    fixed, sizes = measured.split()
     items = list(prompt.items)
     pinned = _pinned(items, env.invocation, budget.keep_recent)
     loose = [0 if index in pinned else size for index, size in enumerate(sizes)]
@@ -602,7 +603,7 @@ def room_for(prompt: Prompt, env: Env, budget: Budget) -> Room:
     shared = reserve is None
     if reserve is None:
         reserve = min(budget.tokens // SHARE, MOST)
-    counted = int((budget.tokens - reserve) / (1 + env.margin))
+    counted = int((budget.tokens - reserve) / (1 + env.tokens.margin))
     return Room(budget.tokens, reserve, counted, shared)
 
 
@@ -631,9 +632,9 @@ def _count(number: int) -> str:
 
 def exceeded(prompt: Prompt, env: Env, room: Room, sizes: Sizes, subject: str) -> BudgetExceeded:
     """The error for what does not fit: by how much, what takes the most, and what to type."""
-    most = ceil(sizes.total * (1 + env.margin))
+    most = ceil(sizes.total * (1 + env.tokens.margin))
     counted = f"{sizes.total} tokens"
-    if env.margin:
+    if env.tokens.margin:
         counted += f" ({most} at most, as they are estimated)"
     if room.reserve:
         counted += f" and {room.reserve} are for the answer"
@@ -661,8 +662,8 @@ def _without_handles(prompt: Prompt, env: Env) -> str:
 def _largest(prompt: Prompt, env: Env, sizes: Sizes) -> str:
     """What takes the most of a request, in words."""
     fixed, _ = sizes.split()
-    system = env.count(prompt.system_text)
-    schema = env.count(compact(prompt.output.schema)) if prompt.output is not None else 0
+    system = env.tokens.count(prompt.system_text)
+    schema = env.tokens.count(compact(prompt.output.schema)) if prompt.output is not None else 0
     tools = fixed - system - schema if prompt.tools else 0  # with what a provider adds for them
     named = f"the tool {RECALL}" if _is_for_handles(prompt) else "the tools"
     found = [(system, "the instruction"), (tools, named), (schema, "the schema")]
@@ -728,12 +729,12 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
 
 def _head(prompt: Prompt, env: Env, most: int) -> int:
     """What an opening turn takes, and of the head what is less than `most`."""
-    if env.measure is None:
+    if env.tokens.measure is None:
         return 0
-    fixed, (opening,) = env.measure(
+    fixed, (opening,) = env.tokens.measure(
         msgspec.structs.replace(prompt, items=Strand([opening_of(prompt.items[0])]))
     ).split()
-    return min(fixed, most) + (opening if env.opening else 0)
+    return min(fixed, most) + (opening if env.thread.opening else 0)
 
 
 def _worst(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[int]:
@@ -768,16 +769,16 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
 
     What other agents said is counted in the words in which the agent is told of it.
     """
-    if env.measure is None:
-        return [env.count(item_text(item)) for item in prompt.items]
-    key = ("item sizes", env.agent, env.dialect, env.model)
+    if env.tokens.measure is None:
+        return [env.tokens.count(item_text(item)) for item in prompt.items]
+    key = ("item sizes", env.agent, env.model.dialect, env.model.name)
     found = env.log.memo.setdefault(key, {})
     held = cast("dict[object, tuple[tuple[Block, ...], int]]", found)
     missing = [item for item in prompt.items if not _is_known(item, held)]
     if missing:
         forms = [_told(item, prompt, env) for item in missing]
         sent = [form for form in forms if form.blocks]
-        _, sizes = env.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
+        _, sizes = env.tokens.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
         counted = iter(sizes)
         for item, form in zip(missing, forms, strict=True):
             held[item.key] = (item.blocks, next(counted) if form.blocks else 0)

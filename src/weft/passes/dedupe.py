@@ -70,7 +70,7 @@ def _exact(prompt: Prompt, env: Env) -> Prompt:
         short = msgspec.structs.replace(item, blocks=tuple(blocks))
         return Note("dedupe_items", "the same stands further up", item, short)
 
-    key = (env.agent, env.dialect, env.model)
+    key = (env.agent, env.model.dialect, env.model.name)
     return rewrite_items(prompt, "dedupe_items", change, key=key, fold=_SEEN)
 
 
@@ -266,16 +266,16 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     Before:  system "Intent: booking" | user "Fly me to Oslo" | model "booking"
     After:   system "Intent: booking" | user "Fly me to Oslo"
     """
-    if env.policy.duplicates or not env.carried:
+    if env.policy.duplicates or not env.instruction.carried:
         return prompt
-    if not prompt.features & Feature.WROTE and not env.captured:
+    if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    carried = [one for value in env.carried.values() for one in _each(value)]
+    carried = [one for value in env.instruction.carried.values() for one in _each(value)]
     texts = {value.strip() for value in carried if isinstance(value, str)}
     only_texts = all(isinstance(value, str) for value in carried)
 
     def change(item: Item, _: None) -> Item | Note:
-        if env.captured and item.kind == "user" and item.author == "user":
+        if env.instruction.captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
         said, key = _answer_text(item) if item.wrote else None, ""
         if said is not None and (said.strip() in texts or not only_texts):
@@ -291,7 +291,14 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
 def _referring(item: Item, env: Env) -> Item | Note:
     """What the user said; without the words, where the instruction carries them."""
     text = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
-    key = next((key for key in sorted(env.captured) if spells(text, env.carried[key])), "")
+    key = next(
+        (
+            key
+            for key in sorted(env.instruction.captured)
+            if spells(text, env.instruction.carried[key])
+        ),
+        "",
+    )
     if not key or not text:
         return item
     others = [block for block in item.blocks if not isinstance(block, TextBlock)]
@@ -314,9 +321,11 @@ def _answer_text(item: Item) -> str | None:
 
 def _carried(item: Item, said: str, env: Env) -> str:
     """The key under which the instruction carries what this item says, if there is one."""
-    names = dict.fromkeys((*item.wrote, *env.carried))  # it may have been renamed since
+    names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
     for key in names:
-        if key in env.carried and any(spells(said, one) for one in _each(env.carried[key])):
+        if key in env.instruction.carried and any(
+            spells(said, one) for one in _each(env.instruction.carried[key])
+        ):
             return key
     return ""
 

@@ -17,7 +17,7 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     Before:  model "Welcome!" | user "Hi"
     After:   user "(The conversation begins.)" | model "Welcome!" | user "Hi"
     """
-    if not env.opening or not prompt.items:
+    if not env.thread.opening or not prompt.items:
         return prompt
     first = prompt.items[0]
     if not first.blocks or first.blocks[0].role != "model":
@@ -62,7 +62,9 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
     last = prompt.items.tip
     if last is not None and last.blocks:
         block = last.blocks[-1]
-        paused = last.paused and isinstance(block, OpaqueBlock) and block.provider == env.dialect
+        paused = (
+            last.paused and isinstance(block, OpaqueBlock) and block.provider == env.model.dialect
+        )
         if block.role == "user" or paused:
             return prompt
     origin = Origin("pass", "close_turn")
@@ -90,11 +92,16 @@ def append_changes(prompt: Prompt, env: Env) -> Prompt:
     After:   system "It is ten." | user "Hi" | ... | user "And now?" | system "Now: It is eleven."
     """
     last = prompt.items.tip
-    if not env.changes or last is None or last.kind == "system" or last.blocks[-1].role == "model":
+    if (
+        not env.instruction.changes
+        or last is None
+        or last.kind == "system"
+        or last.blocks[-1].role == "model"
+    ):
         return prompt
     change = Item(
         kind="system",
-        blocks=env.changes,
+        blocks=env.instruction.changes,
         author="",
         invocation=env.invocation,
         position=last.last,

@@ -136,7 +136,7 @@ class _Fencing:
         return msgspec.structs.replace(block, text=made, spans=(), signature=None, kept=None)
 
     def _fenced(self, text: str, source: str, origin: Origin) -> str:
-        made: Fenced = fenced(text, source, self._env.session)
+        made: Fenced = fenced(text, source, self._env.session.id)
         self._report(made.broken, origin)
         return made.text
 

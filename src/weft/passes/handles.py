@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 
 def result_limits(tool: str, env: Env, options: Compact) -> Limits | None:
     """From when on a tool's results are handles: as it says itself, else as the policy does."""
-    own = env.tools[tool].compact if tool in env.tools else None
+    own = env.tools.own[tool].compact if tool in env.tools.own else None
     if own is False:
         return None
     if own is None or own is True:
@@ -76,7 +76,7 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: Limits) -> Text
     text = block.text
     if block.signature is not None or _is_short(text, limits.over):
         return block
-    size = env.count(text)
+    size = env.tokens.count(text)
     if size <= limits.over:
         return block
     handle = handle_of(logged(block, item, env))
@@ -131,7 +131,7 @@ def _is_short(text: str, tokens: int) -> bool:
 
 def result_tokens(response: JsonObject, env: Env) -> int:
     """The tokens of a result as it is sent: its one text where it has only one, else JSON."""
-    return env.count(sole_text(response) or compact(response))
+    return env.tokens.count(sole_text(response) or compact(response))
 
 
 def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
@@ -143,7 +143,7 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
         except (Error, ValueError):
             found = None
         width, height = found or (0, 0)
-    return media_tokens(env.dialect, env.model, mime_type, size, width, height)
+    return media_tokens(env.model.dialect, env.model.name, mime_type, size, width, height)
 
 
 def sole_text(response: JsonObject) -> str:
@@ -158,8 +158,8 @@ def _short(response: JsonObject, handle: str, size: int, limits: Limits, env: En
     text = sole_text(response)
     if text:
         return {key: _short_text(text, handle, size, limits, env) for key in response}
-    head = env.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
-    digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.count)
+    head = env.tokens.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
+    digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.tokens.count)
     held = digest_of.value if isinstance(digest_of.value, dict) else {}
     return _headed(held, handle, size, digest_of.left_out)
 
@@ -181,14 +181,16 @@ def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
 def _short_text(text: str, handle: str, size: int, limits: Limits, env: Env) -> str:
     """A digest below a line that says what it is of; never more than `limits.to` tokens."""
     to = limits.to
-    room = to - env.count(f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999]\n")
+    room = to - env.tokens.count(
+        f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999]\n"
+    )
     for _ in range(6):
         if room < 1:
             break
-        short = reduced(text, limit_tokens=room, count=env.count, known=limits.known)
+        short = reduced(text, limit_tokens=room, count=env.tokens.count, known=limits.known)
         head = f"[handle {handle}: {short.shape}, {size:,} tokens; left out: {short.left_out}]"
         whole = f"{head}\n{short.value}"
-        over = env.count(whole) - to
+        over = env.tokens.count(whole) - to
         if over <= 0:
             return whole
         room -= over + 4
@@ -201,9 +203,9 @@ def logged(block: Block, item: Item, env: Env) -> Json:
     if isinstance(block, TextBlock):
         own = block.text
     if block.origin.kind == "state":
-        return env.state.get(block.origin.name, own)
+        return env.session.state.get(block.origin.name, own)
     if block.origin.kind == "artifact":
-        return env.artifacts.get(block.origin.name, own)
+        return env.session.artifacts.get(block.origin.name, own)
     for index in range(item.position, min(item.last + 1, len(env.log))):
         event = env.log[index]
         if event.id != block.origin.name or event.content is None:
@@ -251,7 +253,7 @@ def cut_block(block: Block, env: Env, options: Truncate) -> Block:
 def _cut(text: str, env: Env, options: Truncate) -> str:
     if len(text) * 4 <= options.tokens:
         return text
-    cut = cut_text(text, limit=options.tokens, count=env.count, keep=options.keep, mark=MARK)
+    cut = cut_text(text, limit=options.tokens, count=env.tokens.count, keep=options.keep, mark=MARK)
     return cut or ELLIPSIS
 
 
@@ -299,7 +301,7 @@ def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonOb
 
 def _cut_share(held: Json, share: int, env: Env, options: Truncate) -> Json:
     assert isinstance(held, str)
-    return cut_text(held, limit=share, count=env.count, keep=options.keep, mark=MARK)
+    return cut_text(held, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
 
 
 def offer_recall(prompt: Prompt, env: Env) -> Prompt:
@@ -312,7 +314,7 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     Before:  tools - | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
     After:   tools recall | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
     """
-    tool = env.recall
+    tool = env.tools.recall
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
     if _has_handles(prompt.items):

@@ -94,7 +94,7 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
             ids = [call.id for call in calls]
             if item.author == env.agent:
-                renamed = _renamed(item, calls, seen, env.used_ids)
+                renamed = _renamed(item, calls, seen, env.thread.used_ids)
             else:  # what another agent called is told without ids
                 renamed = _renamed(item, calls, set(), frozenset())
             if renamed is not item:

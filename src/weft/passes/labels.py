@@ -315,16 +315,16 @@ _MOST = 100_000
 
 def withheld_from(env: Env, labels: tuple[Label, ...]) -> Labelled | None:
     """What the labels are on that the agent's model is not cleared for; None if it is for all."""
-    hidden = tuple(label for label in labels if label.name not in env.cleared)
+    hidden = tuple(label for label in labels if label.name not in env.model.cleared)
     if not hidden:
         return None
-    whole = env.whole
+    whole = env.session.whole
     return labelled_in(
         hidden,
         whole.events if whole is not None else env.log,
-        state=env.state,
+        state=env.session.state,
         initial=whole.initial if whole is not None else {},
-        artifacts=env.artifacts,
+        artifacts=env.session.artifacts,
     )
 
 

@@ -69,6 +69,9 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Pro
 _DROPS = frozenset({"select_window", "select_items", "select_relevant"})
 """Passes that only drop items, and keep the others as they are."""
 
+_SPARING = frozenset({"select_items", "select_relevant"})
+"""Those of them that never drop anything of the current turn."""
+
 _REWRITES = frozenset(
     {
         "compact_items",
@@ -125,7 +128,7 @@ def _alone(
     ):
         return None
     steps = [step for step in steps if step.notes]
-    if not all(_spares_current(step.notes, env) for step in steps):
+    if not all(step.name in _SPARING or _spares_current(step.notes, env) for step in steps):
         return None
     changed = [step for step in steps if step.name in _REWRITES]
     first = [next(iter(step.notes)).before for step in changed]
@@ -245,9 +248,9 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
     last = prompt.items.tip
     return (
         not prompt.features & Feature.UNORDERED
-        and env.budget is None
-        and (env.picks_tools or not prompt.tools)
-        and not env.changes
+        and env.tokens.budget is None
+        and (env.model.picks_tools or not prompt.tools)
+        and not env.instruction.changes
         and last is not None
         and last.blocks[-1].role == "user"
     )

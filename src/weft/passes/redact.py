@@ -49,10 +49,10 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     After:   system "Mail to <EMAIL_51ad1c0b3f>." | user "I am at <EMAIL_6ba1e0c1d2>"
     """
     what = wanted(options.kinds, options.patterns, options.fields)
-    known = known_placeholders(env.log, env.session)
+    known = known_placeholders(env.log, env.session.id)
     put_back = restored_values(env.log)
     literals = [(value, made) for value, made, _ in put_back]
-    redaction = Redaction(what, env.session, known, literals)
+    redaction = Redaction(what, env.session.id, known, literals)
     system = _system(prompt.system, redaction)
     rewritten = _items(prompt, env, redaction, put_back)
     redaction.timeouts += rewritten.state.timeouts
@@ -131,8 +131,10 @@ def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnost
     """What was replaced, by kind, and what had to be withheld."""
     origin = Origin("pass", "redact_values", env.agent)
     kinds = in_items.union(redaction.kinds)
-    if env.measure is None:  # new items: their thread remembers what was said of earlier ones
-        reported = derived(env.before, _Reported, redaction.wanted)
+    if (
+        env.tokens.measure is None
+    ):  # new items: their thread remembers what was said of earlier ones
+        reported = derived(env.thread.before, _Reported, redaction.wanted)
         kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
     said = [report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)]
     said += [

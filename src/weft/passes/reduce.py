@@ -23,7 +23,7 @@ from weft.ir import (
 )
 from weft.ir.item import RECALL, handle_of
 from weft.ir.rewrite import Fold, derived, map_blocks, rewrite_items
-from weft.passes.env import Env
+from weft.passes.env import Env, TokenFacts
 from weft.passes.handles import (
     Limits,
     compact_media,
@@ -213,7 +213,7 @@ def _is_worth(found: Stretch, number: int, env: Env) -> bool:
     """Whether the lines take more than the words that stand for them."""
     lines = "\n".join(found.source.lines[found.line : found.line + found.size])
     words = reference_to(found, number).words
-    return len(lines) > len(words) and env.count(lines) >= PAYS * env.count(words)
+    return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 
 def _placed(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
@@ -234,7 +234,7 @@ def _is_source(block: ResultBlock, whole: str) -> bool:
 
 def _settled(env: Env) -> _Said:
     """What items that are final say, kept with them."""
-    items = env.before
+    items = env.thread.before
     with items.lock:
         held = derived(items, _Said)
         for item in items.since(held.read)[: max(0, items.settled - held.read)]:
@@ -316,7 +316,7 @@ def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     held = known.get(item.key)
     if held is None or held.item != item:
         limits = Limits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
-        by_letters = msgspec.structs.replace(env, count=_tokens)
+        by_letters = msgspec.structs.replace(env, tokens=TokenFacts(count=_tokens))
         blocks = tuple(
             compact_result(block, item, by_letters, limits)
             if isinstance(block, ResultBlock) and any(block is one for one in large)
@@ -332,7 +332,7 @@ def _is_large(block: Block, env: Env) -> bool:
         return False
     if is_short(block.response):
         return False
-    return not (block.name in env.tools and env.tools[block.name].compact is False)
+    return not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
 
 
 def is_short(response: JsonObject) -> bool:
@@ -372,8 +372,8 @@ def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
 
 def _measure(env: Env, options: Compact | Truncate) -> Hashable:
     """What decides whether a value is large, beside the value: tokens, and what tools say."""
-    own = tuple((name, tool.compact) for name, tool in env.tools.items())
-    return options, env.agent, env.dialect, env.model, own
+    own = tuple((name, tool.compact) for name, tool in env.tools.own.items())
+    return options, env.agent, env.model.dialect, env.model.name, own
 
 
 class _Digested(NamedTuple):
@@ -392,7 +392,7 @@ class _Digests:
 
 def _known(env: Env, options: Compact) -> dict[object, _Digested]:
     """What items became in earlier requests, kept with the log; a new item is seen only once."""
-    if env.measure is None:
+    if env.tokens.measure is None:
         return {}
     return derived(env.log, _Digests, _measure(env, options)).by_item
 

@@ -102,7 +102,7 @@ def restore_references(prompt: Prompt, env: Env) -> Prompt:
     Before:  call open(a) -> "[dropped: ...]" | call edit(a) -> "[as lines 1-40 of open(a) ...]"
     After:   call open(a) -> "[dropped: ...]" | call edit(a) -> 40 lines
     """
-    if env.measure is None or (env.policy.limit is None and env.budget is None):
+    if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
         return _restore_in_order(prompt, env) or _restore_at_once(prompt, env)
     return _restore_at_once(prompt, env)
 
@@ -123,7 +123,7 @@ def _restore_in_order(prompt: Prompt, env: Env) -> Prompt | None:
         view.add(after)
         return item if after is item else Note("restore_references", _REASON, item, after)
 
-    key = (env.agent, env.dialect, env.model)
+    key = (env.agent, env.model.dialect, env.model.name)
     fold = Fold(lambda: _View(env), lambda view: view.over(env), _View.back)
     after = fold_items(prompt, "restore_references", change, key=key, fold=fold)
     return after.prompt if after.state.in_order else None
@@ -160,7 +160,7 @@ class _Left(NamedTuple):
 
 def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
     """What the budget will leave of a request; None where it all stays."""
-    if env.measure is None or (env.policy.limit is None and env.budget is None):
+    if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
         return None
     from weft.passes.budget import fit_budget
 

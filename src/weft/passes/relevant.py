@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import msgspec
 
@@ -27,8 +27,8 @@ from weft.ir.item import fingerprint
 from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
-from weft.relevance import Index, Scorer, search, words
-from weft.relevance.rank import BESIDE
+from weft.relevance import Index, Scorer, words
+from weft.relevance.rank import Hits, found_by
 from weft.values import Json, JsonObject, Strand, compact
 
 _LEAST = 0.1
@@ -51,11 +51,11 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
         selection = kept.get(options)
         if selection is None or not selection.goes_on(prompt.items, env):
             chosen = _select(prompt, env, options)
-            if chosen is None:
-                return prompt
             selection = _Selection(prompt.items, env, options, chosen)
             if selection.lasts:
                 kept[options] = selection
+        if selection.is_all:
+            return prompt
         after = prompt.with_strand(selection.items.with_tail(selection.tail), selection.notes)
     return msgspec.structs.replace(
         after,
@@ -65,16 +65,21 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
 
 
 class _Chosen(NamedTuple):
-    """What is selected for a request: the items that stay, and what there is to say about it."""
+    """What is selected for a request: the items that stay, and what there is to say about it.
+
+    `asked` is None where nothing is to be selected, so that all stay.
+    """
 
     items: list[Item]
-    notes: list[Note]
+    notes: Sequence[Note]
     current: list[int]
-    asked: "Asked"
+    asked: "Asked | None"
+    steady: bool = True
+    """Whether it holds for the rest of the turn."""
 
 
-def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen | None:
-    """Search all items, O(n); None where nothing is to be selected."""
+def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
+    """Search all items, O(n)."""
     items = prompt.items.since(0)
     current = [
         number
@@ -84,24 +89,47 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen | None:
     now = set(current)
     past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
-        return None  # nothing to select from, or selected before
+        return _Chosen(items, [], current, None)  # nothing to select from, or selected before
     query = _query(items, env, options)
     scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
-    asked = Asked(_scores(prompt.items, query, now, scorer))
+    hits = _scores(prompt.items, query, now, scorer)
+    asked = Asked(hits.scores)
     if options.scorer == "model":
         asked = ask_relevance(items, past, query, asked.scores, env, options)
     scores = asked.scores
     best = _best(scores, past, options)
-    notes: list[Note] = []
-    stay: list[Item] = []
-    for number, item in enumerate(items):
-        if number in now:
-            stay.append(item)
-        elif number in best:
-            stay.append(msgspec.structs.replace(item, score=scores[number]))
-        else:
-            notes.append(Note("select_relevant", _reason(scores[number]), item))
-    return _Chosen(stay, notes, current, asked)
+    stay = [
+        items[number]
+        if number in now
+        else msgspec.structs.replace(items[number], score=scores[number])
+        for number in sorted({*best, *now})
+    ]
+    notes = _Dropped(items, [number for number in past if number not in best], scores)
+    return _Chosen(stay, notes, current, asked, hits.steady)
+
+
+class _Dropped(Sequence[Note]):
+    """A note on each item that was not selected, made when somebody asks for it."""
+
+    __slots__ = ("_items", "_numbers", "_scores")
+
+    def __init__(self, items: list[Item], numbers: list[int], scores: list[float]) -> None:
+        self._items = items
+        self._numbers = numbers
+        self._scores = scores
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Note: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Note]: ...
+    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
+        if isinstance(index, slice):
+            return [*self][index]
+        number = self._numbers[index]
+        return Note("select_relevant", _reason(self._scores[number]), self._items[number])
 
 
 class _Selections:
@@ -114,26 +142,29 @@ class _Selections:
 class _Selection:
     """What was selected for a turn, and what the agent did in it since, which always stays.
 
-    Searching is O(n), so it is done when a turn begins. What the agent does then does not change
-    the outcome, but for its first items: a hit beside them lends them some of its score.
+    Searching is O(n), so it is done when a turn begins. What the agent does then is left out of
+    the search; it seldom changes the outcome, where a good hit stands right before it.
     """
 
     def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Chosen) -> None:
         self._options = options
         self._turn, self._basis = env.turn, _basis(env, options)
         self._first = len(items) - len(chosen.current)
-        self._near = min(len(chosen.current), len(BESIDE))
         self._read = items.settled
         tail = len(items.tail)
         # all of the current turn must stand last, so that what follows is part of it
         last = chosen.current == [*range(self._first, len(items))] and len(chosen.current) >= tail
         self.lasts = last and options.scorer != "model"
+        self._length = 0 if chosen.steady else len(items)
+        """How many items it is for, where it holds for no more."""
+        self.is_all = chosen.asked is None
         settled = len(chosen.items) - tail if last else len(chosen.items)
         self.items: Strand[Item] = Strand(chosen.items[:settled])
         self.tail = chosen.items[settled:]
-        self.notes: Strand[Note] = Strand(chosen.notes)
-        self.diagnostics = (*chosen.asked.diagnostics, *_unasked(env, options))
-        self.wants = chosen.asked.wants
+        self.notes = chosen.notes
+        asked = chosen.asked if chosen.asked is not None else Asked([])
+        self.diagnostics = (*asked.diagnostics, *_unasked(env, options))
+        self.wants = asked.wants
 
     def goes_on(self, items: Strand[Item], env: Env) -> bool:
         """Whether it holds for these items too: only what the agent did in the turn was added."""
@@ -141,7 +172,7 @@ class _Selection:
             return False
         if self._read > items.settled or self._first > len(items):
             return False
-        if min(len(items) - self._first, len(BESIDE)) != self._near:
+        if self._length and self._length != len(items):
             return False
         fresh = items.since(self._read)
         if not all(env.is_current(item) and not env.is_asked(item) for item in fresh):
@@ -155,8 +186,8 @@ class _Selection:
 
 def _basis(env: Env, options: Relevant) -> tuple[str, str, str | None]:
     """What a selection depends on beside the items before the turn and what is asked in it."""
-    state = env.state.get(options.from_state) if options.from_state is not None else None
-    return env.agent, env.model, None if state is None else to_text(state)
+    state = env.session.state.get(options.from_state) if options.from_state is not None else None
+    return env.agent, env.model.name, None if state is None else to_text(state)
 
 
 def _reason(score: float) -> str:
@@ -177,7 +208,7 @@ def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
     if options.query is not None:
         return options.query
     if options.from_state is not None and not _unasked(env, options):
-        return to_text(env.state[options.from_state])
+        return to_text(env.session.state[options.from_state])
     query = "\n".join(_user_text(item) for item in items if env.is_asked(item))
     if words(query):
         return query
@@ -189,7 +220,7 @@ def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
 def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
     """That there is no query in the state, where it was to be there."""
     key = options.from_state
-    if key is None or env.state.get(key) not in (None, "", [], {}):
+    if key is None or env.session.state.get(key) not in (None, "", [], {}):
         return []
     return [
         report(
@@ -205,16 +236,16 @@ def _user_text(item: Item) -> str:
     return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
-def _scores(
-    items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer
-) -> list[float]:
+def _scores(items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer) -> Hits:
     """How well each item fits; what was read of those that are settled is kept with them."""
     with items.lock:
         index = derived(items, Index)
         for item in items.since(len(index))[: max(0, items.settled - len(index))]:
             index.add(item_text(item))
         more = [item_text(item) for item in items.since(items.settled)]
-        return search(index, query, first=items.settled, more=more, without=current, scorer=scorer)
+        return found_by(
+            index, query, first=items.settled, more=more, without=current, scorer=scorer
+        )
 
 
 INSTRUCTION = (
@@ -262,7 +293,7 @@ def ask_relevance(
     listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(shown, 1))
     text = "\n".join((f"Query: {query}", "", *listed))
     found = fingerprint("relevance", name_of_model(options.model), text)
-    effect = env.effects.get(found)
+    effect = env.session.effects.get(found)
     what = "what is relevant was told by words in common"
     if effect is None:
         want = Want("relevance", found, INSTRUCTION, text, _SCHEMA, options.model)

@@ -80,7 +80,7 @@ def _text(
     short = shorten(bare)
     if short is bare or not isinstance(short, TextBlock):
         return block
-    text = inside.before + fenced(short.text, inside.source, env.session).text
+    text = inside.before + fenced(short.text, inside.source, env.session.id).text
     return msgspec.structs.replace(short, text=text)
 
 
@@ -95,7 +95,7 @@ def _result(
     held = short.response.get(key)
     alone = isinstance(held, str) and len(short.response) == 1
     text = held if alone and isinstance(held, str) else compact(short.response)
-    response: JsonObject = {key: fenced(text, inside.source, env.session).text}
+    response: JsonObject = {key: fenced(text, inside.source, env.session.id).text}
     return msgspec.structs.replace(short, response=response)
 
 
@@ -179,7 +179,7 @@ def _compact(block: Block, item: Item, env: Env) -> Block:
         return compact_media(block, env, COMPACTED.over) or block
     if not isinstance(block, ResultBlock):
         return block
-    if block.name in env.tools and env.tools[block.name].compact is False:
+    if block.name in env.tools.own and env.tools.own[block.name].compact is False:
         return block
     short = compact_result(block, item, env, COMPACTED)
     said = {place: media_words(one, env, COMPACTED.over) for place, one in enumerate(short.media)}
@@ -214,7 +214,9 @@ def _cut(block: Block, item: Item, env: Env) -> Block:
     if isinstance(block, TextBlock) and block.signature is None:
         if env.policy.makes_handles and block.origin.kind == "event":
             return _shown_in_short(block, item, env)
-        text = cut_text(block.text, limit=TRUNCATED, count=env.count, keep="bookend", mark=MARK)
+        text = cut_text(
+            block.text, limit=TRUNCATED, count=env.tokens.count, keep="bookend", mark=MARK
+        )
         if text == block.text:
             return block
         return msgspec.structs.replace(block, text=text, spans=(), kept=None)
@@ -222,12 +224,12 @@ def _cut(block: Block, item: Item, env: Env) -> Block:
         if (
             env.policy.makes_handles
             and not block.media
-            and not (block.name in env.tools and env.tools[block.name].compact is False)
+            and not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
         ):
             bare = _headless(block)
             short = compact_result(bare, item, env, Limits(TRUNCATED, TRUNCATED))
             return block if short is bare else short
-        shorter = reduced(block.response, limit_tokens=TRUNCATED, count=env.count).value
+        shorter = reduced(block.response, limit_tokens=TRUNCATED, count=env.tokens.count).value
         if shorter == block.response and not block.media:
             return block
         response = shorter if isinstance(shorter, dict) else {"result": shorter}
@@ -348,7 +350,9 @@ class Shortening:
         self.items = items
         self._env = env
         self._size = size
-        self._whole = frozenset(name for name, tool in env.tools.items() if tool.compact is False)
+        self._whole = frozenset(
+            name for name, tool in env.tools.own.items() if tool.compact is False
+        )
         self._again: dict[int, dict[int, Origin]] | None = None
 
     def fold(self, index: int) -> Step | None:
@@ -425,9 +429,9 @@ class Shortening:
             held = kept.made[item.key] = _Shorter(item, form, saved)
         return held
 
-    def _slot(self) -> Hashable:
+    def _slot(self) -> tuple[Hashable, ...]:
         env = self._env
-        return env.agent, env.dialect, env.model, self._whole, env.session
+        return env.agent, env.model.dialect, env.model.name, self._whole, env.session.id
 
     def _forms(self, make: Callable[[Item, Env], Item]) -> _Forms:
         return derived(self._env.log, _Forms, (make, *self._slot()))

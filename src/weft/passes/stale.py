@@ -205,7 +205,7 @@ class _Edits:
 def _edit(prompt: Prompt, env: Env, cut: int) -> Prompt:
     """The items with handles up to the cut; what was edited before is kept."""
     items, settled = prompt.items, prompt.items.settled
-    edits = derived(items, _Edits, (env.dialect, env.model))
+    edits = derived(items, _Edits, (env.model.dialect, env.model.name))
     if edits.cut > cut or edits.read > settled or cut > settled:
         # an older snapshot, or a cut in the tail, which may move back: nothing of it is kept
         edits = _Edits()
@@ -324,7 +324,10 @@ class _Plan:
         whole, edited = sums.whole, sums.edited
         removed = _between(whole, cut, old) - _between(edited, cut, old)
         again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
-        saved, cost = removed * env.read * self.steps, again * (env.write - env.read)
+        saved, cost = (
+            removed * env.model.read * self.steps,
+            again * (env.model.write - env.model.read),
+        )
         if removed >= LEAST_SAVED and saved > MARGIN * cost:
             self.cut = old
         elif removed:
@@ -333,8 +336,8 @@ class _Plan:
 
     def _fill(self, old: int, tokens: int, head: int, env: Env) -> None:
         """Cut where the window is full, and note for which heads it is, or is not."""
-        looked_up = not env.window and head + tokens > LONG
-        window = env.widest() if looked_up else env.window
+        looked_up = not env.model.window and head + tokens > LONG
+        window = env.model.widest() if looked_up else env.model.window
         if not window:
             if not looked_up:  # with a longer head it would be looked up
                 self.most = min(self.most, LONG - tokens)
@@ -349,10 +352,17 @@ class _Plan:
 def _cut(prompt: Prompt, env: Env) -> int:
     """The place up to which results are handles: what the requests so far decided, in order."""
     items, settled = prompt.items, prompt.items.settled
-    sums = derived(items, _Sums, (env.dialect, env.model))
+    sums = derived(items, _Sums, (env.model.dialect, env.model.name))
     sums.read(items, env)
     head = _head(prompt, env)
-    key = (env.agent, env.dialect, env.model, env.window, env.read, env.write)
+    key = (
+        env.agent,
+        env.model.dialect,
+        env.model.name,
+        env.model.window,
+        env.model.read,
+        env.model.write,
+    )
     kept = derived(items, _Kept, key)
     plan = kept.plan
     if plan.read > settled or not plan.fits(head):
@@ -394,9 +404,11 @@ class _Head:
 
 def _head(prompt: Prompt, env: Env) -> int:
     """The tokens before the items, counted once for the same system text and tools."""
-    head = derived(prompt.items, _Head, (env.dialect, env.model))
+    head = derived(prompt.items, _Head, (env.model.dialect, env.model.name))
     if head.system != prompt.system or head.tools is not prompt.tools:
-        tokens = env.count(prompt.system_text) + sum(env.count(str(t)) for t in prompt.tools)
+        tokens = env.tokens.count(prompt.system_text) + sum(
+            env.tokens.count(str(t)) for t in prompt.tools
+        )
         head.system, head.tools, head.tokens = prompt.system, prompt.tools, tokens
     return head.tokens
 
@@ -406,12 +418,12 @@ def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:
 
 
 def _add(sums: _Sums, item: Item, env: Env) -> None:
-    whole = sum(env.count(show_block(block)) for block in item.blocks)
+    whole = sum(env.tokens.count(show_block(block)) for block in item.blocks)
     edited = whole
     if _is_editable(item):
         results = [block for block in item.blocks if isinstance(block, ResultBlock)]
         long = [block for block in results if _is_long(block, env)]
-        gone = sum(env.count(show_block(block)) - STUB for block in long)
+        gone = sum(env.tokens.count(show_block(block)) - STUB for block in long)
         edited = whole - gone
     sums.whole.append(sums.whole[-1] + whole)
     sums.edited.append(sums.edited[-1] + edited)
@@ -426,7 +438,7 @@ def _is_long(block: ResultBlock, env: Env) -> bool:
     """Whether a handle is so much shorter that it is worth it; what was recalled stays."""
     if block.synthetic or block.is_error or block.name == RECALL:
         return False
-    return env.count(show_block(block)) > 2 * STUB
+    return env.tokens.count(show_block(block)) > 2 * STUB
 
 
 def _edited(item: Item, env: Env) -> Item:

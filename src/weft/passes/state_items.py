@@ -39,7 +39,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
             )
             continue
         item = _item(env, name, text, origin)
-        if name in env.told and not env.policy.duplicates:
+        if name in env.instruction.inserted and not env.policy.duplicates:
             notes.append(Note("insert_state", f"the instruction carries it as {{{name}}}", item))
         else:
             notes.append(Note("insert_state", "the policy shows it", item, item))
@@ -53,17 +53,17 @@ def _shown(
     match options:
         case StateKeys():
             for key in options.keys:
-                value = env.state.get(key)
+                value = env.session.state.get(key)
                 text = None if value is None else f"[state] {key}: {to_text(value)}"
                 yield key, text, Origin("state", key)
         case Notes():
-            held = env.state.get(options.key)
+            held = env.session.state.get(options.key)
             text = "" if held is None else _noted(held, options)
             if text:
                 yield options.key, f"[notes] {options.key}:\n{text}", Origin("state", options.key)
         case ArtifactText():
             name = options.name
-            held = env.artifacts.get(name)
+            held = env.session.artifacts.get(name)
             text = None if held is None else f"[artifact] {name}:\n{held}"
             yield name, text, Origin("artifact", name)
 

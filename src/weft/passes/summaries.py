@@ -81,7 +81,7 @@ def summed_up(
     schema = _schema(env, options) if options.schema is not None else None
     named = name_of_model(options.model)
     found = fingerprint("summary", options.prompt, cast("Json", schema), named, text)
-    effect = env.effects.get(found)
+    effect = env.session.effects.get(found)
     if effect is not None and "outcome" in effect:
         return Summed(to_text(effect["outcome"]))
     short = _extracted(entries, env, found, questions)
@@ -122,14 +122,14 @@ def _schema(env: Env, options: Summarize) -> JsonObject:
 
 def _extracted(entries: Sequence[Entry], env: Env, found: str, questions: Sequence[str]) -> str:
     """An extract, made once and kept with the log."""
-    key = ("extract", found, env.model)
+    key = ("extract", found, env.model.name)
     held = env.log.memo.get(key)
     if isinstance(held, str):
         return held
     least, most = _EXTRACT
-    limit = min(most, max(least, sum(env.count(str(entry)) for entry in entries) // 3))
+    limit = min(most, max(least, sum(env.tokens.count(str(entry)) for entry in entries) // 3))
     wanted = must_keep([entry.text for entry in entries], questions=questions)
-    short = extract(entries, wanted=wanted, limit=limit, count=env.count)
+    short = extract(entries, wanted=wanted, limit=limit, count=env.tokens.count)
     env.log.memo[key] = short
     return short
 
@@ -189,7 +189,7 @@ class _Told(NamedTuple):
 
 def entry_of(item: Item, env: Env) -> Entry | None:
     """What was said and done in an item, in words; kept with the log, for it does not change."""
-    key = ("entry", env.model, item.key)
+    key = ("entry", env.model.name, item.key)
     held = env.log.memo.get(key)
     if isinstance(held, _Told) and held.item is item:
         return held.entry
@@ -228,7 +228,7 @@ def _plain(response: JsonObject) -> str:
 def _short(text: str, env: Env) -> str:
     if len(text) <= _RESULT:
         return text
-    held = reduced(text, limit_tokens=_RESULT, count=env.count).value
+    held = reduced(text, limit_tokens=_RESULT, count=env.tokens.count).value
     return held if isinstance(held, str) else compact(held)
 
 
@@ -396,12 +396,12 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
 
 def _saves(text: str, items: tuple[Item, ...], env: Env) -> bool:
     """Whether an extract is shorter than what it was taken from; counted once a log."""
-    key = ("saves", env.model, items[0].key, len(items), text)
+    key = ("saves", env.model.name, items[0].key, len(items), text)
     held = env.log.memo.get(key)
     if isinstance(held, bool):
         return held
     whole = "\n".join(map(str, entries_of(items, env)))
-    saves = env.count(HEADING + text) < env.count(whole)
+    saves = env.tokens.count(HEADING + text) < env.tokens.count(whole)
     env.log.memo[key] = saves
     return saves
 
@@ -464,7 +464,7 @@ def fitted(
     limit = room
     while size(made) > room:
         limit -= max(4, size(made) - room)
-        short = cut_text(text, limit=limit, count=env.count) if limit >= LEAST // 2 else ""
+        short = cut_text(text, limit=limit, count=env.tokens.count) if limit >= LEAST // 2 else ""
         if not short:
             return None
         block = made.blocks[0]

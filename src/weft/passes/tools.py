@@ -28,7 +28,7 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     Before:  tools get_weather, pay | user "Will it rain in Oslo?"
     After:   tools get_weather, pay | user "Will it rain in Oslo?" | choice get_weather
     """
-    if env.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
+    if env.model.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
         return prompt
     asked = _asked(prompt)
     if asked is None:

@@ -64,11 +64,11 @@ def _incomplete(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
             yield _missing(said.origin, f"a part of the instruction is missing: {said.message}")
     here = Origin("field", "context", env.agent)
     for key in env.policy.state_keys:
-        if env.state.get(key) is None:
+        if env.session.state.get(key) is None:
             yield _missing(here, f"the policy shows `{key}`, which has no value")
     for stage in env.policy.stages:
         selector = stage.selector
-        if isinstance(selector, ArtifactText) and selector.name not in env.artifacts:
+        if isinstance(selector, ArtifactText) and selector.name not in env.session.artifacts:
             yield _missing(here, f"the policy shows the artifact `{selector.name}`, which is none")
     asked = any(env.is_asked(item) for item in prompt.items)
     if not asked and env.policy.view != "nothing" and _was_asked(env):
@@ -118,8 +118,8 @@ def _handles(env: Env) -> Iterator[str]:
                 for raw in result.parts or ():
                     yield from _of_part(msgspec.convert(raw, Part))
         yield from map(handle_of, event.actions.state_delta.values())
-    yield from map(handle_of, env.state.values())
-    yield from map(handle_of, env.artifacts.values())
+    yield from map(handle_of, env.session.state.values())
+    yield from map(handle_of, env.session.artifacts.values())
 
 
 def _of_part(part: Part) -> Iterator[str]:
@@ -277,7 +277,7 @@ def asked_for(prompt: Prompt, env: Env, model: object) -> tuple[list[Diagnostic]
     if not text:
         return [], None
     found = fingerprint("contradictions", name_of_model(model), text)
-    effect = env.effects.get(found)
+    effect = env.session.effects.get(found)
     outcome = effect.get("outcome") if effect is not None else None
     if not isinstance(outcome, dict):
         problem = NOT_ASKED if effect is None else str(effect.get("error"))

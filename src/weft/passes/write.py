@@ -89,7 +89,7 @@ def _extracted(
     schema = schemas.of_type(options.schema, where="C.extract.schema")
     named = name_of_model(options.model)
     found = fingerprint("extract", schema, options.key, named, text)
-    effect = env.effects.get(found)
+    effect = env.session.effects.get(found)
     if effect is not None and not _is_lost(effect, env, options.key):
         return None, _failed(effect, env, f"`{options.key}` is not extracted")
     want = Want("extract", found, EXTRACT, text, schema, options.model, options.key)
@@ -107,7 +107,7 @@ def _distilled(
     lines = [f"[{number}] {entry}" for number, (_, entry) in enumerate(told, 1)]
     text = "\n".join(lines)
     found = fingerprint("distill", options.key, name_of_model(options.model), text)
-    effect = env.effects.get(found)
+    effect = env.session.effects.get(found)
     if effect is not None:
         return None, _failed(effect, env, f"nothing new is distilled into `{options.key}`")
     want = Want(
@@ -127,7 +127,7 @@ def _distilled(
 def _distilled_through(env: Env, key: str) -> tuple[int, JsonObject | None]:
     """The log index up to which facts are in state under the key, and the effect that says so."""
     done, last = -1, None
-    for effect in env.effects.values():
+    for effect in env.session.effects.values():
         through = effect.get("through")
         same = effect.get("kind") == "distill" and effect.get("key") == key
         if same and "outcome" in effect and isinstance(through, int) and through > done:
@@ -137,7 +137,7 @@ def _distilled_through(env: Env, key: str) -> tuple[int, JsonObject | None]:
 
 def _is_lost(effect: JsonObject, env: Env, key: str) -> bool:
     """Whether an outcome was kept only as long as its invocation lasted."""
-    return key.startswith("temp:") and "outcome" in effect and key not in env.state
+    return key.startswith("temp:") and "outcome" in effect and key not in env.session.state
 
 
 def _failed(effect: JsonObject, env: Env, what: str) -> Diagnostic | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from operator import add
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from weft.relevance.index import Index, Scope, match, rarity, weigh, words
 
@@ -51,11 +51,31 @@ def search(
 
     The texts whose numbers are in `without` are as if they were not there; they get 0.
     """
+    return found_by(index, query, first=first, more=more, without=without, scorer=scorer).scores
+
+
+class Hits(NamedTuple):
+    """How well each text fits, and whether more texts that are left out would not change that."""
+
+    scores: list[float]
+    steady: bool
+
+
+def found_by(
+    index: Index,
+    query: str,
+    *,
+    first: int | None = None,
+    more: Sequence[str] = (),
+    without: AbstractSet[int] = frozenset(),
+    scorer: Scorer = "bm25",
+) -> Hits:
+    """As `search`, and whether it holds however many texts behind them all are left out."""
     length = len(index) if first is None else first
     scope = Scope(index, length, Index(more), frozenset(without))
     asked = dict.fromkeys(words(query))
     scores = match(scope, {word: scope.nearly(word) for word in asked})
-    scores = _led(scope, asked, scores)
+    scores, steady = _led(scope, asked, scores)
     if scorer == "embedding":
         # only this scorer needs numpy, which comes with an extra
         from weft.relevance.vectors import nearness
@@ -67,15 +87,31 @@ def search(
     for number in scope.without:
         scores[number] = 0.0
     best = max(scores, default=0.0)
-    return [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+    rounded = [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+    return Hits(rounded, steady)
 
 
-def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[float]:
-    """The scores with what the words of the best hits add to them."""
+def _is_steady(scope: Scope, scores: list[float], lent: list[float], top: list[int]) -> bool:
+    """Whether none that is left out behind the others takes a place among the best hits.
+
+    A hit lends to its neighbours, also to those that are left out, and these count then.
+    """
+    past, near = scope.total - len(scope.without), len(BESIDE)
+    if scope.without and min(scope.without) < past:
+        return False  # some of them stand in between
+    best = [number for number in top if number < past][:_BEST]
+    worst = lent[best[-1]] if len(best) == _BEST else 0.0
+    behind = _lent(scores[max(0, past - near) : past] + [0.0] * near)[-near:]
+    return not worst or max(behind) <= worst
+
+
+def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> tuple[list[float], bool]:
+    """The scores with what the words of the best hits add to them, and whether they are steady."""
     lent = _lent(scores)
-    hits = nlargest(_BEST, range(len(lent)), key=lent.__getitem__)
+    top = nlargest(_BEST + len(BESIDE), range(len(lent)), key=lent.__getitem__)
+    steady = _is_steady(scope, scores, lent, top)
     gathered: dict[str, float] = {}
-    for number in hits:
+    for number in top[:_BEST]:
         if number in scope.without or not lent[number]:
             continue
         share = lent[number] / (1 + scope.size(number))
@@ -85,10 +121,10 @@ def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[floa
     told = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
     chosen = sorted(told, key=lambda word: (-told[word], word))[:_LED]
     if not chosen:
-        return scores
+        return scores, steady
     most = told[chosen[0]]
     added = weigh(scope, ((_LEADS * told[word] / most, scope.times(word)) for word in chosen))
-    return [score + more for score, more in zip(scores, added, strict=True)]
+    return [score + more for score, more in zip(scores, added, strict=True)], steady
 
 
 def _lent(scores: list[float]) -> list[float]:

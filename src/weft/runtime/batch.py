@@ -173,7 +173,7 @@ async def run_calls(
 
 
 def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> bool:
-    """Whether the agent's requests may offer what handles stand for."""
+    """Whether the agent's requests may offer the `recall` tool."""
     policy = policy_of(path[-1], invocation.config)
     if policy.makes_handles or policy.refers:
         return True
@@ -182,9 +182,9 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
 
 
 def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
-    """The outcomes, without a hand-over as long as other calls of the reply have no result.
+    """The outcomes, without a hand-over while other calls of the reply wait for a result.
 
-    Behind a hand-over nobody is left who could answer them: the tools are the first agent's.
+    After a hand-over nobody could answer them: the tools belong to the first agent.
     """
     if not any(one.waits or one.suspended for one in outcomes):
         return outcomes
@@ -280,7 +280,7 @@ def _malformed(event: Event | None) -> dict[str, str]:
 
 
 def _cut_call(reply: Event | None) -> str | None:
-    """The call that a reply ends with which was cut off: some of its arguments may be missing."""
+    """The last call of a reply that was cut off: some of its arguments may be missing."""
     if reply is None or reply.finish_reason != CUT or reply.content is None:
         return None
     spoken_parts = [part for part in reply.content.parts or () if part.kind != "empty"]
@@ -294,7 +294,7 @@ def withheld_in(reply: Event | None) -> list[str]:
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:
-    """The hand-over, or what to choose from instead."""
+    """The hand-over, or an error that lists the agents to choose from."""
     name = (call.args or {}).get("agent_name")
     targets = [target.name for target in transfer_targets(path)]
     if again:
@@ -348,7 +348,7 @@ async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], 
 
 
 async def stop_quietly(invocation: Invocation, author: str) -> Event | None:
-    """Stop a run that was cancelled; what goes wrong then must not hide that it was."""
+    """Stop a run that was cancelled. An error in doing so is logged, not raised."""
     try:
         return await stop(invocation, author, CANCELLED)
     except Exception:
@@ -357,7 +357,7 @@ async def stop_quietly(invocation: Invocation, author: str) -> Event | None:
 
 
 def _settled_outcome(progress: Progress, call: FunctionCall, words: str) -> Outcome:
-    """What becomes of an open call: the result it has, or that there will be none."""
+    """The outcome of an open call when the run stops: its result, or an error."""
     if call.id in progress.started:
         words = f"{words} while this ran, and nobody knows whether it did"
     return recorded(progress, call) or Outcome(call, {"error": words})

@@ -205,7 +205,7 @@ def _check_names(plugin: object) -> None:
 def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
     parameters = RUN_MOMENTS[moment]
     if moment == "after_run" and callable(method) and misfit(method, 1) is None:
-        return  # who need not know how it ended, may leave that out
+        return  # a plugin may leave out how the run ended
     taken = misfit(method, parameters.count(",") + 1) if callable(method) else "no call"
     if taken is not None:
         raise DeclarationError(

@@ -23,7 +23,7 @@ from weft.values import compact
 _log = logging.getLogger("weft")
 
 WARNS = 0.8
-"""From which share of a limit on a run warns."""
+"""Share of a limit from which a run warns."""
 
 RUN_BUDGET = "run_budget"
 """The code of the error event of a run that has spent its budget."""

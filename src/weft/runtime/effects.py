@@ -289,7 +289,7 @@ def _refused(problem: str, text: str) -> Accepted:
 
 
 def _sent(asked: Compiled) -> str:
-    """What the model was really shown: what was redacted or withheld, it cannot repeat."""
+    """What the model was shown. It cannot repeat what was redacted or withheld."""
     texts: list[str] = []
     for item in asked.prompt.items:
         for block in item.blocks:
@@ -328,7 +328,7 @@ def _leaves(value: Json) -> str:
 
 
 def _facts(want: Want, outcome: Json, text: str) -> Accepted:
-    """The facts that their sources say; the others are told apart."""
+    """The facts that their sources support; the others are listed as dropped."""
     listed = outcome.get("facts") if isinstance(outcome, dict) else None
     facts: list[Json] = []
     dropped: list[Json] = []

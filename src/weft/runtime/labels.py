@@ -36,7 +36,7 @@ async def labelled_texts(invocation: Invocation, cleared: tuple[str, ...]) -> di
 
 
 async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonObject | None:
-    """What a call is told whose arguments carry a label that the tool is not cleared for."""
+    """The error for a call whose arguments carry a label that the tool is not cleared for."""
     cleared = cleared_of(tool)
     hidden = tuple(label for label in invocation.labels if label.name not in cleared)
     if not hidden:
@@ -54,7 +54,7 @@ async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonO
 
 
 def cleared_of(tool: Tool) -> tuple[str, ...]:
-    """The labels that a tool's arguments may carry: of an agent, those that all in it may see."""
+    """The labels that a tool's arguments may carry; of an agent, those that all in it may see."""
     if not isinstance(tool.agent, Agent | Flow):
         return tool.cleared
     agents = agents_of(tool.agent)
@@ -135,7 +135,7 @@ def restored_arguments(
 
 
 def restored_answer(content: Content, policy: Policy, session: Session, *, is_json: bool) -> Spoken:
-    """An answer as the user is to get it; in JSON a value is spelled as JSON wants it."""
+    """The answer with redacted values put back; in a JSON answer they are escaped for JSON."""
     text = content.text
     if not _allows(policy, "answer"):
         return Spoken(content, {})
@@ -170,7 +170,7 @@ def _allows(policy: Policy, place: Restore) -> bool:
 
 
 def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
-    """What the placeholders stand for; the log is looked through where this process made none."""
+    """What the placeholders stand for. If this process made none of them, the log is read."""
     from weft.detect import PLACEHOLDER, Redaction, wanted
     from weft.passes.redact import known_placeholders
 

@@ -37,7 +37,7 @@ from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject, Strand
 
 _USUAL_ID = 40
-"""How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+"""The usual length of a call's id. A longer one may carry a signature of the provider."""
 
 _ROUNDS = 4
 """How often a request is compiled again because of what other models were asked for it."""
@@ -106,7 +106,7 @@ class ModelCall:
         self.response: ModelResponse | None = None
 
     async def prepare(self) -> bool:
-        """Compile, and let the callbacks in; whether the model is still to be asked."""
+        """Compile, and call `before_model`; False if a callback answered for the model."""
         invocation, callbacks = self._invocation, self._bindings.callbacks
         self._within = invocation.services.limits.get(self._plan.target.model)
         try:
@@ -162,7 +162,7 @@ class ModelCall:
                 _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
 
     def partial(self, response: ModelResponse) -> Event:
-        """A piece of the answer, for display; void are those before it, where it begins anew."""
+        """A piece of the answer, for display. If it begins anew, earlier pieces are void."""
         self._spoke = True
         place = self._place
         again, self.begins_anew = self.begins_anew, False
@@ -180,7 +180,7 @@ class ModelCall:
         )
 
     async def recover(self, error: Exception) -> bool:
-        """What to do about an error of the model; whether it is to be asked once more.
+        """Deal with an error of the model; True if it is to be asked once more.
 
         A request that was too long is compiled again, shorter. Else the callbacks are asked, or
         the error is told as an event. What Weft itself raises says that something is set up
@@ -260,7 +260,7 @@ class ModelCall:
         return spending.entry(self._compiled, response, self._invocation.llm_calls)
 
     def _watched(self, response: ModelResponse) -> Miss | None:
-        """What was not reused of the request though it could have been, where the answer says."""
+        """The part of the request that the provider's cache missed, if the answer says so."""
         usage = response.usage
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
@@ -280,7 +280,7 @@ class ModelCall:
         return None if named else miss  # what is kept by name is all that is reused
 
     async def _compile(self, within: int | None) -> Compiled:
-        """The request, once models were asked for what it is to be made of."""
+        """The compiled request. Other models are asked first, if passes want something of them."""
         config = self._invocation.config
         try:
             compiled = await self._compile_now(within, config)
@@ -405,10 +405,10 @@ class ModelCall:
 
 
 MARGIN = 0.9
-"""How much of what the provider takes is used: counts differ."""
+"""Share of the provider's limit to use: our count and theirs differ a little."""
 
 GUESS = 0.5
-"""How much of the refused request is sent again where the provider names no limit."""
+"""Share of the refused request to send again if the provider names no limit."""
 
 _SUM = late_pattern(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
 
@@ -442,7 +442,7 @@ def tighter(compiled: Compiled, error: ModelError) -> int:
 
 
 UNNAMED = "unnamed"
-"""What a call without a name is called: no request can carry one that has none."""
+"""Name for a call without one: a request must name every call."""
 
 _LEGAL = late_pattern(r"[a-zA-Z0-9_-]{1,64}")
 """Names that every provider takes."""
@@ -451,7 +451,7 @@ _LEGAL = late_pattern(r"[a-zA-Z0-9_-]{1,64}")
 def identified(
     parts: tuple[Part, ...], log: Strand[Event], taken: set[str], tools: Container[str] = ()
 ) -> tuple[Part, ...]:
-    """The parts with a name and an id on each call: ours, where the provider's will not do.
+    """The parts, with a legal name and a new id on each call; the provider's own if they will do.
 
     `taken` are the ids given in this invocation, whether they are in the log yet or not, and
     `tools` the names that may be called, which stay as they are.
@@ -473,7 +473,7 @@ def identified(
 
 
 def _named(name: str, tools: Container[str]) -> str:
-    """The name; a model may make one up that no request can carry, and every later one would."""
+    """A legal form of the name. A model may invent one that no later request could carry."""
     if name in tools or _LEGAL.fullmatch(name):
         return name
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or UNNAMED

@@ -32,7 +32,7 @@ class Exchange(NamedTuple):
     event: Event
 
     def repeats(self, other: "Exchange") -> bool:
-        """Whether the same was asked for, and the same came of it."""
+        """Whether both made the same calls and got the same results."""
         mine, others = self.calls.values(), other.calls.values()
         if [(call.name, call.args) for call in mine] != [(call.name, call.args) for call in others]:
             return False
@@ -56,13 +56,13 @@ class Progress:
         self.begun = False
         self.ended = False
         self.answered: Event | None = None
-        """The final answer, once it is there; `ended` waits for the callbacks behind it."""
+        """The final answer. `ended` is set after the callbacks that follow it."""
         self.failed: Event | None = None
         """The error that ended the turn, as long as nothing came after it."""
         self.steps = 0
         self.rejected = 0
         self.pieces: list[Event] = []
-        """What there is of an answer that comes in pieces, with what the model was told."""
+        """The pieces so far of an answer that was cut off, and the notes to go on."""
         self.reply: Event | None = None
         """The last reply that made calls."""
         self.open: dict[str, FunctionCall] = {}
@@ -124,7 +124,7 @@ class Progress:
             self.answered = event
 
     def due(self, retry: frozenset[str]) -> bool:
-        """Whether a call is open that waits for nobody, or is to be tried again."""
+        """Whether a call can be run now: one that waits for nobody, or is to be retried."""
         if not self.open or not self.pending:
             return bool(self.open)
         return any(id not in self.pending or id in retry for id in self.open)
@@ -188,7 +188,7 @@ class Progress:
             self.news = True
 
     def _note_results(self, event: Event, waits: Sequence[Json]) -> None:
-        """Take in results; those of calls that still wait are only what there is so far."""
+        """Take in results. A call in `waits` stays open: its result is a preliminary one."""
         results = event.results
         if results and self._round:
             times = self._in_a_row = self.times(event)
@@ -214,7 +214,7 @@ class Progress:
 
 
 def is_reply(event: Event) -> bool:
-    """Whether the event is what a model said: no question of ours, no result."""
+    """Whether a model said it. Results, and questions that Weft asks, do not count."""
     is_spoken = (
         event.author != "user" and event.content is not None and event.content.role == "model"
     )
@@ -233,7 +233,7 @@ def unwrapped(answer: JsonObject) -> JsonObject:
 
 
 def with_note(response: JsonObject, name: str, times: int) -> JsonObject:
-    """The result, with the note that nothing comes of the call any more."""
+    """The result, with a note for the model that the call repeats itself."""
     note = (
         f"{_AGAIN}: {name} was called with these arguments and came to this {times} times in a row;"
         " once more ends the run, so do something else or answer with what there is"

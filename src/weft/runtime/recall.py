@@ -163,7 +163,7 @@ def _ranged(value: Held, span: tuple[int, int], *, count: Count) -> JsonObject:
 
 
 def _page(value: Held, page: int, *, count: Count) -> JsonObject:
-    """So many lines as one call gets, and how to get those behind."""
+    """One page of lines, and how to ask for the next."""
     pages = list(_pages(_lines(value.value), count=count))
     if not 1 <= page <= len(pages):
         return {"error": f"there is no page {page}; {value.handle} has {len(pages)}"}
@@ -226,7 +226,7 @@ def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[i
 
 
 def _render_lines(chosen: Sequence[int], lines: Sequence[str], *, count: Count) -> str:
-    """Stretches of lines, each below its place."""
+    """The chosen lines, each stretch under a line that says where it stands."""
     rendered: list[str] = []
     for at, index in enumerate(chosen):
         if at == 0 or chosen[at - 1] != index - 1:

@@ -172,7 +172,7 @@ class ToolCall:
             return Outcome(call, {"error": _words(error)}, raised=error)
 
     def _arguments(self, tool: Tool) -> JsonObject:
-        """The arguments, with the values that a policy lets tools have; an agent gets none."""
+        """The arguments with redacted values put back, if the policy says so; not for an agent."""
         args = dict(self.call.args or {})
         if tool.agent is not None:
             return args
@@ -244,8 +244,6 @@ class ToolCall:
         tool = bound.tool
         self.begun = tool.effect != "pure"
         if tool.agent is not None:
-            # imported above
-
             return await run_agent_tool(
                 self._invocation, self._place, self._bindings, self.call, args
             )
@@ -287,7 +285,7 @@ class ToolCall:
         return returned
 
     def _confirmation(self, tool: Tool) -> Outcome | None:
-        """The question to the user, while the call is not confirmed; the refusal, if it was."""
+        """The question to the user, or an error if they refused; None once they confirmed."""
         if not tool.confirm:
             return None
         call = self.call
@@ -377,7 +375,7 @@ def _schema(bound: BoundTool) -> JsonObject:
 
 
 def unknown_tool(name: str, known: list[str]) -> str:
-    """What a model is told that called what it was not offered."""
+    """The error for a model that called a tool it was not offered."""
     near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""
@@ -456,7 +454,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
 
 
 def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
-    """Call a plain function; what would end a thread or a generator is only its own failure."""
+    """Call a plain function. What would end a thread or a generator becomes an error."""
     try:
         return bound.timed(**kwargs)
     except (StopIteration, GeneratorExit, SystemExit, asyncio.CancelledError) as error:
@@ -505,7 +503,7 @@ def _media(value: object) -> tuple[Part, ...] | None:
 
 
 def _beside(value: object) -> tuple[object, tuple[Part, ...]]:
-    """The value without the media that stands in it, and the media: it is no text to read."""
+    """The value without its media, and the media: a model cannot read them as text."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[object, object]", value)
         taken = {key: part for key, part in fields.items() if isinstance(part, Part)}
@@ -598,7 +596,7 @@ async def run_agent_tool(
 
 
 def _answers(invocation: Invocation, scope: str) -> list[Event]:
-    """The last thing said in the scope, and not taken back; several if it ended with branches."""
+    """The last answer in the scope; several if it ended with branches."""
     log = invocation.view(scope).events
     undone = hidden_by_undoing(log)
 

@@ -64,6 +64,8 @@ async def run_agent(
     """
     progress = invocation.progress(place)
     turn: Turn | None = None
+    # Somebody dealt with this failure before the run was resumed, so it stays one. Elsewhere a
+    # failure ended the run, and a run that goes on tries again.
     if progress.failed is not None and invocation.sheltered(place):
         raise NodeFailed(progress.failed)
     try:
@@ -86,13 +88,13 @@ async def run_agent(
             if not progress.begun:
                 for event in await turn.begin():
                     yield event
-                if progress.agent != agent.name:
+                if progress.agent != agent.name:  # a callback handed over
                     continue
             reply: Event | None = None
             while progress.answered is None:
                 if progress.due(invocation.retry):
                     step = await turn.answer_calls(reply)
-                elif progress.pending:
+                elif progress.pending:  # all open calls wait for an answer from outside
                     raise Suspended
                 else:
                     failure = await turn.refuse_step()
@@ -119,7 +121,7 @@ async def run_agent(
                         except Exception as error:
                             asks = await call.recover(error)
                         finally:
-                            if isinstance(answers, AsyncGenerator):
+                            if isinstance(answers, AsyncGenerator):  # a model may give any iterator
                                 await answers.aclose()
                     step = await turn.take(await call.reply(), call.context)
                     reply = step.events[0]
@@ -134,7 +136,7 @@ async def run_agent(
                     for event in await turn.end():
                         yield event
     except (NodeFailed, Suspended, Interrupted, StoreError):
-        raise
+        raise  # they are in the log, or the log cannot be written
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
@@ -204,7 +206,7 @@ class Turn:
         return (await self._commit(self._event(None, actions)),)
 
     async def end(self) -> tuple[Event, ...]:
-        """Let the callbacks add something; that they had their turn is kept in the log."""
+        """Let the callbacks add something. The log says that they ran, so they run once."""
         chain = self.bindings.callbacks.after_agent
         if not chain:
             self.progress.ended = True
@@ -299,7 +301,7 @@ class Turn:
 
     def _with_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
-        if not self.plan.policy.protections:
+        if not self.plan.policy.protections:  # most agents redact nothing
             return Spoken(content, {})
         session = self.invocation.view(self.place.scope)
         is_json = self.plan.output is not None
@@ -324,21 +326,21 @@ class Turn:
         return StepEnd((draft, note))
 
     async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
-        """Refuse an answer that was cut off; what there is of it is kept with the error."""
+        """Refuse an answer that was cut off. The error event keeps the part that came."""
         failure = await self._failure(
             "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
         )
         return StepEnd((failure.event,), failure)
 
     def _may_go_on(self) -> bool:
-        """Whether the model may be asked for the rest; else what there is must do."""
+        """Whether the model may be asked for the rest of its answer."""
         invocation = self.invocation
         if self.progress.steps + 1 >= self.agent.max_steps:
             return False
         return invocation.llm_calls < invocation.config.max_llm_calls
 
     async def _go_on(self, reply: Event, content: Content, actions: Actions) -> StepEnd:
-        """Store a piece of the answer, and that the model is to go on with it."""
+        """Store a piece of the answer, and a note that asks the model to go on."""
         self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
         piece = msgspec.structs.replace(
             _noting(reply, Provenance(piece=True)),
@@ -405,7 +407,7 @@ class Turn:
         return StepEnd(visible, raised)
 
     async def _settle_stopped(self, batch: Batch) -> None:
-        """Answer what is open inside the agents that were called as tools, and stopped."""
+        """Answer the open calls of agents that were called as tools and then stopped."""
         paths: list[str] = []
         for one in batch.outcomes:
             bound = self.bindings.tools.get(one.call.name or "") if one.stopped else None
@@ -415,7 +417,7 @@ class Turn:
         await settle_below(self.invocation, "another call failed", *paths)
 
     def _questions(self, batch: Batch) -> Event:
-        """The calls that wait for the user's word, asked the way ADK's clients know."""
+        """The questions to the user about calls to confirm, as an event that ADK's clients know."""
         asked = [
             FunctionCall(name=CONFIRMATION, args=one.question, id=f"{QUESTION}{one.call.id}")
             for one in batch.outcomes
@@ -427,7 +429,7 @@ class Turn:
         return msgspec.structs.replace(event, long_running_tool_ids=ids)
 
     def _repeated(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
-        """The results; where nothing new comes any more, with a note, then with an error."""
+        """The results, with a note for the model if they repeat, or an error if they go on."""
         most = self.invocation.config.stall
         times = self.progress.times(event) if most is not None else 0
         if most is None or times < most or event.content is None:
@@ -459,7 +461,7 @@ class Turn:
         return None
 
     def _waiting(self, reply: Event, content: Content) -> tuple[str, ...] | None:
-        """The calls that stay open for a while."""
+        """The calls that are not answered at once: long-running ones, and those to confirm."""
         ids: list[str] = []
         withheld = withheld_in(reply)
         for part in content.parts or ():
@@ -531,7 +533,7 @@ def _noting(event: Event, notes: Provenance) -> Event:
 
 
 def _noted(part: Part, times: int) -> Part:
-    """The result with the note that it came again and again."""
+    """The result with a note for the model that it repeats."""
     result = part.function_response
     if result is None:
         return part
@@ -542,7 +544,7 @@ def _noted(part: Part, times: int) -> Part:
 
 
 def _unknown(batch: Batch) -> tuple[str, str] | None:
-    """That a crash left open whether calls were made, as an error; the run waits for an answer."""
+    """The error for calls that a crash interrupted: nobody knows whether they ran."""
     unknown = [one.call for one in batch.outcomes if one.unknown]
     if not unknown:
         return None
@@ -564,7 +566,7 @@ def captured_by(turn: Turn) -> JsonObject:
 
 
 def noted_by(turn: Turn, answer: Answer) -> JsonObject:
-    """The notes with the answer among them, under each key it is noted down under."""
+    """The notes of each key that the policy notes answers under, with this answer added."""
     notes = [one for one in _writings(turn) if isinstance(one, NoteDown)]
     if not notes or answer.problem or answer.stored is None:
         return {}
@@ -579,7 +581,7 @@ def noted_by(turn: Turn, answer: Answer) -> JsonObject:
 
 
 def _writings(turn: Turn) -> tuple[Writing, ...]:
-    """What the policy writes as the state is now."""
+    """What the policy writes, with its conditions decided by the state."""
     policy = turn.plan.policy
     if policy.is_conditional:
         policy = policy.resolved(turn.invocation.state_at(turn.place), decided)

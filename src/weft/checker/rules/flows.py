@@ -5,7 +5,7 @@ from typing import TypeGuard
 
 from weft.checker.agents import Writes, is_tied, may_write_anything, tool_choice
 from weft.checker.functions import keys_of
-from weft.checker.world import Read, Record
+from weft.checker.world import Read, WalkRecord
 from weft.codes import report
 from weft.declare import (
     Agent,
@@ -23,12 +23,12 @@ from weft.declare import (
 )
 from weft.declare.nodes import agents_of, children, walk_nodes
 from weft.declare.show import show
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Origin
 from weft.misuse import meant
 
 
-def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
+def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that ends only because its rounds are counted: nothing in it writes what it asks."""
     seen: set[int] = set()
     writes = Writes()
@@ -74,7 +74,7 @@ def _touched(body: Node) -> set[str]:
     return touched
 
 
-def too_many_calls(record: Record) -> Iterator[Diagnostic]:
+def too_many_calls(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that asks models more often than a run may, whichever way is taken through it."""
     calls = _Calls()
     most = RunConfig().max_llm_calls
@@ -96,7 +96,7 @@ def too_many_calls(record: Record) -> Iterator[Diagnostic]:
     )
 
 
-class _Calls(Question[int]):
+class _Calls(DefaultVisitor[int]):
     """How often models are asked at least in one run of a node, worked out once for each."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class _Calls(Question[int]):
         return known
 
 
-def unreachable(record: Record) -> Iterator[Diagnostic]:
+def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
     bound = [agent for agent in _agents(record) if agent.sub_agents and tool_choice(agent)]
     if not bound:
@@ -170,7 +170,7 @@ def unreachable(record: Record) -> Iterator[Diagnostic]:
             )
 
 
-def endless_transfer(record: Record) -> Iterator[Diagnostic]:
+def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
     agents = [*_agents(record)]
     if not any(map(tool_choice, agents)):
@@ -196,7 +196,7 @@ def endless_transfer(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def _agents(record: Record) -> Iterator[Agent]:
+def _agents(record: WalkRecord) -> Iterator[Agent]:
     seen: set[int] = set()
     for site in record.sites:
         if isinstance(site.node, Agent) and id(site.node) not in seen:
@@ -204,7 +204,7 @@ def _agents(record: Record) -> Iterator[Agent]:
             yield site.node
 
 
-def likely_precedence(record: Record) -> Iterator[Diagnostic]:
+def likely_precedence(record: WalkRecord) -> Iterator[Diagnostic]:
     """A branch of several steps, of which one reads what a branch beside it writes.
 
     At the end of the last branch it was meant to stand behind them all; where another branch

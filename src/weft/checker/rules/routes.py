@@ -6,7 +6,7 @@ from typing import cast
 
 from weft.checker.agents import route_reads
 from weft.checker.schemas import follow, is_within, items_of, kind_of, may_lack, values_of
-from weft.checker.world import Fact, Record, World
+from weft.checker.world import Fact, WalkRecord, World
 from weft.codes import report
 from weft.declare import Route
 from weft.declare.compare import Comparison, Incomparable, holds, quoted, same
@@ -22,7 +22,7 @@ _UNDER: dict[str, Comparison] = {"lt": "lte", "lte": "lt", "eq": "lt"}
 """By the comparison of a case: what its number is to the greatest or least where it never holds."""
 
 
-def impossible_case(record: Record) -> Iterator[Diagnostic]:
+def impossible_case(record: WalkRecord) -> Iterator[Diagnostic]:
     """Cases for a value that the schema of whoever writes the key does not allow."""
     for node, fact, shape in _decided(record):
         values = values_of(shape)
@@ -39,7 +39,7 @@ def impossible_case(record: Record) -> Iterator[Diagnostic]:
                 yield from _bounded(node, case, fact, shape)
 
 
-def _decided(record: Record) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
+def _decided(record: WalkRecord) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
     """Every route on a key that somebody writes, with the shape of what it looks at."""
     for node, world in record.routes:
         known = _looked_at(node, world)
@@ -151,7 +151,7 @@ def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
     )
 
 
-def shadowed_case(record: Record) -> Iterator[Diagnostic]:
+def shadowed_case(record: WalkRecord) -> Iterator[Diagnostic]:
     """Cases that are never come to, because one before them always holds too."""
     for node, world in record.routes:
         known = _looked_at(node, world)
@@ -171,7 +171,7 @@ def shadowed_case(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def uncovered_value(record: Record) -> Iterator[Diagnostic]:
+def uncovered_value(record: WalkRecord) -> Iterator[Diagnostic]:
     """Values that a route without `otherwise` has no case for."""
     for node, fact, shape in _decided(record):
         if node.default is not None or any(case.op == "when" for case in node.cases):
@@ -209,7 +209,7 @@ def _tried(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
     return [one for one in dict.fromkeys(tried) if is_within(one, shape)]
 
 
-def covered_default(record: Record) -> Iterator[Diagnostic]:
+def covered_default(record: WalkRecord) -> Iterator[Diagnostic]:
     """An `otherwise` that no value leads to."""
     for node, fact, shape in _decided(record):
         values = values_of(shape)

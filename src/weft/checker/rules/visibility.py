@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from weft.checker.agents import blurs, route_reads, used_by, writes_of
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.visibility import sees_text_of
-from weft.checker.world import Read, Record, Site
+from weft.checker.world import Read, Site, WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step, Tool
 from weft.declare.nodes import agents_of, walk_nodes
@@ -14,7 +14,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close, few, meant
 
 
-def seen_twice(record: Record) -> Iterator[Diagnostic]:
+def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
     """A value that reaches an agent through two channels, because it asked for both."""
     for site in record.sites:
         agent = site.node
@@ -58,7 +58,7 @@ def _channel(read: Read) -> str:
     return f"in the state block `{read.key}`"
 
 
-def lost_output(record: Record) -> Iterator[Diagnostic]:
+def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that speaks to nobody: no key, and no view that shows its words."""
     final = {site.node.name for site in record.sites if site.last}
     for site in record.sites:
@@ -105,7 +105,7 @@ def _may_act(tool: Tool) -> bool:
     return first not in _LOOKING or "and" in others
 
 
-def lost_message(record: Record) -> Iterator[Diagnostic]:
+def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that neither sees what the user said nor reads anything that stands for it."""
     decided = {read.key for node, _ in record.routes for read in route_reads(node)}
     for site in record.sites:
@@ -149,7 +149,7 @@ def _is_label(site: Site, read: Read) -> bool:
     return values_of(shape) is not None or kind_of(shape) in ("number", "integer", "boolean")
 
 
-def unknown_name(record: Record) -> Iterator[Diagnostic]:
+def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
     """A view of agents that are not in the flow, or of a tag that nothing gives."""
     agents = agents_of(record.root)
     names = {agent.name for agent in agents}

@@ -13,11 +13,11 @@ import msgspec
 
 from weft.checker import check
 from weft.checker.walk import Walk
-from weft.checker.world import Read, Record, Site, World, Writer
+from weft.checker.world import Read, Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
 from weft.declare.nodes import children
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
 from weft.misuse import few
@@ -151,7 +151,7 @@ def _next_turn(one: Diagnostic) -> Diagnostic:
     return msgspec.structs.replace(one, severity=Severity.INFO, hint=hint)
 
 
-def _record(node: Node, keys: Iterable[str]) -> Record:
+def _record(node: Node, keys: Iterable[str]) -> WalkRecord:
     world = World()
     for key in keys:
         world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
@@ -160,7 +160,7 @@ def _record(node: Node, keys: Iterable[str]) -> Record:
     return walk.record
 
 
-def _own(tree: Imported, record: Record) -> Iterator[Diagnostic]:
+def _own(tree: Imported, record: WalkRecord) -> Iterator[Diagnostic]:
     seats = _Seats(tree.unknown).visit(tree.node)
     for site in record.sites:
         agent = site.node
@@ -228,7 +228,7 @@ def _sees(reader: tuple[str, ...], speaker: tuple[str, ...]) -> bool:
     return not reader or not speaker or reader[: len(speaker)] == speaker
 
 
-class _Seats(Question[dict[str, Seat]]):
+class _Seats(DefaultVisitor[dict[str, Seat]]):
     """Every agent that speaks in the conversation, with its place; a tool's does not.
 
     `before` are those who have spoken, with their branches. In an `unknown` flow nobody can say
