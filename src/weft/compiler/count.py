@@ -106,7 +106,7 @@ class Scale:
         """What stands before the conversation, counted once for all requests that have it."""
         held = head.memo.get(self.model)
         if not isinstance(held, _Opening):
-            cost = self.meter.head(self.meter.scale.head(head.wire))
+            cost = self.meter.head(self.meter.weigher.head(head.wire))
             loads = [self.meter.turn(entry.wire) for entry in head.lead]
             lead = self.meter.follow(Mark(), loads).total
             held = head.memo[self.model] = _Opening(cost, lead)
@@ -126,7 +126,7 @@ class Scale:
     def shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
-        turns = [self.meter.scale.turn(entry.wire) for entry in entries.since(length)]
+        turns = [self.meter.weigher.turn(entry.wire) for entry in entries.since(length)]
         spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
         return mark.tokens if spoken else mark.total
 
@@ -144,7 +144,7 @@ class Scale:
             if isinstance(block, ResultBlock)
             for media in block.media
         }
-        turns = [self.meter.scale.turn(entry.wire) for entry in lowered.entries]
+        turns = [self.meter.weigher.turn(entry.wire) for entry in lowered.entries]
         asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
         sizes: dict[int, int] = {}
         for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):
