@@ -222,9 +222,11 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
             break
         asks = author == "user" or content.role == "user"
         role: Literal["user", "model"] = "user" if asks else "model"
-        said = event.id
-        block = TextBlock(role=role, origin=Origin("event", said, author, -1, -1, 0), text=text)
-        items.append(Item(role, (block,), author, event.invocation_id, position, position, said))
+        event_id = event.id
+        block = TextBlock(role=role, origin=Origin("event", event_id, author, -1, -1, 0), text=text)
+        items.append(
+            Item(role, (block,), author, event.invocation_id, position, position, event_id)
+        )
         position += 1
     return items
 
@@ -295,7 +297,9 @@ def _still_answered(
             owners.setdefault((owner, result.id), []).append(index)
             if index not in hidden and index not in rewound:
                 needed.add(owner)
-    beside = {index for (owner, _), held in owners.items() if owner in needed for index in held}
+    beside = {
+        index for (owner, _), indexes in owners.items() if owner in needed for index in indexes
+    }
     return (needed | beside) & hidden.keys()
 
 
@@ -322,26 +326,30 @@ def _odd(part: Part) -> bool:
 
 def _summaries(events: list[Event], start: int, hidden: dict[int, str]) -> dict[int, list[Item]]:
     """The summaries in view, by the log index of the first event each stands for."""
-    found: dict[int, list[Item]] = {}
+    summaries: dict[int, list[Item]] = {}
     for position, event in enumerate(events, start):
-        held = event.actions.compaction
-        if held is None or position in hidden:
+        compaction = event.actions.compaction
+        if compaction is None or position in hidden:
             continue
         anchor = position
         for index in range(start, position):
-            if held.start_timestamp <= events[index - start].timestamp <= held.end_timestamp:
+            if (
+                compaction.start_timestamp
+                <= events[index - start].timestamp
+                <= compaction.end_timestamp
+            ):
                 anchor = index
                 break
         if anchor < position or not start:  # else it is about what lies before the view
-            found.setdefault(anchor, []).append(_summary(event, held, anchor, position))
-    return found
+            summaries.setdefault(anchor, []).append(_summary(event, compaction, anchor, position))
+    return summaries
 
 
 def _unmixed(item: Item, role: Role) -> list[Item]:
     """An event with calls and results in it, as the turns it stands for."""
     runs: list[Item] = []
-    for results, held in groupby(item.blocks, lambda block: isinstance(block, ResultBlock)):
-        blocks = tuple(held)
+    for results, group in groupby(item.blocks, lambda block: isinstance(block, ResultBlock)):
+        blocks = tuple(group)
         called = any(isinstance(block, CallBlock) for block in blocks)
         spoken: ItemKind = "calls" if called else "user" if role == "user" else "model"
         runs.append(
@@ -400,8 +408,8 @@ def blocks_of(
 
 def is_untrusted(metadata: JsonObject) -> bool:
     """Whether something was set aside when the log was read from outside."""
-    held = metadata.get("weft")
-    return isinstance(held, dict) and "untrusted" in held
+    weft = metadata.get("weft")
+    return isinstance(weft, dict) and "untrusted" in weft
 
 
 def _speaks_for_others(part: Part) -> bool:
@@ -459,7 +467,7 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
 
 
 def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) -> Block | None:
-    signature, kept = part.thought_signature, part.kept
+    signature, extra = part.thought_signature, part.kept
     provider, model = _maker(event)
     provider = part.provider or provider
     if (call := part.function_call) is not None:
@@ -476,7 +484,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             signature=signature,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if (result := part.function_response) is not None:
         if result.name in INTERNAL_CALLS:
@@ -490,8 +498,10 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             given=result.id is not None and not result.id.startswith("adk-"),
             media=_result_media(result, origin) if result.parts else (),
         )
-    if (held := part.opaque) is not None:
-        return OpaqueBlock(role=role, origin=origin, provider=held[0], model=model, payload=held[1])
+    if (value := part.opaque) is not None:
+        return OpaqueBlock(
+            role=role, origin=origin, provider=value[0], model=model, payload=value[1]
+        )
     if part.tool_call is not None or part.tool_response is not None:
         bare = msgspec.structs.replace(part, part_metadata=None)  # it is the log's, no provider's
         raw: JsonObject = msgspec.json.decode(msgspec.json.encode(bare))
@@ -505,7 +515,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             signature=signature,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if part.text:
         return TextBlock(
@@ -515,10 +525,10 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             signature=signature,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if (media := _media(part, origin, role)) is not None:
-        return msgspec.structs.replace(media, provider=provider, model=model, kept=kept)
+        return msgspec.structs.replace(media, provider=provider, model=model, kept=extra)
     if (code := part.executable_code) is not None:
         return CodeBlock(
             role=role,
@@ -529,7 +539,7 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             id=code.id,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if (ran := part.code_execution_result) is not None:
         return CodeResultBlock(
@@ -541,17 +551,17 @@ def _block(part: Part, origin: Origin, role: Role, event: Event, position: int) 
             id=ran.id,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     return None
 
 
 def _maker(event: Event) -> tuple[str, str]:
     """Whose provider and which model made the event, where its metadata says so."""
-    held = (event.custom_metadata or {}).get("weft")
-    if not isinstance(held, dict):
+    value = (event.custom_metadata or {}).get("weft")
+    if not isinstance(value, dict):
         return "", ""
-    provider, model = held.get("provider"), held.get("model")
+    provider, model = value.get("provider"), value.get("model")
     return (
         provider if isinstance(provider, str) else "",
         model if isinstance(model, str) else "",
@@ -560,23 +570,23 @@ def _maker(event: Event) -> tuple[str, str]:
 
 def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
     blob, file = part.inline_data, part.file_data
-    held = blob if blob is not None else file
-    if held is None:
+    value = blob if blob is not None else file
+    if value is None:
         return None
     return MediaBlock(
         role=role,
         origin=origin,
-        mime_type=held.mime_type or "application/octet-stream",
+        mime_type=value.mime_type or "application/octet-stream",
         data=_standard_base64(blob.data or "") if blob is not None else None,
         uri=file.file_uri or "" if blob is None and file is not None else None,
-        name=held.display_name or "",
+        name=value.display_name or "",
         signature=part.thought_signature,
     )
 
 
 def _result_media(result: FunctionResponse, origin: Origin) -> tuple[MediaBlock, ...]:
-    shown = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
-    return tuple(block for block in shown if block is not None)
+    media = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
+    return tuple(block for block in media if block is not None)
 
 
 def _standard_base64(data: str) -> str:
@@ -644,20 +654,20 @@ def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
 def joined_branches(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes of what was said on a branch that was joined, with the branch it is on now."""
     log = list(events)
-    found: dict[int, str] = {}
+    branches: dict[int, str] = {}
     for index, event in enumerate(log):
-        held = _weft(event).get("joined") if event.custom_metadata is not None else None
+        joined = _weft(event).get("joined") if event.custom_metadata is not None else None
         path, branch = (
-            (held.get("path"), held.get("branch")) if isinstance(held, dict) else ("", "")
+            (joined.get("path"), joined.get("branch")) if isinstance(joined, dict) else ("", "")
         )
         if not isinstance(path, str) or not isinstance(branch, str) or not branch:
             continue
         for other in range(index):
-            on = found.get(other, log[other].branch or "")
+            on = branches.get(other, log[other].branch or "")
             if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
                 below = on[len(branch) + 1 :]
-                found[other] = ".".join(name for name in (event.branch, below) if name)
-    return found
+                branches[other] = ".".join(name for name in (event.branch, below) if name)
+    return branches
 
 
 def _weft(event: Event) -> JsonObject:
