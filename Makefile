@@ -22,7 +22,13 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
 $(foreach venv,.venv $(BENCH) $(ADK),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
-.PHONY: help demo test coverage check bench clean
+# worksteal: a worker takes a run of neighbours, which share what is set up for them, and helps
+# the other one when it is done.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# Two checks at a time, each with its output in one piece where make can do that.
+TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
+
+.PHONY: help demo test coverage check bench clean check-pyright check-mypy check-layers check-style
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -32,18 +38,27 @@ demo: .venv/.made-local
 	$(BIN)/python examples/local.py
 
 test: check $(ADK)/.made-adk
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(PYTEST)
 	$(ADK)/bin/python -m pytest tests/interop
 
 coverage: .venv/.made-dev
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 check: .venv/.made-dev
+	@$(TOGETHER) check-pyright check-mypy check-layers check-style
+
+check-pyright:
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+check-mypy:
+	$(BIN)/mypy
+
+check-layers:
+	$(BIN)/lint-imports --no-logo
+
+check-style:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/lint-imports --no-logo
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
-	$(BIN)/mypy
 
 bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.detect import GROUPS, KINDS, Found, find
+from weft.detect import GROUPS, KINDS, Detection, find
 
 KINDS_OF = {
     "EMAIL_ADDRESS": {"email"},
@@ -74,7 +74,7 @@ def score(rows: list[dict], kinds: tuple[str, ...]) -> tuple[Score, list[str]]:
     return result, wrong
 
 
-def covered(text: str, start: int, end: int, finds: list[Found]) -> bool:
+def covered(text: str, start: int, end: int, finds: list[Detection]) -> bool:
     """Whether every letter and digit of the label is inside one of the finds."""
     return all(
         any(each.start <= at < each.end for each in finds)
@@ -83,7 +83,7 @@ def covered(text: str, start: int, end: int, finds: list[Found]) -> bool:
     )
 
 
-def is_right(found: Found, spans: list[tuple[str, int, int]]) -> bool:
+def is_right(found: Detection, spans: list[tuple[str, int, int]]) -> bool:
     """Whether a find overlaps a label that its kind is meant for."""
     return any(
         start < found.end and found.start < end

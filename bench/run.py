@@ -1,7 +1,7 @@
 """All measurements, as ratios against a named baseline taken in the same run.
 
     make bench                          every group
-    python bench/run.py runtime         one group, or several: object_model imports steps adk calls
+    python bench/run.py runtime         one group, or several of those below
 
 Nothing here is a test: numbers depend on the machine, ratios less so. CPU time, best of
 several rounds. A baseline that is not installed is reported as such.
@@ -16,11 +16,13 @@ import imports
 import libraries
 import object_model
 import steps
+import stored
 
 GROUPS: dict[str, ModuleType] = {
     "object_model": object_model,
     "imports": imports,
     "steps": steps,
+    "stored": stored,
     "adk": adk,
     "calls": calls,
     "runtime": libraries,

@@ -7,10 +7,24 @@ from sessions import BOT, events, turn_events
 from table import Table, race
 
 import weft
-from weft import Session
+from weft import Agent, C, Session
 
 STATE = {"location": "NYC"}
 ROUNDS = 15
+
+POLICIES = {
+    "C.window(10)": (C.window(10), 1.5),
+    "C.default().compact()": (C.default().compact(), 1.5),
+    "C.default().dedupe()": (C.default().dedupe(), 1.5),
+    "C.auto()": (C.auto(), 1.5),
+    'C.default().redact("email")': (C.default().redact("email"), 1.5),
+    "C.default().budget(2000)": (C.default().budget(2000), 4.0),
+    "C.relevant(top_k=8)": (C.relevant(top_k=8), 4.0),
+}
+"""Policies, and how much more a step at 10,000 events may cost than one at 100.
+
+The last two look at all items once a stride or once a turn, so their steps are averaged.
+"""
 
 
 def measure() -> Table:
@@ -20,6 +34,10 @@ def measure() -> Table:
     for length in (1_000, 10_000):
         target = 2.0 if length == 10_000 else None
         table.add(f"one more step at {length:,} events", step(length), "at 100", small, target)
+    for name, (policy, target) in POLICIES.items():
+        agent, averaged = BOT.sees(policy), target > 2
+        short, long = (step(n, 20, agent, averaged=averaged) for n in (100, 10_000))
+        table.add(f"one more step at 10,000 events, {name}", long, "at 100", short, target)
     log = events(2_000)
     whole = weft.compile(BOT, session=Session("s", state=STATE, events=log))
     for dialect in ("gemini", "anthropic", "openai-chat", "openai-responses"):
@@ -34,16 +52,19 @@ def measure() -> Table:
     return table
 
 
-def step(length: int, rounds: int = 60) -> float:
-    """The least time of compiling after one more turn was appended, event by event."""
+def step(length: int, rounds: int = 60, agent: Agent = BOT, *, averaged: bool = False) -> float:
+    """The usual time of compiling after one more turn was appended, event by event.
+
+    The first turn is left out: it reads once what a cold compilation does not need.
+    """
     session = Session("s", state=STATE, events=events(length))
-    weft.compile(BOT, session=session).wire  # noqa: B018
+    weft.compile(agent, session=session).wire  # noqa: B018
     took: list[float] = []
     for turn in range(rounds):
         for event in turn_events(length + turn):
             session = session.append(event)
             start = time.process_time()
-            weft.compile(BOT, session=session).wire  # noqa: B018
+            weft.compile(agent, session=session).wire  # noqa: B018
             took.append(time.process_time() - start)
-    took.sort()
-    return took[len(took) // 4]
+    took = sorted(took[5:])
+    return sum(took) / len(took) if averaged else took[len(took) // 4]

@@ -1,10 +1,15 @@
 """Settings every test shares."""
 
 import signal
+import sys
 from collections.abc import Iterator
 
-import pytest
-from hypothesis import HealthCheck, settings
+# First of all, before the tests are imported: keep compiled modules, even where the shell says
+# otherwise. Workers and the processes that tests start read them, and collecting takes half.
+sys.dont_write_bytecode = False
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # A busy machine is not a bug: examples have no deadline of their own. And they are the same in
 # every run, so that no change fails over what it did not touch.
@@ -27,7 +32,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The address of a database on a real server, which starts when a test first asks for it."""
-    from tests.postgres import database
+    from tests.support.postgres import database
 
     with database() as address:
         yield address

@@ -41,7 +41,7 @@ SDKS = ("anthropic", "openai", "google.genai")
 
 HEAVY = {
     "anthropic", "openai", "google", "httpx", "httpx2", "requests",
-    "pydantic", "typer", "rich", "splintr",
+    "pydantic", "typer", "rich", "splintr", "numpy", "regex", "jsonschema_rs", "genai_prices",
 }  # fmt: skip
 
 MACHINE_PATH = re.compile(r"(?<![\w.~)}\]-])/(?:work|tmp|root|opt|home/\w+|Users/\w+)(?![\w-])")
@@ -249,3 +249,10 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
             if found:
                 named[name] = found
     assert not named
+
+
+def test_a_command_line_without_its_packages_names_the_extra() -> None:
+    code = "import sys; sys.modules['typer'] = None; from weft.__main__ import main; exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "  hint: pip install 'weft[cli]'"

@@ -217,7 +217,10 @@ class Content(Value, frozen=True):
     @property
     def text(self) -> str:
         """The text without thoughts."""
-        return "".join(p.text for p in self.parts or () if p.text and not p.thought)
+        parts = self.parts
+        if parts is not None and len(parts) == 1:
+            return (parts[0].text or "") if not parts[0].thought else ""
+        return "".join([p.text for p in parts or () if p.text and not p.thought])
 
 
 def text_part(text: str) -> Part:
@@ -363,6 +366,8 @@ def require_content(content: Content, *, where: str) -> Content:
             hint="pass a tuple of weft.Part values: Content(parts=(Part(text=...),))",
         )
     for index, part in enumerate(content.parts or ()):
+        if is_plain(part):
+            continue
         if not isinstance(cast("object", part), Part):
             error = _no_message(part, f"{where}.parts[{index}]", part=True)
             raise SessionError(
@@ -388,6 +393,56 @@ def require_content(content: Content, *, where: str) -> Content:
             if value is not None:
                 require_json(value, where=f"{where}.parts[{index}]")
     return content
+
+
+_SCALARS = frozenset((str, int, bool, type(None)))
+
+
+def is_plain(part: Part) -> bool:
+    """Whether the part is one text, call or result, and holds flat JSON: nearly every part does.
+
+    What is not may be sound too: then it is looked at more closely.
+    """
+    if (
+        type(part) is not Part
+        or part.thought_signature is not None
+        or part.inline_data is not None
+        or part.file_data is not None
+        or part.executable_code is not None
+        or part.code_execution_result is not None
+        or part.part_metadata is not None
+        or part.tool_call is not None
+        or part.tool_response is not None
+    ):
+        return False
+    call, result = part.function_call, part.function_response
+    if part.text is not None:
+        return call is None and result is None and type(part.text) is str
+    if call is not None:
+        return (
+            result is None
+            and type(call) is FunctionCall
+            and type(call.name) is str
+            and type(call.id) is str
+            and _is_flat(call.args)
+        )
+    return result is None or (
+        type(result) is FunctionResponse
+        and type(result.name) is str
+        and type(result.id) is str
+        and not result.parts
+        and _is_flat(result.response)
+    )
+
+
+def _is_flat(value: JsonObject | None) -> bool:
+    """Whether it is an object of texts, whole numbers, flags and nulls."""
+    if type(value) is not dict:
+        return value is None
+    for key, each in value.items():
+        if type(key) is not str or type(each) not in _SCALARS:
+            return False
+    return True
 
 
 _POSTED = frozenset(

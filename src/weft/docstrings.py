@@ -11,17 +11,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from weft.late import late_pattern
+
 _PARAMETERS = frozenset(("args", "arguments", "params", "parameters", "other-parameters")) | {
     *("keyword-args", "keyword-arguments")
 }
 _DROPPED = frozenset(("returns", "return", "yields", "yield", "raises", "raise", "exceptions"))
 
-_FIELD = re.compile(r"[:@](\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
+_FIELD = late_pattern(r"[:@](\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
 _PARAMETER_FIELDS = frozenset(("param", "parameter", "arg", "argument", "key", "keyword"))
 _OTHER_FIELDS = _DROPPED | {"type", "rtype", "vartype", "except"}
 
-_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
-_RULE = re.compile(r"-{3,}\s*$")
+_ENTRY = late_pattern(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
+_RULE = late_pattern(r"-{3,}\s*$")
 
 
 class Docstring(msgspec.Struct, frozen=True):
@@ -34,7 +36,7 @@ class Docstring(msgspec.Struct, frozen=True):
 def read(text: str | None) -> Docstring:
     """Take a docstring apart; a text of no known style is all description."""
     lines = inspect.cleandoc(text or "").splitlines()
-    lines_kept: list[str] = []
+    body: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
     while at < len(lines):
@@ -54,9 +56,9 @@ def read(text: str | None) -> Docstring:
             if field[1] in _PARAMETER_FIELDS and names:
                 parameters[names[-1].lstrip("*")] = _join([field[3] or "", *lines[start:at]])
         else:
-            lines_kept.append(lines[at].rstrip())
+            body.append(lines[at].rstrip())
             at += 1
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(lines_kept)).strip()
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(body)).strip()
     return Docstring(description, parameters)
 
 

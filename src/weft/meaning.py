@@ -93,8 +93,8 @@ class _Vectors:
         (length,) = _LENGTH.unpack_from(self._bytes)
         begin = _LENGTH.size + length
         header: JsonObject = msgspec.json.decode(self._bytes[_LENGTH.size : begin].strip())
-        (entry,) = (each for name, each in header.items() if name != "__metadata__")
-        tensor = msgspec.convert(entry, _Tensor)
+        (weights,) = (each for name, each in header.items() if name != "__metadata__")
+        tensor = msgspec.convert(weights, _Tensor)
         self._begin = begin + tensor.data_offsets[0]
         self._row = struct.Struct(f"<{tensor.shape[1]}e")
         self._pieces = Tokenizer.from_file(str(files.pieces))

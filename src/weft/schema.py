@@ -289,6 +289,8 @@ def _text(tp: object) -> str:
     """What `Annotated` says of a type: a plain string, a msgspec Meta or a pydantic Field."""
     if is_union(tp) and type(None) in get_args(tp) and len(get_args(tp)) == 2:
         return _text(next(arm for arm in get_args(tp) if arm is not type(None)))
-    extras = get_args(tp)[1:] if get_origin(tp) is Annotated else ()
-    texts = (item if isinstance(item, str) else getattr(item, "description", "") for item in extras)
+    metadata = get_args(tp)[1:] if get_origin(tp) is Annotated else ()
+    texts = (
+        item if isinstance(item, str) else getattr(item, "description", "") for item in metadata
+    )
     return next((text for text in texts if isinstance(text, str) and text), "")

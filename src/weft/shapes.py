@@ -147,10 +147,10 @@ def _spell(tp: object) -> object:
         form = "date-time" if tp is datetime.datetime else "time"
         return Annotated[tp, msgspec.Meta(extra_json_schema={"format": form})]
     if origin is Annotated:
-        described = [
+        metadata = [
             msgspec.Meta(description=arg) if isinstance(arg, str) else arg for arg in args[1:]
         ]
-        return Annotated[(_spell(args[0]), *described)]
+        return Annotated[(_spell(args[0]), *metadata)]
     if origin in (typing.Required, typing.NotRequired):
         return _spell(args[0])
     if is_union(tp):

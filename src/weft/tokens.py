@@ -220,7 +220,7 @@ def own_tool_tokens(kind: str) -> int:
 def pdf_pages(data: bytes) -> int:
     """How many pages a PDF has, at least one; those in packed objects are unpacked to count."""
     pages = len(re.findall(rb"/Type\s*/Page(?![A-Za-z])", data))
-    counts = [int(digits) for digits in re.findall(rb"/Count\s+(\d{1,6})\b", data)]
+    counts = [int(number) for number in re.findall(rb"/Count\s+(\d{1,6})\b", data)]
     if pages or counts:
         return max(1, pages, *counts)
     unpacked = 0
@@ -297,13 +297,13 @@ def _vocabulary(model: str) -> tuple[str, str, bool]:
 def _claude_version(model: str) -> tuple[int, int]:
     """The generation of a Claude model; the newest when its name does not say."""
     lowered = model.lower()
-    version = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
-    return (int(version[1]), int(version[2] or 0)) if version else (99, 0)
+    match = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
+    return (int(match[1]), int(match[2] or 0)) if match else (99, 0)
 
 
 def _gemini_version(model: str) -> tuple[int, int]:
-    version = re.search(r"gemini-(\d+)(?:\.(\d+))?", model.lower())
-    return (int(version[1]), int(version[2] or 0)) if version else (99, 0)
+    match = re.search(r"gemini-(\d+)(?:\.(\d+))?", model.lower())
+    return (int(match[1]), int(match[2] or 0)) if match else (99, 0)
 
 
 def _reasons(model: str) -> bool:
@@ -391,8 +391,8 @@ def _plain(value: Json, references: _References, path: tuple[str, ...]) -> Json:
     if isinstance(name := value.get("$ref"), str):
         return _plain(references.follow(name, path), references, (*path, name))
     order = sorted(value, key=lambda key: tables.SCHEMA_ORDER.get(key, 9))
-    ordered = [key for key in order if key not in ("$defs", "additionalProperties")]
-    return {key: _plain(value[key], references, (*path, "")) for key in ordered}
+    keys = [key for key in order if key not in ("$defs", "additionalProperties")]
+    return {key: _plain(value[key], references, (*path, "")) for key in keys}
 
 
 def _comment(text: str) -> str:

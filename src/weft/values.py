@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
+    NamedTuple,
     Never,
     Protocol,
     Self,
@@ -213,6 +214,14 @@ class Fold(Protocol[ItemRead]):
         ...
 
 
+class Fork(NamedTuple):
+    """Where a strand was forked: the memo and lock of the other, and how many items they share."""
+
+    memo: dict[object, object]
+    lock: RLock
+    length: int
+
+
 class Strand(Sequence[Item], Generic[Item]):
     """An immutable sequence that grows at its tip in constant time.
 
@@ -250,6 +259,17 @@ class Strand(Sequence[Item], Generic[Item]):
         """A snapshot followed by items that the next one will not have."""
         return self._view(self.settled, (*self.tail, *items)) if items else self
 
+    def fork(self, length: int) -> "Strand[Item]":
+        """A strand of its own that begins with the first settled items of this one.
+
+        It copies pointers. Whoever derived something from these items may take it over: `memo`
+        says under `Fork` where they came from.
+        """
+        branch = Strand(self._backing[:length])
+        branch.memo[Fork] = Fork(self.memo, self.lock, length)
+        self.memo.pop(Fork, None)  # a chain of forks would keep every older strand alive
+        return branch
+
     def first(self, length: int) -> "Strand[Item]":
         """The strand's first items, sharing everything derived so far."""
         length = max(length, 0)
@@ -286,6 +306,12 @@ class Strand(Sequence[Item], Generic[Item]):
     def shares(self, other: "Strand[Item]") -> bool:
         """Whether both are snapshots of one sequence, so that one begins the other."""
         return self._backing is other._backing
+
+    def between(self, start: int, end: int) -> list[Item]:
+        """The items from `start` up to `end`, as a new list."""
+        if end <= self.settled:
+            return self._backing[start:end]
+        return self.since(start)[: end - start]
 
     @property
     def tip(self) -> Item | None:

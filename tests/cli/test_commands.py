@@ -39,11 +39,9 @@ def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:
     assert hint == "weft --help"
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_every_code_has_a_page(tmp_path: Path, code: str) -> None:
-    if code != next(iter(CODES)):  # one process is enough to see that the command works
-        assert CODES[code].page.strip()
-        return
+def test_every_code_has_a_page(tmp_path: Path) -> None:
+    assert all(code.page.strip() for code in CODES.values())
+    code = next(iter(CODES))  # one is enough to see that the command works
     for spelling in (code, code.lower(), code.removeprefix("WEFT")):
         done = weft(tmp_path, "rule", spelling)
         assert done.returncode == 0

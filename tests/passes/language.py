@@ -13,6 +13,7 @@ tool pay(amount, to): text           a tool; `choice: ...` what was chosen among
 """
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.ir.prompt import NO_NOTES
 from weft.ir.show import show_block
 from weft.passes import (
     ON_FRESH,
@@ -42,6 +44,13 @@ from weft.passes import (
     name_of,
     passes_of,
 )  # fmt: skip
+from weft.passes.env import (
+    InstructionFacts,
+    ModelFacts,
+    SessionFacts,
+    ThreadFacts,
+    TokenFacts,
+)
 from weft.passes.history import pair_results
 from weft.values import JsonObject, Strand, compact
 
@@ -98,7 +107,7 @@ def parse_prompt(text: str, agent: str = "bot", *, paired: bool = False) -> Prom
     )  # fmt: skip
     if not paired:
         return prompt
-    return msgspec.structs.replace(pair_results(prompt, Env(agent=agent)), notes=())
+    return msgspec.structs.replace(pair_results(prompt, Env(agent=agent)), notes=NO_NOTES)
 
 
 def _tool(match: re.Match[str]) -> ToolDecl:
@@ -184,15 +193,28 @@ def parse_env(text: str) -> Env:
     changes = msgspec.convert(values.pop("changes", []), list[str])
     told = Origin("field", "instruction", "bot")
     assert isinstance(size, int)
+    limit = msgspec.convert(budget, TokenBudget) if budget is not None else None
+    changed = tuple(TextBlock(role="system", origin=told, text=text) for text in changes)
     return Env(
         agent=str(values.pop("agent", "bot")),
         policy=policy,
         invocation=str(values.pop("invocation", "1")),
-        budget=msgspec.convert(budget, TokenBudget) if budget is not None else None,
-        measure=lambda p: _sizes(p, size),
-        changes=tuple(TextBlock(role="system", origin=told, text=text) for text in changes),
+        tokens=TokenFacts(budget=limit, measure=lambda p: _sizes(p, size)),
+        instruction=InstructionFacts(
+            changes=changed,
+            inserted=msgspec.convert(values.pop("told", {}), dict[str, str]),
+            **_some(values, InstructionFacts),
+        ),
+        model=ModelFacts(**_some(values, ModelFacts)),
+        session=SessionFacts(id=str(values.pop("session", "")), **_some(values, SessionFacts)),
+        thread=ThreadFacts(**_some(values, ThreadFacts)),
         **values,  # type: ignore[arg-type]
     )
+
+
+def _some(values: dict[str, object], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The values that belong to a part of the inputs, taken out of all."""
+    return {name: values.pop(name) for name in kind.__struct_fields__ if name in values}
 
 
 def _sizes(prompt: Prompt, size: int) -> Sizes:

@@ -14,7 +14,7 @@ from weft.content import Content, Part, call_part, result_part
 from weft.declare import Policy
 from weft.ir import CallBlock, Prompt, ResultBlock, TextBlock
 from weft.passes import Views, name_of, passes_of
-from weft.passes.env import Env
+from weft.passes.env import Env, TokenFacts
 from weft.session import Event, Session
 from weft.tokens import counter_for
 from weft.values import JsonObject, compact
@@ -143,7 +143,9 @@ def test_a_pass_that_ran_changes_nothing_the_second_time(policy: Policy) -> None
         if name_of(one).startswith(("compact_", "truncate_", "dedupe_items", "project_"))
     ]
     assert mine
-    env = Env(agent="bot", policy=policy, count=counter_for("gpt-5").count, turn=10)
+    env = Env(
+        agent="bot", policy=policy, tokens=TokenFacts(count=counter_for("gpt-5").count), turn=10
+    )
     for seed in SEEDS:
         session = Session("s", events=list(events_of(random.Random(seed), 4)))
         prompt = prompt_of(session, C.default())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import weft
-from tests.linear import check_calls
-from weft import Agent, Gate, Loop, Map, Parallel, RunConfig, Runner, Step, tool
+from tests.support.linear import check_calls
+from weft import Agent, Gate, Loop, Map, Parallel, RunConfig, Runner, Sequence, Step, tool
 from weft.declare import Node
 from weft.session import SessionKey
 from weft.testing import ScriptedModel, call
@@ -32,7 +32,11 @@ def rounds(count: int, model: ScriptedModel) -> Node:
     return Loop(worker(model), max=count)
 
 
-@pytest.mark.parametrize("shape", [mapped, branches, rounds])
+def chain(count: int, model: ScriptedModel) -> Node:
+    return Sequence(*(worker(model, f"n{i}") for i in range(count)))
+
+
+@pytest.mark.parametrize("shape", [mapped, branches, rounds, chain])
 def test_a_run_four_times_as_large_takes_about_four_times_the_work(
     shape: Callable[[int, ScriptedModel], Node],
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -9,13 +10,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.build import says, user
-from tests.strategies import logs
+from tests.support.build import says, user
+from tests.support.strategies import logs
 from weft import Actions, Content, Event, Part, Session
 from weft.content import call_part, result_part
 from weft.errors import Conflict, SessionError, StoreError
 from weft.session import SessionKey, Store
-from weft.values import Json
+from weft.values import Json, JsonObject
 
 Again = Callable[[], Store]
 
@@ -331,6 +332,30 @@ async def test_the_newest_events_can_be_read_alone(
             await reader.append(recent, user("more"))
         with pytest.raises(SessionError, match="-1"):
             await reader.get(key, recent=-1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_part_that_is_read_alone_is_the_part_of_the_whole(
+    store: Store, again: Again, key: SessionKey, seed: int
+) -> None:
+    chance = random.Random(seed)
+    session = await store.create(key, state={"a": 0, "b": [1]})
+    for n in range(30):
+        names = chance.sample(("a", "b", "c", "app:x", "user:y", "temp:z"), chance.randrange(4))
+        delta: JsonObject = {name: chance.choice((None, n, {"n": n})) for name in names}
+        text = 'he said "stateDelta": {' if chance.random() < 0.2 else f"{n}"
+        event = user(text, inv=f"{n // 3}", actions=Actions(state_delta=delta))
+        session = await store.append(
+            session, msgspec.structs.replace(event, timestamp=float(chance.randrange(20)))
+        )
+    whole = await read(store, key)
+    for recent, after in ((7, None), (None, 8.0), (3, 8.0), (0, None), (30, None), (None, -1.0)):
+        alone = await again().get(key, recent=recent, after=after)
+        assert alone is not None
+        events = [event for event in whole.events if after is None or event.timestamp > after]
+        assert alone.events == (events if recent is None else events[len(events) - recent :])
+        assert alone.state == whole.state
+        assert alone.last_update_time == whole.last_update_time
 
 
 async def test_sessions_are_listed_the_latest_first(

@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.build import says, user
 from tests.stores.child import ENVIRONMENT, ROOT
+from tests.support.build import says, user
 from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.session.memory import Kept
-from weft.stores.cache import OVERHEAD, Cache
+from weft.stores.cache import OVERHEAD, SessionCache
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
 from weft.values import Strand
@@ -176,7 +176,7 @@ import asyncio, os, sys
 from weft.errors import StoreError
 from weft.session import SessionKey
 from weft.stores.sqlite import SqliteStore
-from tests.build import user
+from tests.support.build import user
 
 async def main():
     key = SessionKey("app", "ada", "s")
@@ -424,7 +424,7 @@ import asyncio, os, sys
 from weft.errors import SessionBusy
 from weft.session import SessionKey
 from weft.stores.sqlite import SqliteStore
-from tests.build import user
+from tests.support.build import user
 
 key = SessionKey("app", "ada", "s")
 store = SqliteStore(sys.argv[1])
@@ -467,8 +467,7 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
 
 
 def test_the_cache_keeps_what_was_used_last_and_is_never_set_back() -> None:
-    in_use: set[SessionKey] = set()
-    cache = Cache(2 * OVERHEAD, in_use=in_use.__contains__)
+    cache = SessionCache(2 * OVERHEAD)
 
     def kept(id: str, number: int, length: int) -> Kept:
         events = Strand([user("Hi")] * length)
@@ -491,3 +490,42 @@ def test_the_cache_keeps_what_was_used_last_and_is_never_set_back() -> None:
     assert held("a") == (2, 0)
     cache.drop(KEY._replace(id="a"))
     assert held("a") is None
+
+
+def test_the_cache_is_bounded_by_bytes_and_spares_what_is_in_use() -> None:
+    in_use = {KEY._replace(id="running")}
+    cache = SessionCache(1_000_000 + 3 * OVERHEAD, in_use=in_use.__contains__)
+
+    def put(id: str, size: int) -> None:
+        cache.put(Kept(KEY._replace(id=id), 1, 0.0, {}, {}, Strand(), size))
+
+    def ids() -> list[str]:
+        names = ("running", "a", "b", "huge")
+        return [id for id in names if cache.get(KEY._replace(id=id)) is not None]
+
+    put("running", 400_000)
+    put("a", 400_000)
+    put("b", 200_000)
+    assert ids() == ["running", "a", "b"]
+    put("b", 300_000)
+    assert ids() == ["running", "b"]
+    put("huge", 5_000_000)
+    assert ids() == ["running", "huge"]
+    put("huge", 1)
+    put("b", 300_000)
+    assert ids() == ["running", "b", "huge"]
+
+
+async def test_the_newest_events_are_read_without_the_others(path: Path) -> None:
+    store = SqliteStore(path)
+    session = await store.create(KEY, state={"begun": True})
+    await store.append(session, *[user(f"{n}") for n in range(50)])
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE events SET event = '{}' WHERE place % 4294967296 = 30")
+    newest = await store.get(KEY, recent=5)
+    assert newest is not None
+    assert [event.text for event in newest.events] == ["45", "46", "47", "48", "49"]
+    with pytest.raises(StoreError, match="event 30 is damaged"):
+        await store.get(KEY)
+    await store.close()

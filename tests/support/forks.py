@@ -27,7 +27,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, NoReturn, TextIO
 
 HEADER = 8
 """Bytes before a message, which say how long it is."""
@@ -89,7 +89,7 @@ class _Server:
         self.line, theirs = socket.socketpair()
         script = f"from tests.support.forks import serve; serve({theirs.fileno()})"
         root = str(Path(__file__).parents[2])
-        path = os.pathsep.join([env.get("PYTHONPATH", ""), root])
+        path = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             env={**env, "PYTHONPATH": path, "WEFT_TESTS_PATH": env.get("PYTHONPATH", "")},
@@ -165,8 +165,12 @@ def serve(line_number: int) -> None:
     root = str(Path(__file__).parents[2])
     sys.path[:] = [one for one in sys.path if one != root]
     os.environ["PYTHONPATH"] = os.environ.pop("WEFT_TESTS_PATH")
+    if not os.environ["PYTHONPATH"]:
+        del os.environ["PYTHONPATH"]
     for name in [name for name in sys.modules if name == "tests" or name.startswith("tests.")]:
         del sys.modules[name]
+    # A test may write a module again within a second, which the cache would not notice.
+    sys.dont_write_bytecode = True
     line = socket.socket(fileno=line_number)
     while True:
         header, streams, _, _ = socket.recv_fds(line, HEADER, 3)
@@ -204,17 +208,22 @@ def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> N
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
     sys.path.insert(0, first or str(WEFT.parent))
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")  # type: ignore[misc] # noqa: SIM115
-    sys.stdout = sys.__stdout__ = _writer(1, "strict")  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace")  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
+        open(0, "rb", closefd=False),  # noqa: SIM115
+        encoding=sys.stdin.encoding,
+        errors=sys.stdin.errors,
+    )
+    sys.stdout = sys.__stdout__ = _writer(1, sys.stdout)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2, sys.stderr)  # type: ignore[misc]
     os._exit(_exit_code(lambda: _command(arguments)))
 
 
-def _writer(number: int, errors: str) -> io.TextIOWrapper:
+def _writer(number: int, like: TextIO) -> io.TextIOWrapper:
+    """A new stream in the encoding that the variables ask for."""
     return io.TextIOWrapper(
         open(number, "wb", closefd=False),
-        encoding="utf-8",
-        errors=errors,
+        encoding=like.encoding,
+        errors=like.errors,
         line_buffering=number == 2,
         write_through=bool(os.environ.get("PYTHONUNBUFFERED")),
     )

@@ -1,7 +1,9 @@
 """All laws of one scene in one test: every law is tried, and every broken one is named."""
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from textwrap import indent
 from typing import ParamSpec
 
 import pytest
@@ -13,8 +15,7 @@ class Laws:
     """Tries laws on scenes and keeps the errors of those that do not hold."""
 
     def __init__(self) -> None:
-        self.errors: list[BaseException] = []
-        self.broken: list[str] = []
+        self.broken: dict[str, BaseException] = {}
 
     def check(
         self, scene: str, laws: Iterable[Callable[P, None]], *args: P.args, **kwargs: P.kwargs
@@ -24,15 +25,17 @@ class Laws:
             try:
                 law(*args, **kwargs)
             except (Exception, pytest.fail.Exception) as error:
-                error.add_note(f"broken law: {law.__name__}\nscene: {scene}")
-                self.errors.append(error)
-                self.broken.append(f"{scene}: {law.__name__}")
+                self.broken[f"{scene}: {law.__name__}"] = error
 
 
 @contextmanager
 def all_laws() -> Iterator[Laws]:
-    """Raise at the end what was broken; the message names each scene and law."""
+    """Fail at the end with the name of each scene and law that was broken, and with its error."""
     laws = Laws()
     yield laws
-    if laws.errors:
-        raise BaseExceptionGroup("; ".join(laws.broken), laws.errors)
+    if laws.broken:
+        errors = (
+            f"--- {name}\n{indent(''.join(traceback.format_exception(error)), '    ')}"
+            for name, error in laws.broken.items()
+        )
+        pytest.fail("\n".join(["; ".join(laws.broken), *errors]), pytrace=False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
-from weft.checker.functions import Uses, keys_of, uses_of
+from weft.checker.functions import StateUses, keys_of, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Keys
 from weft.checker.world import Read, ReadHow, World, Writer, WriterKind
@@ -26,7 +26,7 @@ from weft.declare.checks import CALLBACKS
 from weft.declare.compare import same
 from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
     Capture,
     Distill,
@@ -39,7 +39,7 @@ from weft.declare.policy_parts import (
     When,
 )
 from weft.declare.route import Case
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 from weft.values import JsonObject
@@ -47,7 +47,7 @@ from weft.values import JsonObject
 TEXT: JsonObject = {"type": "string"}
 
 
-class Written(NamedTuple):
+class KeyWrite(NamedTuple):
     """A key that running an agent writes."""
 
     key: str
@@ -56,7 +56,7 @@ class Written(NamedTuple):
 
 
 def reads_of(agent: Agent, root: Agent | None = None) -> tuple[Read, ...]:
-    """The keys its templates, its policy and its tools name, with their places."""
+    """The keys that its templates, policy, tools and callbacks read, with their places."""
     if root is None or root.global_instruction is None:
         return _own_reads(agent)
     place = Origin("field", "global_instruction", root.name)
@@ -78,30 +78,30 @@ def _text_reads(agent: Agent, text: object, place: Origin) -> Iterator[Read]:
         yield Read(variable.key, origin, variable.path, optional, typed=typed)
 
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
-def kept(derive: Callable[[Agent], Found]) -> Callable[[Agent], Found]:
-    """The same function, asked once for each agent."""
+def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answer]:
+    """The function, called once for each agent; the agent keeps the answer."""
 
-    def found(agent: Agent) -> Found:
+    def answer_for(agent: Agent) -> Answer:
         memo = agent.memo
         if derive not in memo:
             memo[derive] = derive(agent)
-        return cast("Found", memo[derive])
+        return cast("Answer", memo[derive])
 
-    found.__doc__ = derive.__doc__
-    return found
+    answer_for.__doc__ = derive.__doc__
+    return answer_for
 
 
-def listed(derive: Callable[[Agent], Iterator[Found]]) -> Callable[[Agent], tuple[Found, ...]]:
-    """The same function, asked once for each agent, with all it finds as a tuple."""
+def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tuple[Answer, ...]]:
+    """The generator as a tuple, worked out once for each agent."""
 
-    def all_of(agent: Agent) -> tuple[Found, ...]:
+    def all_of(agent: Agent) -> tuple[Answer, ...]:
         return tuple(derive(agent))
 
     all_of.__doc__ = derive.__doc__
-    return kept(all_of)
+    return once_per_agent(all_of)
 
 
 @listed
@@ -119,7 +119,7 @@ def _own_reads(agent: Agent) -> Iterator[Read]:
 
 
 def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> Iterator[Read]:
-    """The keys a policy shows; one that lacks is left out, so paths do not matter."""
+    """The keys a policy shows. An absent key is omitted, so paths do not matter."""
     for stage in policy.stages:
         selector = stage.selector
         match selector:
@@ -137,7 +137,7 @@ def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> I
 
 
 def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
-    """The predicates in a policy, and whether each is asked for sure: not one inside another."""
+    """The predicates in a policy, and whether each is always asked: a nested one is not."""
     for stage in policy.stages:
         if isinstance(stage.selector, When):
             yield stage.selector.predicate, True
@@ -145,37 +145,37 @@ def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
 
 
 @listed
-def writes_of(agent: Agent) -> Iterator[Written]:
-    """The keys that running it writes: its answer, what its policy notes, what its code does."""
+def writes_of(agent: Agent) -> Iterator[KeyWrite]:
+    """The keys that an agent writes: with its answer, by its policy, and by its code."""
     for writing in agent.policy.writings:
         writer = Writer(agent.name, Origin("field", "context", agent.name), "agent")
         match writing:
             case Capture():
-                yield Written(writing.key, writer, TEXT)
+                yield KeyWrite(writing.key, writer, TEXT)
             case NoteDown() | Distill():
-                yield Written(writing.key, writer, None)
+                yield KeyWrite(writing.key, writer, None)
             case Extract():
                 shape = schema.of_type(writing.schema, where=f"{agent.name}.context")
-                yield Written(writing.key, writer, shape)
+                yield KeyWrite(writing.key, writer, shape)
     for tool in agent.tools:
         place = Origin("tool", tool.name, agent.name)
         writer = Writer(tool.name, place, "tool" if tool.writes else "code")
         for key in used_by(tool).writes:
-            yield Written(key, writer, None)
+            yield KeyWrite(key, writer, None)
     for name, uses in callbacks_of(agent):
         for key in uses.writes:
-            yield Written(key, callback_writer(agent, name), None)
+            yield KeyWrite(key, callback_writer(agent, name), None)
     if agent.output_key is not None:
         writer = Writer(agent.name, Origin("field", "output_key", agent.name), "agent")
         shape = TEXT
         if agent.output_schema is not None:
             shape = schema.of_type(agent.output_schema, where=f"{agent.name}.output_schema")
-        yield Written(agent.output_key, writer, shape)
+        yield KeyWrite(agent.output_key, writer, shape)
 
 
-@kept
+@once_per_agent
 def blurs(agent: Agent) -> str:
-    """Why it may write any key: code that is handed the state and does not say what it writes."""
+    """Why an agent may write any key: code gets the state and does not say what it writes."""
     for tool in agent.tools:
         if not used_by(tool).known:
             return f"the tool {tool.name} is handed the state"
@@ -185,7 +185,7 @@ def blurs(agent: Agent) -> str:
     return ""
 
 
-@kept
+@once_per_agent
 def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
     if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
@@ -193,20 +193,20 @@ def may_read_anything(agent: Agent) -> bool:
     return not all(uses.reads_all for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def may_escalate(agent: Agent) -> bool:
     """Whether its own code may end the loop it runs in."""
     return any(uses.known and uses.escalates for uses in _code_of(agent))
 
 
-@kept
+@once_per_agent
 def is_tied(agent: Agent) -> bool:
     """Whether its code surely never ends the loop it runs in: it is known, and does not."""
     return not any(uses.escalates for uses in _code_of(agent))
 
 
-@kept
-def _code_of(agent: Agent) -> list[Uses]:
+@once_per_agent
+def _code_of(agent: Agent) -> list[StateUses]:
     """What its tools and callbacks do with the state."""
     return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
 
@@ -226,7 +226,7 @@ def must_hand_over(agent: Agent) -> bool:
 
 
 def before(agent: Agent, world: World) -> World:
-    """The world that the agent itself finds: what is captured and done first is there already."""
+    """The world in which the agent is asked: captures and `before_agent` callbacks ran already."""
     early = {
         one.key for one in agent.policy.writings if isinstance(one, Capture | Extract | Distill)
     }
@@ -242,13 +242,13 @@ def before(agent: Agent, world: World) -> World:
 
 
 def without_answer(agent: Agent, world: World, done: World) -> World:
-    """The world behind an agent that has handed over, and so has stored no answer of its own."""
+    """The world behind an agent that has handed over, and so stored no answer of its own."""
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
-    held = world.facts.get(key)
-    if held is not None:
-        return done.holding({key: held})
+    fact = world.facts.get(key)
+    if fact is not None:
+        return done.holding({key: fact})
     return replace(done, facts=done.facts.without((key,)))
 
 
@@ -264,28 +264,30 @@ def after(agent: Agent, world: World) -> World:
     return world.spoke(agent, agent.output_key)
 
 
-def used_by(tool: Tool) -> Uses:
-    """What a tool does with the state: what it declares counts, else what its source shows."""
+def used_by(tool: Tool) -> StateUses:
+    """What a tool does with the state: what it declares, or else what its source shows."""
     if tool.context_parameter is None or tool.function is None:
         known = tool.context_parameter is None or bool(tool.writes)
-        return Uses(
+        return StateUses(
             tool.reads, writes=tool.writes, reads_all=known, known=known, escalates=not known
         )
-    found = uses_of(tool.function, tool.context_parameter)
-    named = tool.reads or found.reads
-    reads = tuple(key for key in named if key not in found.asks)
+    uses = uses_of(tool.function, tool.context_parameter)
+    named = tool.reads or uses.reads
+    reads = tuple(key for key in named if key not in uses.asks)
     if tool.writes:
-        ends = found.known and found.escalates
-        found = found._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
-    return found._replace(reads=reads)
+        ends = uses.known and uses.escalates
+        uses = uses._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
+    return uses._replace(reads=reads)
 
 
 @listed
-def callbacks_of(agent: Agent) -> Iterator[tuple[str, Uses]]:
+def callbacks_of(agent: Agent) -> Iterator[tuple[str, StateUses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
-        given = cast("object", getattr(agent, name))
-        for one in cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,)):
+        callbacks = cast("object", getattr(agent, name))
+        for one in cast(
+            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+        ):
             if callable(one):
                 yield name, uses_of(one)
 
@@ -296,22 +298,22 @@ def callback_writer(agent: Agent, name: str) -> Writer:
 
 
 def handled(world: World, agent: Agent, *callbacks: str) -> World:
-    """The world after these callbacks took keys away."""
+    """The world after these callbacks removed keys."""
     for name, uses in callbacks_of(agent):
         if name in callbacks:
             world = world.lost(uses.drops, callback_writer(agent, name))
     return world
 
 
-def touched(world: World, uses: Iterable[Uses]) -> World:
-    """The world after code may have changed values in place: their shapes are known no longer."""
-    held = {
+def touched(world: World, uses: Iterable[StateUses]) -> World:
+    """The world after code may have changed values in place: their shapes are unknown then."""
+    facts = {
         key: fact._replace(schema=None)
         for one in uses
         for key in one.touches
         if (fact := world.facts.get(key)) is not None and fact.schema is not None
     }
-    return world.holding(held)
+    return world.holding(facts)
 
 
 WritersByKey = dict[str, tuple[Writer, ...]]
@@ -339,7 +341,7 @@ class Writes:
 _Pairs: TypeAlias = Iterator[tuple[str, Writer]]
 
 
-class _WritePairs(Question[_Pairs]):
+class _WritePairs(DefaultVisitor[_Pairs]):
     """The keys that a node writes, each with who does; most nodes only have children that write."""
 
     __slots__ = ("_fills", "_writes")
@@ -349,7 +351,7 @@ class _WritePairs(Question[_Pairs]):
         self._fills = fills
 
     def visit_other(self, node: Node) -> _Pairs:
-        return self._of_all(node.children)
+        return self._of_all(children(node))
 
     def visit_agent(self, node: Agent) -> _Pairs:
         for key, writer, _ in writes_of(node):
@@ -391,13 +393,13 @@ def step_writer(node: Step) -> Writer:
     return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
 
 
-class _MayWriteAnything(Question[bool]):
+class _MayWriteAnything(DefaultVisitor[bool]):
     """Whether code runs in a node that does not say what it writes."""
 
     __slots__ = ()
 
     def visit_other(self, node: Node) -> bool:
-        return any(map(self.visit, node.children))
+        return any(map(self.visit, children(node)))
 
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)
@@ -413,7 +415,7 @@ may_write_anything = _MayWriteAnything().visit
 
 def labels_in(node: Node) -> dict[str, frozenset[str]]:
     """By key: the labels that any policy or tool of the flow puts on it."""
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for agent in agents_of(node):
         policies = [agent.policy] if agent.context is not None else []
         while policies:
@@ -421,13 +423,13 @@ def labels_in(node: Node) -> dict[str, frozenset[str]]:
             for one in policy.protections:
                 if isinstance(one, Label):
                     for key in one.keys:
-                        found.setdefault(key, set()).add(one.name)
+                        labels.setdefault(key, set()).add(one.name)
             policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
         for tool in agent.tools:
             for key in used_by(tool).writes:
                 if tool.labels:
-                    found.setdefault(key, set()).update(tool.labels)
-    return {key: frozenset(names) for key, names in found.items()}
+                    labels.setdefault(key, set()).update(tool.labels)
+    return {key: frozenset(names) for key, names in labels.items()}
 
 
 def route_reads(node: Route) -> Iterable[Read]:
@@ -460,7 +462,7 @@ def gate_reads(node: Gate) -> Iterable[Read]:
             yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
-class _Collected(Question[JsonObject]):
+class _Collected(DefaultVisitor[JsonObject]):
     """What a map collects: texts, or values of the schema of the agent that speaks last."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""The front door: a flow is walked, and every rule looks at what the walk left."""
+"""`check`: walk a flow, and let every rule look at what the walk left. Nothing is run."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,13 +7,13 @@ from typing import cast
 from weft.checker.agents import agents_called_by, writes_of
 from weft.checker.rules import RULES
 from weft.checker.walk import APPLICATION, Walk, take
-from weft.checker.world import Record, Site, World, Writer
+from weft.checker.world import Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
 from weft.declare.inputs import ANYTHING, shape_of
-from weft.declare.nodes import agents_of, walk_nodes
-from weft.declare.visit import below, rebuild
+from weft.declare.nodes import agents_of, below, walk_nodes
+from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import UsageError
 from weft.misuse import close, explained
@@ -41,24 +41,24 @@ def check(
     _require_node(node)
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
-    record = walked(with_keys(node, keys), world)
+    record = walk_flow(with_keys(node, keys), world)
     allowed = set(allow)
     own = {agent.name: set(agent.allow) for agent in agents_of(node)}
-    found: dict[str, Diagnostic] = {}
+    findings: dict[str, Diagnostic] = {}
     agents = {agent.name: agent for agent in agents_of(node)}
     for name, key in keys.items():
         one = _inferred(agents[name], key)
         if one.code not in allowed and one.code not in own.get(name, ()):
-            found[str(one)] = one
+            findings[str(one)] = one
     for rule in RULES:
         for one in rule(record):
             if one.code not in allowed and one.code not in own.get(one.origin.agent, ()):
-                found.setdefault(str(one), one)
-    return sorted(found.values(), key=lambda one: _ORDER[one.severity])
+                findings.setdefault(str(one), one)
+    return sorted(findings.values(), key=lambda one: _ORDER[one.severity])
 
 
-def walked(node: Node, world: World) -> Record:
-    """What a walk over the flow leaves."""
+def walk_flow(node: Node, world: World) -> WalkRecord:
+    """The record of a walk over the flow."""
     walk = Walk(node)
     walk.run(world)
     return walk.record
@@ -94,13 +94,13 @@ def _require_node(node: Node) -> None:
 
 
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
-    """By agent: the key that it writes though nobody said so, in this world to begin with."""
-    found: dict[str, str] = {}
+    """By agent: the key that it writes without saying so, if the flow starts in this world."""
+    keys: dict[str, str] = {}
     while True:
-        more = _more(with_keys(node, found), world)
+        more = _more(with_keys(node, keys), world)
         if not more:
-            return found
-        found.update(more)
+            return keys
+        keys.update(more)
 
 
 def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
@@ -113,7 +113,7 @@ def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
 
 
 def _more(node: Node, world: World) -> dict[str, str]:
-    """Agents that must write a key, and the key; no key twice, as one writer may be enough."""
+    """Agents that must write a key, and the key. No key twice: one writer may be enough."""
     pairs = list(_pairs(node))
     if not pairs:
         return {}
@@ -122,12 +122,12 @@ def _more(node: Node, world: World) -> dict[str, str]:
     sites: dict[int, list[Site]] = {}
     for site in walk.record.sites:
         sites.setdefault(id(site.node), []).append(site)
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for first, second in pairs:
         unknown = {key for site in sites.get(id(second), ()) for key in _unknown(site)}
-        if len(unknown) == 1 and not unknown & {*found.values()}:
-            found.setdefault(first.name, unknown.pop())
-    return found
+        if len(unknown) == 1 and not unknown & {*keys.values()}:
+            keys.setdefault(first.name, unknown.pop())
+    return keys
 
 
 def _pairs(node: Node) -> Iterator[tuple[Agent, Node]]:
@@ -218,7 +218,7 @@ def _words(text: str) -> list[str]:
 
 def world_at_start(node: Node, inputs: Mapping[str, object] | Iterable[str] | None) -> World:
     """The world that a program starts in: what is given now, and what it declares."""
-    world = _given(inputs)
+    world = _world_of(inputs)
     return with_declared(world, declared_inputs(node, world))
 
 
@@ -252,8 +252,8 @@ def _everything(root: Node) -> Iterator[Node]:
             waiting += agents_called_by(node)
 
 
-def _given(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
-    """The world with what whoever checks says is in the state."""
+def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
+    """The world with the inputs that the caller of `check` names."""
     world = World()
     named = cast("object", inputs)
     if named is None:

@@ -1,4 +1,4 @@
-"""The expressions of a function of the state: what is looked up in them, and what is handed on."""
+"""Read the expressions of a user's function: which keys of the state they read and write."""
 
 import ast
 from collections.abc import Callable, Generator, Iterable
@@ -8,10 +8,10 @@ from weft.checker.scope import (
     STATE,
     Compared,
     Contents,
+    FunctionScope,
     Keys,
     Operator,
     Path,
-    Scope,
     Way,
     is_none,
     is_number,
@@ -44,7 +44,7 @@ _CHANGING = frozenset(
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
-class Found:
+class KeyCollector:
     """Collects what is read and written, path by path."""
 
     def __init__(self) -> None:
@@ -108,14 +108,14 @@ class Found:
 
     def leave(self, path: Path) -> None:
         """A way out of the function."""
-        held = path.keys_of(STATE)
-        found = path.has() - held.keys()
-        self._filled |= found
-        self.exits.append({**dict.fromkeys(found, True), **held})
+        changes = path.keys_of(STATE)
+        present = path.has() - changes.keys()
+        self._filled |= present
+        self.exits.append({**dict.fromkeys(present, True), **changes})
 
     def read(self, key: str, path: Path) -> None:
-        """A key of the state that is looked up: nothing new, where the function itself wrote it."""
-        if (STATE, key) in path.held:
+        """Note a key that is read, unless the function wrote it itself."""
+        if (STATE, key) in path.changes:
             return
         own = (STATE, key) in self.changed or STATE in self._leaked
         if path.tried or own:
@@ -126,13 +126,13 @@ class Found:
             self._guarded.add(key)
 
     def ask(self, key: str, path: Path) -> None:
-        """A key of the state that is looked up, and may lack."""
-        if (STATE, key) not in path.held:
+        """Note a key that is read and may be absent."""
+        if (STATE, key) not in path.changes:
             self._optional.add(key)
 
     def follow(self, way: Way | None, path: Path) -> None:
         """A way into a value of the state."""
-        if way is not None and way[1] and (STATE, way[0]) not in path.held:
+        if way is not None and way[1] and (STATE, way[0]) not in path.changes:
             self._paths.add(way)
 
     def compare(self, way: Way | None) -> None:
@@ -154,7 +154,7 @@ class Found:
         texts: frozenset[str] = frozenset(),
     ) -> None:
         """A key that gets a value; its kind and its texts are known where they stand there."""
-        path.held[holder, key] = True
+        path.changes[holder, key] = True
         self.changed.append((holder, key))
         self._written.setdefault(holder, set()).add(key)
         if kind is not None:
@@ -162,8 +162,8 @@ class Found:
             self._texts.setdefault(key, set()).add(texts)
 
     def take(self, holder: str, key: str, path: Path) -> None:
-        """A key that is taken away, or that a dict says is to go."""
-        path.held[holder, key] = False
+        """Note a key that is removed, or that a returned dict removes."""
+        path.changes[holder, key] = False
         self.changed.append((holder, key))
         self._taken.setdefault(holder, set()).add(key)
 
@@ -172,17 +172,17 @@ class Found:
         path.forget([(holder, key)])
         self.changed.append((holder, key))
 
-    def perhaps_done(self, holder: str, given: Contents, path: Path) -> None:
-        """Keys that are written, or taken away, on some paths."""
-        found = [(holder, key) for key in given.maybe | given.may_go]
-        path.forget(found)
-        self.changed += found
-        self._written.setdefault(holder, set()).update(given.maybe)
-        self._taken.setdefault(holder, set()).update(given.may_go)
+    def perhaps_done(self, holder: str, contents: Contents, path: Path) -> None:
+        """Note keys that are written or removed on some paths."""
+        pairs = [(holder, key) for key in contents.maybe | contents.may_go]
+        path.forget(pairs)
+        self.changed += pairs
+        self._written.setdefault(holder, set()).update(contents.maybe)
+        self._taken.setdefault(holder, set()).update(contents.may_go)
 
     @contextmanager
     def perhaps(self, path: Path, *, tried: bool = False) -> Generator[Path]:
-        """A way that a run may take, or not, or in part: behind it, what it does is not sure."""
+        """A way that a run may take, or not, or in part: what it does is not sure afterwards."""
         mark = len(self.changed)
         yield path.branch(tried=tried)
         path.forget(self.changed[mark:])
@@ -214,19 +214,19 @@ class Found:
         return Contents(sure, frozenset(maybe), frozenset(gone))
 
     def lose(self, holder: str) -> None:
-        """Take note that anything may be done to the state, or to a dict."""
+        """Note that anything may be done to the state, or to a dict."""
         if holder == STATE:
             self.unseen = True
         self._leaked.add(holder)
 
 
-class Looks:
-    """Goes through expressions, and takes note of what is done with the state."""
+class ExpressionReader:
+    """Goes through expressions, and notes what they do with the state."""
 
-    def __init__(self, scope: Scope, found: Found) -> None:
+    def __init__(self, scope: FunctionScope, collector: KeyCollector) -> None:
         self._scope = scope
-        self._found = found
-        self.stores = Stores(scope, found, self.at)
+        self._collector = collector
+        self.stores = AssignmentReader(scope, collector, self.at)
         self._fine: set[int] = set()
         self._either_of: dict[int, tuple[str | int | float | bool, ...]] = {}
         """By comparison: all values that it is one alternative of."""
@@ -244,8 +244,8 @@ class Looks:
         holder = self._scope.holder(node)
         if holder is not None:
             if id(node) not in self._fine:
-                self._found.lose(holder)
-                self._found.reads_all &= holder != STATE
+                self._collector.lose(holder)
+                self._collector.reads_all &= holder != STATE
             return
         match node:
             case ast.Call():
@@ -254,13 +254,13 @@ class Looks:
                 if isinstance(node.op, ast.Or):
                     self._alternatives(node.values)
                 self.at(node.values[0], path)
-                with self._found.perhaps(path) as way:
+                with self._collector.perhaps(path) as way:
                     for value in node.values[1:]:
                         self.at(value, way)
             case ast.IfExp():
                 self._either(node, path)
             case ast.Lambda():
-                with self._found.perhaps(path) as way:
+                with self._collector.perhaps(path) as way:
                     self.at(node.body, way)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 self._comprehension(node, path)
@@ -272,7 +272,7 @@ class Looks:
                 self.children(node, path)
             case ast.Dict():
                 pairs = zip(node.keys, node.values, strict=True)
-                self.see(held for key, held in pairs if key is None)
+                self.see(inner for key, inner in pairs if key is None)
                 self.children(node, path)
             case ast.FormattedValue():
                 self.see([node.value])
@@ -295,7 +295,7 @@ class Looks:
             holder = self._scope.holder(node)
             if holder is not None:
                 self._fine.add(id(node))
-                self._found.reads_all &= holder != STATE
+                self._collector.reads_all &= holder != STATE
 
     def rename(self, node: ast.Assign) -> None:
         """`held = state`: one more name for it, where it stays that."""
@@ -332,19 +332,19 @@ class Looks:
         self.at(node.orelse, ways[1])
         met = meet(path, ways)
         assert met is not None
-        path.held = met.held
+        path.changes = met.changes
 
     def _subscript(self, node: ast.Subscript, path: Path) -> None:
         holder = self._scope.holder(node.value)
         if holder is None:
-            self._found.follow(self._scope.way(node), path)
+            self._collector.follow(self._scope.way(node), path)
             return
         self._fine.add(id(node.value))
         key = self._scope.text(node.slice)
         if holder == STATE and key is not None:
-            self._found.read(key, path)
+            self._collector.read(key, path)
         elif holder == STATE:
-            self._found.reads_all = False
+            self._collector.reads_all = False
 
     def _call(self, node: ast.Call, path: Path) -> None:
         name = ""
@@ -356,7 +356,7 @@ class Looks:
                     self._asked(holder, name, node, path)
                     self.children(node, path)
                     return
-                self._found.follow(self._scope.way(node), path)
+                self._collector.follow(self._scope.way(node), path)
                 if name in _CHANGING:
                     self.stores.touch(value)
             case ast.Name(id=name):
@@ -375,61 +375,61 @@ class Looks:
 
     def _help(self, node: ast.Call, path: Path) -> None:
         """A function that gets the state from this one: what it does is done here."""
-        given = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        states = [one for one in given if self._scope.holder(one) == STATE]
+        arguments = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        states = [one for one in arguments if self._scope.holder(one) == STATE]
         if len(states) != 1 or self._scope.helper is None:
             return
         keys = self._scope.helper(node, states[0], self._scope.around)
         if keys.reads_all or keys.writes_all:
             self._fine.add(id(states[0]))
-            self._found.include(keys, path)
+            self._collector.include(keys, path)
 
     def _asked(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
         """A method of the state, or of a dict of the function's own."""
-        found, own = self._found, holder != STATE
+        collector, own = self._collector, holder != STATE
         key = self._scope.text(node.args[0]) if node.args else None
         match method:
             case "get" if key is not None:
                 if not own:
-                    found.ask(key, path)
+                    collector.ask(key, path)
             case "setdefault" if key is not None:
                 if not own:
-                    found.ask(key, path)
+                    collector.ask(key, path)
                 if len(node.args) > 1 and not is_none(node.args[1]):
-                    found.write(holder, key, path, "")
+                    collector.write(holder, key, path, "")
             case "pop" if key is not None and own:
-                found.unset(holder, key, path)
+                collector.unset(holder, key, path)
             case "pop" if key is not None:
                 if len(node.args) > 1:
-                    found.ask(key, path)
+                    collector.ask(key, path)
                 else:
-                    found.read(key, path)
-                found.take(holder, key, path)
+                    collector.read(key, path)
+                collector.take(holder, key, path)
             case "update":
                 self.see(node.args)
                 self.stores.update(holder, arguments(node), path)
             case "get" | "keys" | "items" | "values" | "copy" | "to_dict":
-                found.reads_all &= own
+                collector.reads_all &= own
             case _:
-                found.lose(holder)
+                collector.lose(holder)
 
     def _compare(self, node: ast.Compare, path: Path) -> None:
         lefts = (node.left, *node.comparators)
-        for operator, left, right in zip(node.ops, lefts, node.comparators, strict=False):
+        for operator, left_side, right in zip(node.ops, lefts, node.comparators, strict=False):
             holder = self._scope.holder(right)
             if holder is None or not isinstance(operator, ast.In | ast.NotIn):
                 continue
             self._fine.add(id(right))
-            key = self._scope.text(left)
+            key = self._scope.text(left_side)
             if holder == STATE and key is not None:
-                self._found.ask(key, path)
+                self._collector.ask(key, path)
             elif holder == STATE:
-                self._found.reads_all = False
+                self._collector.reads_all = False
         if len(node.ops) == 1 and isinstance(node.ops[0], _ORDERS):
             right = node.comparators[0]
             for one, other in ((node.left, right), (right, node.left)):
                 if is_number(other):
-                    self._found.compare(self._scope.way(one))
+                    self._collector.compare(self._scope.way(one))
         if len(node.ops) == 1:
             self._match(node, node.left, node.ops[0], node.comparators[0])
 
@@ -438,8 +438,8 @@ class Looks:
         several: dict[Way, list[ast.Compare]] = {}
         for node in nodes:
             match node:
-                case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-                    way = self._scope.way(left) or self._scope.way(right)
+                case ast.Compare(left=left_side, ops=[ast.Eq()], comparators=[right]):
+                    way = self._scope.way(left_side) or self._scope.way(right)
                     if way is not None:
                         several.setdefault(way, []).append(node)
                 case _:
@@ -450,28 +450,28 @@ class Looks:
             self._either_of.update({id(one): tuple(values) for one in same if len(same) > 1})
 
     def _match(
-        self, node: ast.Compare, left: ast.expr, operator: ast.cmpop, right: ast.expr
+        self, node: ast.Compare, left_side: ast.expr, operator: ast.cmpop, right: ast.expr
     ) -> None:
         """A value of the state beside one that stands there: `state["next"] == "finish"`."""
         match operator:
             case ast.Eq() | ast.NotEq():
-                sides = ((left, right), (right, left))
+                sides = ((left_side, right), (right, left_side))
                 one = next((pair for pair in sides if self._scope.way(pair[0])), None)
                 name: Operator = "eq" if isinstance(operator, ast.Eq) else "ne"
                 values = self._plain(one[1]) if one is not None else None
-                value = one[0] if one is not None else left
-            case ast.In() | ast.NotIn() if self._scope.way(left):
-                name, value = "in" if isinstance(operator, ast.In) else "not in", left
+                value = one[0] if one is not None else left_side
+            case ast.In() | ast.NotIn() if self._scope.way(left_side):
+                name, value = "in" if isinstance(operator, ast.In) else "not in", left_side
                 values = self._several(right)
             case ast.In() if self._scope.way(right):
-                name, value, values = "contains", right, self._plain(left)
+                name, value, values = "contains", right, self._plain(left_side)
             case _:
                 return
         if values is not None and id(node) in self._either_of:
             name, values = "in", self._either_of[id(node)]
         way, spare = self._scope.way(value), self._spare(value)
         if way is not None and values is not None and spare is not None:
-            self._found.match(Compared(way[0], way[1], name, values, spare))
+            self._collector.match(Compared(way[0], way[1], name, values, spare))
 
     def _plain(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
         """The text, number or truth that an expression is."""
@@ -486,8 +486,8 @@ class Looks:
         """The values of a tuple, list or set that stands there."""
         if not isinstance(node, ast.Tuple | ast.List | ast.Set) or not node.elts:
             return None
-        found = [self._plain(one) for one in node.elts]
-        return None if None in found else tuple(v for one in found if one for v in one)
+        values = [self._plain(one) for one in node.elts]
+        return None if None in values else tuple(v for one in values if one for v in one)
 
     def _spare(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
         """What `.get(key, spare)` gives where the key lacks; None where that cannot be seen."""
@@ -497,10 +497,10 @@ class Looks:
             case ast.Call(func=ast.Attribute(value=value), args=[_, spare]):
                 plain, inner = self._plain(spare), self._spare(value)
                 empty = isinstance(spare, ast.Dict) and not spare.keys
-                found = () if empty else plain
+                values = () if empty else plain
                 if self._scope.holder(value) is not None:
-                    return found
-                return None if found is None or inner is None else (*found, *inner)
+                    return values
+                return None if values is None or inner is None else (*values, *inner)
             case ast.Subscript(value=value) | ast.Call(func=ast.Attribute(value=value)):
                 return () if self._scope.holder(value) is not None else self._spare(value)
             case _:
@@ -513,7 +513,7 @@ class Looks:
                 self.stores.touch(generator.iter)
         self.see([first.iter])
         self.at(first.iter, path)
-        with self._found.perhaps(path) as inner:
+        with self._collector.perhaps(path) as inner:
             for one in first.ifs:
                 self.at(one, inner)
             for generator in more:
@@ -527,12 +527,14 @@ class Looks:
 Pairs = Iterable[tuple[ast.expr | None, ast.expr]]
 
 
-class Stores:
+class AssignmentReader:
     """Follows values into the state and into dicts; `look` is asked about expressions."""
 
-    def __init__(self, scope: Scope, found: Found, look: Callable[[ast.expr, Path], None]) -> None:
+    def __init__(
+        self, scope: FunctionScope, collector: KeyCollector, look: Callable[[ast.expr, Path], None]
+    ) -> None:
         self._scope = scope
-        self._found = found
+        self._collector = collector
         self._look = look
 
     def assign(self, target: ast.expr, value: ast.expr | None, path: Path) -> None:
@@ -546,8 +548,8 @@ class Stores:
                     values = [*value.elts]
                 elif value is not None:
                     self.touch(value)
-                for one, held in zip(elements, values, strict=True):
-                    self.assign(one, held, path)
+                for one, element in zip(elements, values, strict=True):
+                    self.assign(one, element, path)
             case ast.Subscript():
                 self._look(target.slice, path)
                 holder = self._scope.holder(target.value)
@@ -564,18 +566,18 @@ class Stores:
     def _name(self, name: str, value: ast.expr | None, path: Path) -> None:
         scope = self._scope
         if name in scope.states or name in scope.dicts:
-            self._found.lose(STATE if name in scope.states else name)
+            self._collector.lose(STATE if name in scope.states else name)
         if value is None:
             return
         if scope.holder(value) == STATE and name in scope.once:
             scope.states.add(name)
             return
-        given = None if scope.holder(value) is not None else self.contents(value, path)
-        if given is not None:
+        contents = None if scope.holder(value) is not None else self.contents(value, path)
+        if contents is not None:
             scope.dicts.add(name)
             for key in path.keys_of(name):
-                del path.held[name, key]
-            self.put(name, given, path)
+                del path.changes[name, key]
+            self.put(name, contents, path)
             return
         way = scope.way(value)
         if way is not None and name in scope.once:
@@ -586,11 +588,11 @@ class Stores:
 
     def _store(self, holder: str, key: str | None, value: ast.expr | None, path: Path) -> None:
         if key is None:
-            self._found.lose(holder)
+            self._collector.lose(holder)
         elif value is not None and is_none(value):
-            self._found.take(holder, key, path)
+            self._collector.take(holder, key, path)
         else:
-            self._found.write(holder, key, path, kind_of(value), texts_of(value))
+            self._collector.write(holder, key, path, kind_of(value), texts_of(value))
 
     def augment(self, target: ast.expr, value: ast.expr, path: Path) -> None:
         """`state["n"] += 1`, or `changes |= {...}`."""
@@ -614,30 +616,30 @@ class Stores:
             return
         key = self._scope.text(target.slice)
         if key is None:
-            self._found.lose(holder)
+            self._collector.lose(holder)
             return
         if holder == STATE:
-            self._found.read(key, path)
-            self._found.take(holder, key, path)
+            self._collector.read(key, path)
+            self._collector.take(holder, key, path)
         else:
-            self._found.unset(holder, key, path)
+            self._collector.unset(holder, key, path)
 
     def update(self, holder: str, pairs: Pairs, path: Path) -> None:
         """Write what one or several dicts have."""
-        given = self._pairs(pairs, path)
-        if given is None:
-            self._found.lose(holder)
+        contents = self._pairs(pairs, path)
+        if contents is None:
+            self._collector.lose(holder)
         else:
-            self.put(holder, given, path)
+            self.put(holder, contents, path)
 
-    def put(self, holder: str, given: Contents, path: Path) -> None:
+    def put(self, holder: str, contents: Contents, path: Path) -> None:
         """Write what a dict has to the state, or to another dict."""
-        for key, there in given.sure.items():
+        for key, there in contents.sure.items():
             if there:
-                self._found.write(holder, key, path)
+                self._collector.write(holder, key, path)
             else:
-                self._found.take(holder, key, path)
-        self._found.perhaps_done(holder, given, path)
+                self._collector.take(holder, key, path)
+        self._collector.perhaps_done(holder, contents, path)
 
     def contents(self, node: ast.expr, path: Path) -> Contents | None:
         """The keys of a dict that stands there, as far as it can be followed; None where not."""
@@ -645,7 +647,7 @@ class Stores:
         if holder == STATE:
             return Contents({})
         if holder is not None:
-            return self._found.of(holder, path)
+            return self._collector.of(holder, path)
         match node:
             case ast.Dict():
                 return self._pairs(zip(node.keys, node.values, strict=True), path)
@@ -662,9 +664,9 @@ class Stores:
         sure: dict[str, bool] = {}
         maybe: set[str] = set()
         gone: set[str] = set()
-        for key, held in pairs:
+        for key, value in pairs:
             if key is None:
-                inner = self.contents(held, path)
+                inner = self.contents(value, path)
                 if inner is None:
                     return None
                 sure = {**sure, **inner.sure}
@@ -677,8 +679,8 @@ class Stores:
             name = self._scope.text(key)
             if name is None:
                 return None
-            sure[name] = not is_none(held)
-            self._found.write("?", name, path.branch(), kind_of(held), texts_of(held))
+            sure[name] = not is_none(value)
+            self._collector.write("?", name, path.branch(), kind_of(value), texts_of(value))
         return Contents(sure, frozenset(maybe - sure.keys()), frozenset(gone - sure.keys()))
 
     def touch(self, node: ast.expr) -> None:
@@ -697,7 +699,7 @@ class Stores:
             case _:
                 key = self._scope.origin(node)
                 if key is not None:
-                    self._found.touched.add(key)
+                    self._collector.touched.add(key)
                 return
         for one in several:
             self.touch(one)

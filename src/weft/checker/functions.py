@@ -1,7 +1,7 @@
-"""Functions people hand in: which keys of the state they read and write, where that can be seen.
+"""Read users' functions: which keys of the state they read and write.
 
-A function is read, never run. What cannot be seen makes the answer incomplete; rules that would
-need to know then stay silent.
+The source is read, and nothing is run. What cannot be seen makes the answer incomplete; rules that
+would need to know it then stay silent.
 """
 
 import ast
@@ -12,26 +12,26 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, cast
 
-from weft.checker.expressions import Found, Looks
+from weft.checker.expressions import ExpressionReader, KeyCollector
 from weft.checker.scope import (
     STATE,
     Contents,
     Function,
+    FunctionScope,
     Helper,
     Keys,
     Names,
     Path,
-    Scope,
     called_function,
     definition,
-    held_by,
     is_none,
-    lacked,
+    keys_if_false,
+    keys_if_true,
     meet,
     names_of,
-    opened,
     parameter_for,
     proved,
+    unwrap_function,
 )
 from weft.declare.functions import Foreign
 
@@ -47,17 +47,17 @@ def keys_of(function: Callable[..., object]) -> Keys:
 def _keys(function: Callable[..., object]) -> Keys:
     if isinstance(function, Foreign):
         return _foreign_keys(function)
-    called, given, named = opened(function)
-    found = definition(called)
-    if found is None:
+    called, placed, named = unwrap_function(function)
+    source = definition(called)
+    if source is None:
         return Keys()
-    names = [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
-    known = {**dict(zip(names, given, strict=False)), **named}
-    left = [name for name in names if name not in known]
-    if not left:
+    names = [each.arg for each in (*source.args.posonlyargs, *source.args.args)]
+    known = {**dict(zip(names, placed, strict=False)), **named}
+    free = [name for name in names if name not in known]
+    if not free:
         return Keys()
     inner = inspect.unwrap(called)
-    keys = read(found, left[0], names_of(inner, known))
+    keys = read(source, free[0], names_of(inner, known))
     return keys if inner is called else keys._replace(writes_all=False)  # a decorator may do more
 
 
@@ -101,7 +101,7 @@ _LOOKING = frozenset(("print", "isinstance", "repr", "str", "type", "id", "bool"
 """Functions that do nothing with a context."""
 
 
-class Uses(NamedTuple):
+class StateUses(NamedTuple):
     """The keys that a function reads, sets and takes away, and whether that is all.
 
     `reads` must be there and `asks` may lack; `writes` are set on some path, `drops` taken away on
@@ -119,42 +119,42 @@ class Uses(NamedTuple):
     escalates: bool = True
 
 
-def uses_of(function: Callable[..., object], context: str = "") -> Uses:
+def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
     """What a function does with the state of its context, by default its first argument."""
     if isinstance(function, Foreign):
         return _together(function)
     try:
         return _uses(function, context)
     except TypeError:  # unhashable
-        return Uses()
+        return StateUses()
 
 
-def _together(code: Foreign) -> Uses:
+def _together(code: Foreign) -> StateUses:
     """What all the functions do that are called one behind the other."""
     if code.opaque:
-        return Uses()
-    found = Uses(reads_all=True, known=True, escalates=False)
+        return StateUses()
+    uses = StateUses(reads_all=True, known=True, escalates=False)
     for one in (uses_of(function, code.context) for function in code.functions):
-        found = Uses(
-            tuple(dict.fromkeys((*found.reads, *(k for k in one.reads if k not in found.writes)))),
-            tuple(dict.fromkeys((*found.asks, *one.asks))),
-            tuple(dict.fromkeys((*found.writes, *one.writes))),
-            tuple(key for key in (*found.drops, *one.drops) if key not in one.writes),
-            tuple(dict.fromkeys((*found.touches, *one.touches))),
-            found.reads_all and one.reads_all,
-            found.known and one.known,
-            found.escalates or one.escalates,
+        uses = StateUses(
+            tuple(dict.fromkeys((*uses.reads, *(k for k in one.reads if k not in uses.writes)))),
+            tuple(dict.fromkeys((*uses.asks, *one.asks))),
+            tuple(dict.fromkeys((*uses.writes, *one.writes))),
+            tuple(key for key in (*uses.drops, *one.drops) if key not in one.writes),
+            tuple(dict.fromkeys((*uses.touches, *one.touches))),
+            uses.reads_all and one.reads_all,
+            uses.known and one.known,
+            uses.escalates or one.escalates,
         )
-    return found
+    return uses
 
 
 @functools.lru_cache(maxsize=1024)
-def _uses(function: Callable[..., object], context: str) -> Uses:
-    found = _read(function, context, frozenset())
-    if found is None:
-        return Uses()
-    keys, writer = found
-    return Uses(
+def _uses(function: Callable[..., object], context: str) -> StateUses:
+    result = _read(function, context, frozenset())
+    if result is None:
+        return StateUses()
+    keys, writer = result
+    return StateUses(
         tuple(sorted(keys.reads)),
         tuple(sorted(keys.optional | keys.guarded)),
         tuple(sorted((keys.writes | keys.maybe) - keys.drops)),
@@ -168,39 +168,39 @@ def _uses(function: Callable[..., object], context: str) -> Uses:
 
 def _read(
     function: Callable[..., object], context: str, above: frozenset[object]
-) -> "tuple[Keys, _Writer] | None":
+) -> "tuple[Keys, _ContextRewriter] | None":
     """The keys that a function of a context uses; `above` are those that it is called from."""
-    called, given, named = opened(function)
-    found = definition(called) if inspect.unwrap(called) is called else None
-    if found is None or called in above or len(above) > MOST_DEEP:
+    called, placed, named = unwrap_function(function)
+    source = definition(called) if inspect.unwrap(called) is called else None
+    if source is None or called in above or len(above) > MOST_DEEP:
         return None  # also where another function is wrapped around it, which may do more
-    names = [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
-    known = {**dict(zip(names, given, strict=False)), **named}
+    names = [each.arg for each in (*source.args.posonlyargs, *source.args.args)]
+    known = {**dict(zip(names, placed, strict=False)), **named}
     context = context or next((name for name in names if name not in known), "")
-    everything = {*names, *(each.arg for each in found.args.kwonlyargs)}
+    everything = {*names, *(each.arg for each in source.args.kwonlyargs)}
     if not context or context not in everything - known.keys():
         return None
     around = names_of(called, known)
     inside = above | {called}
-    writer = _Writer(context, around, inside)
-    plain = writer.rewritten(found)
+    writer = _ContextRewriter(context, around, inside)
+    plain = writer.rewritten(source)
     return read(plain, _STATE, around, helper=_Followed(writer, inside), answers=False), writer
 
 
 class _Followed:
-    """Knows what functions do that get the context or its state."""
+    """Knows what called functions do with the context or its state."""
 
-    def __init__(self, writer: "_Writer", above: frozenset[object]) -> None:
+    def __init__(self, writer: "_ContextRewriter", above: frozenset[object]) -> None:
         self._writer = writer
         self._plain = Helpers(above)
 
-    def __call__(self, node: ast.Call, given: ast.expr, names: Names) -> Keys:
-        held = self._writer.helpers.get(id(node))
-        return held if held is not None else self._plain(node, given, names)
+    def __call__(self, node: ast.Call, argument: ast.expr, names: Names) -> Keys:
+        known = self._writer.helpers.get(id(node))
+        return known if known is not None else self._plain(node, argument, names)
 
 
-class _Writer(ast.NodeTransformer):
-    """Writes a function of a context as one of its state, which returns nothing."""
+class _ContextRewriter(ast.NodeTransformer):
+    """Rewrites a function of a context as a function of its state that returns nothing."""
 
     def __init__(self, context: str, names: Names, above: frozenset[object]) -> None:
         self.context = context
@@ -212,12 +212,14 @@ class _Writer(ast.NodeTransformer):
         self._above = above
         self._contexts = {context}
 
-    def rewritten(self, found: Function) -> ast.FunctionDef:
+    def rewritten(self, source: Function) -> ast.FunctionDef:
         """The function, with one name for the state."""
-        made = copy.deepcopy(found)
-        body: list[ast.stmt] = [ast.Expr(made.body)] if isinstance(made, ast.Lambda) else made.body
+        copied = copy.deepcopy(source)
+        body: list[ast.stmt] = (
+            [ast.Expr(copied.body)] if isinstance(copied, ast.Lambda) else copied.body
+        )
         self._contexts |= _renamed(body, self.context)
-        plain = ast.FunctionDef("function", made.args, body, [])
+        plain = ast.FunctionDef("function", copied.args, body, [])
         return cast("ast.FunctionDef", self.generic_visit(plain))
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
@@ -229,8 +231,8 @@ class _Writer(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         match node:  # another name for the context
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=held)) if (
-                name in self._contexts and held in self._contexts
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=original)) if (
+                name in self._contexts and original in self._contexts
             ):
                 return ast.Pass()
             case _:
@@ -241,29 +243,29 @@ class _Writer(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        given = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        contexts = [one for one in given if self._is_context(one)]
+        arguments = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        contexts = [one for one in arguments if self._is_context(one)]
         if len(contexts) != 1:
             return self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in _LOOKING:
             return ast.Constant(None)
         function = called_function(node.func, self._names)
         parameter = parameter_for(function, node, contexts[0]) if function is not None else ""
-        found = _read(function, parameter, self._above) if function and parameter else None
-        if found is None:
+        result = _read(function, parameter, self._above) if function and parameter else None
+        if result is None:
             return self.generic_visit(node)
-        keys, writer = found
+        keys, writer = result
         self.escalates |= writer.escalates
         self.leaks |= writer.leaks
         others = [one for one in node.args if one is not contexts[0]]
         named = [one for one in node.keywords if one.value is not contexts[0]]
-        made = ast.Call(
+        call = ast.Call(
             ast.Name(_HELPER, ast.Load()),
             [ast.Name(_STATE, ast.Load()), *(self.visit(one) for one in others)],
             [self.visit(one) for one in named],
         )
-        self.helpers[id(made)] = keys
-        return made
+        self.helpers[id(call)] = keys
+        return call
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         way = _way(node)
@@ -305,17 +307,17 @@ def _way(node: ast.expr) -> tuple[str, ...] | None:
 def _renamed(body: Iterable[ast.stmt], context: str) -> set[str]:
     """Other names for the context: `ctx = callback_context`, where they stay that."""
     stored: Counter[str] = Counter()
-    found: set[str] = set()
+    aliases: set[str] = set()
     for node in (one for statement in body for one in ast.walk(statement)):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             stored[node.id] += 1
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=held)):
-                if held == context:
-                    found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=original)):
+                if original == context:
+                    aliases.add(name)
             case _:
                 pass
-    return {name for name in found if stored[name] == 1}
+    return {name for name in aliases if stored[name] == 1}
 
 
 MOST_DEEP = 8
@@ -338,12 +340,12 @@ def read(
     body: list[ast.stmt] = (
         [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
     )
-    scope, found = Scope(state, names or {}, body, helper or Helpers()), Found()
-    left = _Reader(scope, found, answers=answers).run(body, Path())
-    if left is not None:
-        found.leave(left)
-    found.proved = proved(body, scope)
-    return found.keys()
+    scope, collector = FunctionScope(state, names or {}, body, helper or Helpers()), KeyCollector()
+    end = _StatementReader(scope, collector, answers=answers).run(body, Path())
+    if end is not None:
+        collector.leave(end)
+    collector.proved = proved(body, scope)
+    return collector.keys()
 
 
 class Helpers:
@@ -352,34 +354,34 @@ class Helpers:
     def __init__(self, above: frozenset[object] = frozenset()) -> None:
         self._above = above
 
-    def __call__(self, node: ast.Call, given: ast.expr, names: Names) -> Keys:
+    def __call__(self, node: ast.Call, argument: ast.expr, names: Names) -> Keys:
         """What the called function does with the state."""
         function = called_function(node.func, names)
-        parameter = parameter_for(function, node, given) if function is not None else ""
+        parameter = parameter_for(function, node, argument) if function is not None else ""
         if function is None or not parameter:
             return Keys()
-        called, placed, named = opened(function)
-        found = definition(called)
-        if found is None or called in self._above or len(self._above) > MOST_DEEP:
+        called, placed, named = unwrap_function(function)
+        source = definition(called)
+        if source is None or called in self._above or len(self._above) > MOST_DEEP:
             return Keys()
-        known = {**dict(zip(_arguments(found), placed, strict=False)), **named}
+        known = {**dict(zip(_arguments(source), placed, strict=False)), **named}
         deeper = Helpers(self._above | {called})
         own = names_of(called, known)
-        return read(found, parameter, own, helper=deeper, answers=False)
+        return read(source, parameter, own, helper=deeper, answers=False)
 
 
-def _arguments(found: Function) -> list[str]:
-    return [each.arg for each in (*found.args.posonlyargs, *found.args.args)]
+def _arguments(source: Function) -> list[str]:
+    return [each.arg for each in (*source.args.posonlyargs, *source.args.args)]
 
 
-class _Reader:
+class _StatementReader:
     """Walks the statements of a function."""
 
-    def __init__(self, scope: Scope, found: Found, *, answers: bool) -> None:
+    def __init__(self, scope: FunctionScope, collector: KeyCollector, *, answers: bool) -> None:
         self._scope = scope
-        self._found = found
-        self._looks = Looks(scope, found)
-        self._stores = self._looks.stores
+        self._collector = collector
+        self._expressions = ExpressionReader(scope, collector)
+        self._stores = self._expressions.stores
         self._answers = answers
         """Whether what is returned is written: not in a function in the function."""
         self._loops: list[_Jumps] = []
@@ -400,13 +402,13 @@ class _Reader:
         return now
 
     def _statement(self, node: ast.stmt, path: Path) -> Path | None:
-        looks = self._looks
+        expressions = self._expressions
         match node:
             case ast.Return():
                 self._return(node.value, path)
                 return None
             case ast.Raise():
-                looks.children(node, path)
+                expressions.children(node, path)
                 return None
             case ast.Break():
                 self._loops[-1].breaks.append(path)
@@ -415,7 +417,7 @@ class _Reader:
                 self._loops[-1].ends.append(path)
                 return None
             case ast.If():
-                looks.at(node.test, path)
+                expressions.at(node.test, path)
                 return self._if(node, path)
             case ast.For() | ast.AsyncFor():
                 return self._for(node, path)
@@ -428,54 +430,54 @@ class _Reader:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._inside(node.body, path)
             case ast.Assign():
-                looks.rename(node)
-                looks.at(node.value, path)
+                expressions.rename(node)
+                expressions.at(node.value, path)
                 for target in node.targets:
                     self._stores.assign(target, node.value, path)
             case ast.AnnAssign() if node.value is not None:
-                looks.at(node.value, path)
+                expressions.at(node.value, path)
                 self._stores.assign(node.target, node.value, path)
             case ast.AugAssign():
-                looks.at(node.value, path)
+                expressions.at(node.value, path)
                 self._stores.augment(node.target, node.value, path)
             case ast.Delete():
                 for target in node.targets:
                     self._stores.delete(target, path)
             case _:
-                looks.children(node, path)
+                expressions.children(node, path)
         return path
 
     def _if(self, node: ast.If, path: Path) -> Path | None:
         """Two ways: what the test says of keys is known on each."""
-        changed = {key for holder, key in self._found.changed if holder == STATE}
+        changed = {key for holder, key in self._collector.changed if holder == STATE}
         ways = path.branch(), path.branch()  # a name may stand for a value before it was changed
-        ways[0].there |= held_by(node.test, self._scope) - changed
-        ways[1].there |= lacked(node.test, self._scope) - changed
+        ways[0].there |= keys_if_true(node.test, self._scope) - changed
+        ways[1].there |= keys_if_false(node.test, self._scope) - changed
         return meet(path, (self.run(node.body, ways[0]), self.run(node.orelse, ways[1])))
 
     def _return(self, value: ast.expr | None, path: Path) -> None:
         """Take note of what is returned: a dict with known keys, None, or who knows what."""
         if isinstance(value, ast.IfExp) and self._answers:
-            self._looks.at(value.test, path)
+            self._expressions.at(value.test, path)
             self._return(value.body, path.branch())
             self._return(value.orelse, path.branch())
             return
-        given: Contents | None = Contents({})
+        contents: Contents | None = Contents({})
         if value is not None:
-            if self._answers and not is_none(value) and not self._looks.is_update(value):
-                given = self._stores.contents(value, path)
-                self._looks.returned(value)
-            self._looks.at(value, path)
-        if given is None:
-            self._found.unseen = True
+            if self._answers and not is_none(value) and not self._expressions.is_update(value):
+                contents = self._stores.contents(value, path)
+                self._expressions.returned(value)
+            self._expressions.at(value, path)
+        if contents is None:
+            self._collector.unseen = True
         else:
-            self._stores.put(STATE, given, path)
-        self._found.leave(path)
+            self._stores.put(STATE, contents, path)
+        self._collector.leave(path)
 
     def _for(self, node: ast.For | ast.AsyncFor, path: Path) -> Path | None:
         """A round for each element; where they stand there as texts, each is walked."""
-        looks = self._looks
-        looks.iterate(node.iter, path)
+        expressions = self._expressions
+        expressions.iterate(node.iter, path)
         if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple | ast.List):
             texts = [self._scope.text(one) for one in node.iter.elts]
             if texts and None not in texts and not _jumps(node.body):
@@ -490,7 +492,7 @@ class _Reader:
 
     def _while(self, node: ast.While, before: list[ast.stmt], path: Path) -> Path | None:
         """A loop with a test; `before` are the statements that its first test surely follows."""
-        self._looks.at(node.test, path)
+        self._expressions.at(node.test, path)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         begins = endless or _holds_at_first(node.test, before)
         return self._rounds(node, path, at_least_once=begins, endless=endless)
@@ -504,83 +506,83 @@ class _Reader:
         endless: bool = False,
     ) -> Path | None:
         """A body that is run any number of times; behind it are its last round and its breaks."""
-        mark = len(self._found.changed)
+        mark = len(self._collector.changed)
         jumps = _Jumps([], [])
         self._loops.append(jumps)
         way = path.branch()
         way.sure = path.sure and at_least_once
         last = self.run(node.body, way)
         self._loops.pop()
-        changed = self._found.changed[mark:]
+        changed = self._collector.changed[mark:]
         ends = meet(path, jumps.ends if last is None else [last, *jumps.ends])
         for one in jumps.breaks:  # a round before may have undone what was so at first
             one.forget(
                 key
                 for key in changed
-                if key in path.held
-                and one.held.get(key) is path.held[key]
+                if key in path.changes
+                and one.changes.get(key) is path.changes[key]
                 and ends is not None
-                and ends.held.get(key) is not path.held[key]
+                and ends.changes.get(key) is not path.changes[key]
             )
         ways: list[Path | None] = [*jumps.breaks]
         if not endless:
             unrun = [] if at_least_once else [path.branch()]
             done = meet(path, [*unrun, *([ends] if ends is not None else [])])
             if done is not None:
-                done.sure, done.left = path.sure and not jumps.breaks, path.left
+                done.sure, done.returned = path.sure and not jumps.breaks, path.returned
                 self._returns(node.body, done)
                 ways.append(self.run(node.orelse, done))
         met = meet(path, ways)
         if met is not None:
-            met.sure, met.left = path.sure, path.left
+            met.sure, met.returned = path.sure, path.returned
             self._returns([*node.body, *node.orelse], met)
         return met
 
     def _returns(self, body: Iterable[ast.stmt], path: Path) -> None:
         """Take note that some runs end within statements."""
         if any(isinstance(one, ast.Return) for inner in body for one in ast.walk(inner)):
-            path.sure, path.left = False, True
+            path.sure, path.returned = False, True
 
     def _with(self, node: ast.With | ast.AsyncWith, path: Path) -> Path | None:
         for item in node.items:
-            self._looks.at(item.context_expr, path)
+            self._expressions.at(item.context_expr, path)
         if not any(_suppresses(item.context_expr) for item in node.items):
             return self.run(node.body, path)
-        with self._found.perhaps(path, tried=True) as way:
+        with self._collector.perhaps(path, tried=True) as way:
             self.run(node.body, way)
         self._returns(node.body, path)
         return path
 
     def _try(self, node: ast.Try, path: Path) -> Path | None:
-        exits, mark = len(self._found.exits), len(self._found.changed)
+        exits, mark = len(self._collector.exits), len(self._collector.changed)
         jumps = [way for loop in self._loops for way in (*loop.breaks, *loop.ends)]
         done = self.run(node.body, path.branch(tried=bool(node.handlers)))
         if done is not None:
-            sure = path.sure and not node.handlers and not done.left
-            done = self.run(node.orelse, Path(done.held, sure, path.tried, done.left))
+            sure = path.sure and not node.handlers and not done.returned
+            done = self.run(node.orelse, Path(done.changes, sure, path.tried, done.returned))
         caught = path.branch()
-        caught.forget(self._found.changed[mark:])
+        caught.forget(self._collector.changed[mark:])
         ways = [done, *(self.run(one.body, caught.branch()) for one in node.handlers)]
         met = meet(path, ways)
-        mark = len(self._found.changed)
+        mark = len(self._collector.changed)
         last = self.run(node.finalbody, path.branch() if met is None else met)
-        for end in self._found.exits[exits:]:  # what returned before did this as well
-            for _, key in self._found.changed[mark:]:
+        for end in self._collector.exits[exits:]:  # what returned before did this as well
+            for _, key in self._collector.changed[mark:]:
                 end.pop(key, None)
         for loop in self._loops:
             for way in (*loop.breaks, *loop.ends):
                 if not any(way is one for one in jumps):
-                    way.forget(self._found.changed[mark:])
+                    way.forget(self._collector.changed[mark:])
         return None if met is None else last
 
     def _match(self, node: ast.Match, path: Path) -> Path | None:
-        self._looks.at(node.subject, path)
+        self._expressions.at(node.subject, path)
         ways: list[Path | None] = []
         open_end = True
         for case in node.cases:
             way = path.branch()
             if case.guard is not None:
-                self._looks.at(case.guard, way)
+                self._expressions.at(case.guard, way)
             elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
                 open_end = False
             ways.append(self.run(case.body, way))
@@ -589,10 +591,10 @@ class _Reader:
     def _inside(self, body: Sequence[ast.stmt], path: Path) -> None:
         """A function in the function: what it returns is not what the outer one does."""
         answers, self._answers = self._answers, False
-        exits = len(self._found.exits)
-        with self._found.perhaps(path) as way:
+        exits = len(self._collector.exits)
+        with self._collector.perhaps(path) as way:
             self.run(body, way)
-        del self._found.exits[exits:]
+        del self._collector.exits[exits:]
         self._answers = answers
 
 

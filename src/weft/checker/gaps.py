@@ -1,4 +1,4 @@
-"""Paths that lack a key: of all the ways to a place, those on which nobody writes it."""
+"""The paths to a place on which nobody writes a key, in words for a hint."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,9 +15,9 @@ from weft.declare import (
     Step,
     Timeout,
 )
-from weft.declare.nodes import agents_of
+from weft.declare.nodes import agents_of, below
 from weft.declare.route import OTHERWISE
-from weft.declare.visit import Question, below
+from weft.declare.visit import DefaultVisitor
 
 MOST = 3
 """How many paths are named."""
@@ -51,7 +51,7 @@ def _contains(node: Node, reader: Node) -> bool:
     return node is reader or any(_contains(one, reader) for one in below(node))
 
 
-class _PathsThrough(Question[Iterator[str]]):
+class _PathsThrough(DefaultVisitor[Iterator[str]]):
     """The paths through a node on which it does not write the key, each in words."""
 
     __slots__ = ("_key", "_writes")

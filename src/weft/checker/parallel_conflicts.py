@@ -1,4 +1,4 @@
-"""What branches do to each other: write one key, or take away what another reads."""
+"""Conflicts between parallel branches: two write one key, or one removes what another reads."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -6,38 +6,39 @@ from typing import NamedTuple
 from weft.checker.agents import WritersByKey, step_writer
 from weft.checker.world import Read, Site, Writer
 from weft.declare import Map, Node, Step
-from weft.declare.visit import Question
+from weft.declare.nodes import children
+from weft.declare.visit import DefaultVisitor
 from weft.session.state import scope_of
 
 
 class RemovingSteps(NamedTuple):
-    """The steps that take keys away, each with the number of its branch and of itself."""
+    """The steps that remove keys, each with its own number and that of its branch."""
 
     named: dict[str, list[tuple[int, int, Step]]]
-    """By key, those that name it."""
+    """By key: the steps that name it."""
     keeping: list[tuple[int, int, Step]]
-    """Those that take away all but a few."""
+    """The steps that remove all keys but a few."""
 
 
 def steps_that_remove(branches: tuple[Node, ...]) -> RemovingSteps:
-    """The steps in some branches that take keys away."""
-    found = RemovingSteps({}, [])
+    """The steps in these branches that remove keys."""
+    removing = RemovingSteps({}, [])
     steps = (
         (index, step) for index, branch in enumerate(branches) for step in _removing_steps(branch)
     )
     for number, (index, step) in enumerate(steps):
         for key in dict.fromkeys((*step.drops, *(old for old, _ in step.renames))):
-            found.named.setdefault(key, []).append((number, index, step))
+            removing.named.setdefault(key, []).append((number, index, step))
         if step.keeps is not None:
-            found.keeping.append((number, index, step))
-    return found
+            removing.keeping.append((number, index, step))
+    return removing
 
 
 def removed_by_sibling(
-    found: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
+    removing: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
 ) -> Iterator[tuple[Read, Writer]]:
-    """What a branch reads that was there before, and who takes it away in another one."""
-    if not found.named and not found.keeping:
+    """What a branch reads that was there before, and the step of a sibling that removes it."""
+    if not removing.named and not removing.keeping:
         return
     pairs: list[tuple[int, Read, Step]] = []
     for site in sites:
@@ -46,7 +47,7 @@ def removed_by_sibling(
                 continue
             steps = {
                 number: step
-                for number, at, step in (*found.named.get(read.key, ()), *found.keeping)
+                for number, at, step in (*removing.named.get(read.key, ()), *removing.keeping)
                 if at != index and _removes(step, read.key)
             }
             pairs += [(number, read, step) for number, step in steps.items()]
@@ -54,13 +55,13 @@ def removed_by_sibling(
         yield read, step_writer(step)
 
 
-class _RemovingStepsIn(Question[Iterator[Step]]):
+class _RemovingStepsIn(DefaultVisitor[Iterator[Step]]):
     """The steps in a node that remove keys; what is inside a map stays there."""
 
     __slots__ = ()
 
     def visit_other(self, node: Node) -> Iterator[Step]:
-        for child in node.children:
+        for child in children(node):
             yield from self.visit(child)
 
     def visit_step(self, node: Step) -> Iterator[Step]:
@@ -75,14 +76,14 @@ _removing_steps = _RemovingStepsIn().visit
 
 
 def _removes(step: Step, key: str) -> bool:
-    """Whether a step takes a key away."""
+    """Whether a step removes a key."""
     if key in step.drops or any(key == old for old, _ in step.renames):
         return True
     return step.keeps is not None and scope_of(key) == "session" and key not in step.keeps
 
 
 def written_twice(wrote: Iterable[WritersByKey]) -> Iterator[tuple[str, tuple[Writer, ...]]]:
-    """The keys that several branches write, and who does; not where it is the same code."""
+    """The keys that several branches write, and who does, unless it is the same code."""
     everyone: dict[str, list[Writer]] = {}
     for keys in wrote:
         for key, writers in keys.items():

@@ -15,21 +15,21 @@ def follow(schema: JsonObject | None, path: Sequence[str | int]) -> tuple[JsonOb
     """
     whole, ways = schema, _ways(schema, schema)
     for step in path:
-        found: list[JsonObject | None] = []
+        next_ways: list[JsonObject | None] = []
         problem = ""
         for way in ways:
-            held, wrong = _stepped(way, step)
+            inner, wrong = _step_into(way, step)
             if wrong:
                 problem = problem or wrong
             else:
-                found += _ways(held, whole)
-        if not found:
+                next_ways += _ways(inner, whole)
+        if not next_ways:
             return None, problem
-        ways = found
-    left = [way for way in ways if way is not None]
-    if len(left) < len(ways):
+        ways = next_ways
+    shapes = [way for way in ways if way is not None]
+    if len(shapes) < len(ways):
         return None, ""
-    return (left[0] if len(left) == 1 else {"anyOf": [*left]}), ""
+    return (shapes[0] if len(shapes) == 1 else {"anyOf": [*shapes]}), ""
 
 
 def missing_field(
@@ -45,7 +45,7 @@ def missing_field(
     return "", ()
 
 
-def _stepped(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | None, str]:
+def _step_into(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | None, str]:
     """What a field or an element of a value holds; None where unknown."""
     if schema is None:
         return None, ""
@@ -60,9 +60,9 @@ def _stepped(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | N
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return None, ""
-    held = properties.get(step)
-    if isinstance(held, dict):
-        return held, ""
+    inner = properties.get(step)
+    if isinstance(inner, dict):
+        return inner, ""
     if schema.get("additionalProperties") is False or _is_closed(schema):
         known = ", ".join(properties) or "none"
         return None, f"there is no field `{step}`; it has {known}"
@@ -73,7 +73,7 @@ def _ways(
     schema: JsonObject | None, whole: JsonObject | None, depth: int = 0
 ) -> list[JsonObject | None]:
     """The schemas that a value may have, null left out."""
-    opened = _opened(schema, whole)
+    opened = _resolve(schema, whole)
     several = (opened.get("anyOf") or opened.get("oneOf")) if opened is not None else None
     if not isinstance(several, list) or depth > MOST_CHOICES:
         return [opened if depth <= MOST_CHOICES else None]
@@ -87,7 +87,7 @@ def _is_null(schema: JsonObject | None) -> bool:
 
 def values_of(schema: JsonObject | None) -> list[Json] | None:
     """All values a schema allows, where it lists them."""
-    schema = _opened(schema, schema)
+    schema = _resolve(schema, schema)
     if schema is None:
         return None
     if "const" in schema:
@@ -99,13 +99,13 @@ def values_of(schema: JsonObject | None) -> list[Json] | None:
         return [True, False]
     several = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(several, list):
-        found: list[Json] = []
+        values: list[Json] = []
         for one in several:
             inner = values_of(one) if isinstance(one, dict) else None
             if inner is None:
                 return None
-            found += inner
-        return found
+            values += inner
+        return values
     return None
 
 
@@ -117,18 +117,18 @@ def items_of(schema: JsonObject | None) -> list[Json] | None:
 
 def may_lack(schema: JsonObject | None, path: Sequence[str | int]) -> bool:
     """Whether null may stand at the end of a path, or on the way."""
-    found: list[JsonObject | None] = [schema]
+    shapes: list[JsonObject | None] = [schema]
     for step in path:
-        if any(_allows_null(one, schema) for one in found):
+        if any(_allows_null(one, schema) for one in shapes):
             return True
-        found = [_stepped(way, step)[0] for one in found for way in _ways(one, schema)]
-    return any(_allows_null(one, schema) for one in found)
+        shapes = [_step_into(way, step)[0] for one in shapes for way in _ways(one, schema)]
+    return any(_allows_null(one, schema) for one in shapes)
 
 
 def _allows_null(schema: JsonObject | None, whole: JsonObject | None) -> bool:
     reference = schema.get("$ref") if schema is not None else None
     if isinstance(reference, str):
-        schema = _referred(reference, whole)
+        schema = _resolve_reference(reference, whole)
     several = (schema.get("anyOf") or schema.get("oneOf")) if schema is not None else None
     return isinstance(several, list) and any(_is_null(one) for one in _objects(several))
 
@@ -146,7 +146,7 @@ def is_within(value: float, schema: JsonObject | None) -> bool:
     )
 
 
-def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None:
+def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None:
     """The schema of a value that has either; None where one is unknown."""
     if one is None or other is None or one == other:
         return one if one == other else None
@@ -155,7 +155,7 @@ def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | Non
         return None
     choices: list[Json] = []
     for schema in (one, other):
-        bare = {key: held for key, held in schema.items() if key != "$defs"}
+        bare = {key: value for key, value in schema.items() if key != "$defs"}
         several = bare.get("anyOf") if bare.keys() == {"anyOf"} else None
         for choice in several if isinstance(several, list) else [bare]:
             if choice not in choices:
@@ -166,13 +166,13 @@ def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | Non
 
 
 def _definitions(schema: JsonObject) -> JsonObject:
-    found = schema.get("$defs")
-    return found if isinstance(found, dict) else {}
+    definitions = schema.get("$defs")
+    return definitions if isinstance(definitions, dict) else {}
 
 
 def kind_of(schema: JsonObject | None) -> str:
     """The type a schema names, or nothing where it is open."""
-    opened = _opened(schema, schema)
+    opened = _resolve(schema, schema)
     kind = opened.get("type") if opened is not None else None
     return kind if isinstance(kind, str) else ""
 
@@ -182,20 +182,20 @@ def _is_closed(schema: JsonObject) -> bool:
     return schema.get("type") == "object" and "additionalProperties" not in schema
 
 
-def _opened(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject | None:
+def _resolve(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject | None:
     """The schema with its reference followed, and null left out of a choice."""
     for _ in range(16):
         if schema is None:
             return None
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            schema = _referred(reference, whole)
+            schema = _resolve_reference(reference, whole)
             continue
         several = schema.get("anyOf")
         if isinstance(several, list):
-            left = [one for one in _objects(several) if one.get("type") != "null"]
-            if len(left) == 1:
-                schema = left[0]
+            choices = [one for one in _objects(several) if one.get("type") != "null"]
+            if len(choices) == 1:
+                schema = choices[0]
                 continue
         return schema
     return None
@@ -207,11 +207,11 @@ def _objects(values: list[Json]) -> Iterator[JsonObject]:
             yield value
 
 
-def _referred(reference: str, whole: JsonObject | None) -> JsonObject | None:
-    held: Json = whole
+def _resolve_reference(reference: str, whole: JsonObject | None) -> JsonObject | None:
+    value: Json = whole
     for step in reference.removeprefix("#/").split("/"):
-        held = held.get(step) if isinstance(held, dict) else None
-    return held if isinstance(held, dict) else None
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _article(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""The names of a function: which stand for the state, for dicts of its own, for values of it."""
+"""The names in a user's function: which mean the state, a dict of its own, or a value of it."""
 
 import ast
 import enum
@@ -42,7 +42,7 @@ class Keys(NamedTuple):
     taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
     a number, `kinds` is the type of what is written, where it can be seen, `texts` are all that it
     can be, where they stand there, and `paths` are ways into values. `fills` are written only
-    where they lacked. `proves` are there wherever the function says yes.
+    where they keys_if_false. `proves` are there wherever the function says yes.
     """
 
     reads: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ Helper = Callable[[ast.Call, ast.expr, Names], Keys]
 """What a call does with the state, which is the argument."""
 
 
-class Scope:
+class FunctionScope:
     """What the names in a function mean, as it is read."""
 
     def __init__(
@@ -80,11 +80,11 @@ class Scope:
             for one in ast.walk(node)
             if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
         )
-        self.names = {name: held for name, held in names.items() if name not in stored}
+        self.names = {name: value for name, value in names.items() if name not in stored}
         """Names of texts."""
         self.once = {name for name, count in stored.items() if count == 1} - {state}
         """Names that are set once, and mean the same from there on."""
-        self.around = {name: held for name, held in names.items() if name not in stored}
+        self.around = {name: value for name, value in names.items() if name not in stored}
         self.helper = helper
         self.states = {state}
         self.dicts: set[str] = set()
@@ -119,8 +119,8 @@ class Scope:
         if self.holder(value) is not None:
             return (text, ()) if text is not None and self.holder(value) == STATE else None
         before = self.way(value)
-        found = text if text is not None else _number(step)
-        return None if before is None or found is None else (before[0], (*before[1], found))
+        last = text if text is not None else _number(step)
+        return None if before is None or last is None else (before[0], (*before[1], last))
 
     def origin(self, node: ast.AST) -> str | None:
         """The key whose value an expression is, or is a part of."""
@@ -164,8 +164,8 @@ def definition(function: Callable[..., object]) -> Function | None:
     code = target.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, target.__globals__)
-    found = _functions("".join(lines)).get(code.co_firstlineno, ())
-    fits = [node for node in found if _is_of(node, code)]
+    candidates = _functions("".join(lines)).get(code.co_firstlineno, ())
+    fits = [node for node in candidates if _is_of(node, code)]
     if len(fits) > 1:
         fits = [node for node in fits if _stands_at(node, code)]
     return fits[0] if len(fits) == 1 else None
@@ -178,21 +178,21 @@ def _functions(source: str) -> dict[int, tuple[Function, ...]]:
         tree = ast.parse(source)
     except SyntaxError:
         return {}
-    found: dict[int, tuple[Function, ...]] = {}
+    functions: dict[int, tuple[Function, ...]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda):
-            found[node.lineno] = (*found.get(node.lineno, ()), node)
+            functions[node.lineno] = (*functions.get(node.lineno, ()), node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             line = min(one.lineno for one in (node, *node.decorator_list))
-            found[line] = (*found.get(line, ()), node)
-    return found
+            functions[line] = (*functions.get(line, ()), node)
+    return functions
 
 
 def _is_of(node: Function, code: CodeType) -> bool:
     """Whether the code may have been made from this."""
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
-    given = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
-    return name == code.co_name and given == [*code.co_varnames[: len(given)]]
+    parameters = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+    return name == code.co_name and parameters == [*code.co_varnames[: len(parameters)]]
 
 
 def _stands_at(node: Function, code: CodeType) -> bool:
@@ -209,16 +209,16 @@ def _stands_at(node: Function, code: CodeType) -> bool:
     return bool(inside) and all(first <= start and end <= last for start, end in inside)
 
 
-def opened(
+def unwrap_function(
     function: Callable[..., object],
 ) -> tuple[Callable[..., object], list[object], dict[str, object]]:
-    """The plain function that is called in the end, and the arguments that it is given already."""
+    """The plain function that is called in the end, and the arguments that are bound already."""
     if isinstance(function, Foreign) and len(function.functions) == 1:
-        return opened(function.functions[0])
+        return unwrap_function(function.functions[0])
     if isinstance(function, functools.partial):
         part = cast("functools.partial[object]", function)
-        called, given, named = opened(part.func)
-        return called, [*given, *part.args], {**named, **part.keywords}
+        called, placed, named = unwrap_function(part.func)
+        return called, [*placed, *part.args], {**named, **part.keywords}
     if inspect.ismethod(function):
         return function.__func__, [function.__self__], {}
     if not inspect.isroutine(function) and inspect.isfunction(type(function).__call__):
@@ -228,46 +228,46 @@ def opened(
 
 def called_function(node: ast.expr, names: Mapping[str, object]) -> Callable[..., object] | None:
     """The function that an expression calls: by its name, of a module, or of an object."""
-    held: object = None
+    function: object = None
     match node:
         case ast.Name(id=name):
-            held = names.get(name)
+            function = names.get(name)
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
             owner = names[name]
-            held = inspect.getattr_static(owner, attribute, None)
-            if isinstance(held, staticmethod):
-                held = cast("object", held.__func__)
-            elif isinstance(held, FunctionType) and not isinstance(owner, ModuleType | type):
-                held = held.__get__(owner)
+            function = inspect.getattr_static(owner, attribute, None)
+            if isinstance(function, staticmethod):
+                function = cast("object", function.__func__)
+            elif isinstance(function, FunctionType) and not isinstance(owner, ModuleType | type):
+                function = function.__get__(owner)
         case _:
             pass
-    if isinstance(held, type) or not callable(held):
+    if isinstance(function, type) or not callable(function):
         return None
-    return held
+    return function
 
 
-def parameter_for(function: Callable[..., object], node: ast.Call, given: ast.expr) -> str:
+def parameter_for(function: Callable[..., object], node: ast.Call, argument: ast.expr) -> str:
     """The parameter that gets an argument of a call; "" where that cannot be said."""
-    called, placed, named = opened(function)
-    found = definition(called) if inspect.unwrap(called) is called else None
-    if found is None:
+    called, placed, named = unwrap_function(function)
+    source = definition(called) if inspect.unwrap(called) is called else None
+    if source is None:
         return ""
-    args = found.args
+    args = source.args
     names = [each.arg for each in (*args.posonlyargs, *args.args)][len(placed) :]
     known = {*names, *(each.arg for each in args.kwonlyargs)} - named.keys()
     for one in node.keywords:
-        if one.value is given:
+        if one.value is argument:
             return one.arg if one.arg in known else ""
     if any(isinstance(one, ast.Starred) for one in node.args):
         return ""
-    position = next((i for i, one in enumerate(node.args) if one is given), len(names))
+    position = next((i for i, one in enumerate(node.args) if one is argument), len(names))
     return names[position] if position < len(names) and names[position] in known else ""
 
 
-def names_of(function: object, given: Names) -> dict[str, object]:
-    """The globals and the enclosing names that a function uses, and what it is given by default."""
+def names_of(function: object, known: Names) -> dict[str, object]:
+    """The globals, enclosing names and default arguments that a function uses."""
     if not isinstance(function, FunctionType):
-        return dict(given)
+        return dict(known)
     code: CodeType = function.__code__
     used = {name: function.__globals__[name] for name in _used(code) & function.__globals__.keys()}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -278,7 +278,7 @@ def names_of(function: object, given: Names) -> dict[str, object]:
     spare = function.__defaults__ or ()
     first = code.co_argcount - len(spare)
     used |= dict(zip(code.co_varnames[first : code.co_argcount], spare, strict=True))
-    return {**used, **(function.__kwdefaults__ or {}), **given}
+    return {**used, **(function.__kwdefaults__ or {}), **known}
 
 
 def _used(code: CodeType) -> set[str]:
@@ -295,10 +295,10 @@ def text_of(node: ast.AST | None, names: Names) -> str | None:
         case ast.Name(id=name):
             return _text(names.get(name))
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
-            held = names[name]
-            if isinstance(held, enum.EnumType):
-                return _text(held.__members__.get(attribute))
-            return _text(inspect.getattr_static(held, attribute, None))
+            owner = names[name]
+            if isinstance(owner, enum.EnumType):
+                return _text(owner.__members__.get(attribute))
+            return _text(inspect.getattr_static(owner, attribute, None))
         case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
             return text_of(value, names)
         case ast.JoinedStr(values=values):
@@ -314,12 +314,12 @@ def _text(value: object) -> str | None:
 
 STATE = ""
 
-Held = dict[tuple[str, str], bool]
-"""By holder and key: whether it was written last, or taken away; nothing is known of the rest."""
+Changes = dict[tuple[str, str], bool]
+"""By holder and key: whether the key was written last, or removed. Other keys are unknown."""
 
 
 class Contents(NamedTuple):
-    """The keys of a dict: those it surely has, or says are to go, and those it may have so."""
+    """The keys of a dict: those it surely sets or removes, and those it may set or remove."""
 
     sure: Mapping[str, bool]
     maybe: frozenset[str] = frozenset()
@@ -330,29 +330,31 @@ class Contents(NamedTuple):
 class Path:
     """What holds at one point of a function."""
 
-    held: Held = field(default_factory=Held)
+    changes: Changes = field(default_factory=Changes)
     sure: bool = True
     """Whether every run comes here."""
     tried: bool = False
     """Whether what fails here is caught."""
-    left: bool = False
-    """Whether some runs have returned before."""
+    returned: bool = False
+    """Whether some runs have returned before this point."""
     there: frozenset[str] = frozenset()
     """Keys that the state has here, because a test said so."""
 
     def branch(self, *, tried: bool = False) -> "Path":
         """A way that is taken by some runs only."""
         tried = self.tried or tried
-        return Path(dict(self.held), sure=False, tried=tried, left=self.left, there=self.there)
+        return Path(
+            dict(self.changes), sure=False, tried=tried, returned=self.returned, there=self.there
+        )
 
     def forget(self, keys: Iterable[tuple[str, str]]) -> None:
         """Take back what was sure of these: something may have been done to them."""
         for key in keys:
-            self.held.pop(key, None)
+            self.changes.pop(key, None)
 
     def keys_of(self, holder: str) -> dict[str, bool]:
         """What is known of one holder."""
-        return {key: there for (owner, key), there in self.held.items() if owner == holder}
+        return {key: there for (owner, key), there in self.changes.items() if owner == holder}
 
     def has(self) -> frozenset[str]:
         """The keys that the state surely has: written, or found there."""
@@ -360,22 +362,22 @@ class Path:
 
 
 def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
-    """Where ways meet again; None where none of them goes on."""
+    """The path where several ways meet again; None if none of them goes on."""
     open_ways: list[Path] = []
-    left = False
+    returned = False
     for way in ways:
-        left = left or way is None or way.left
+        returned = returned or way is None or way.returned
         if way is not None:
             open_ways.append(way)
     if not open_ways:
         return None
-    held = {
+    changes = {
         key: there
-        for key, there in open_ways[0].held.items()
-        if all(way.held.get(key) is there for way in open_ways)
+        for key, there in open_ways[0].changes.items()
+        if all(way.changes.get(key) is there for way in open_ways)
     }
     there = frozenset[str].intersection(*(way.has() for way in open_ways))
-    return Path(held, before.sure and not left, before.tried, left, there)
+    return Path(changes, before.sure and not returned, before.tried, returned, there)
 
 
 _CALLS = {
@@ -437,54 +439,58 @@ def is_number(node: ast.AST) -> bool:
     )
 
 
-def proved(body: Sequence[ast.stmt], scope: Scope) -> frozenset[str]:
-    """The keys that are there if a function of one answer says yes."""
+def proved(body: Sequence[ast.stmt], scope: FunctionScope) -> frozenset[str]:
+    """The keys that are there if a function with one `return` says yes."""
     match body:
         case [*_, ast.Return(value=ast.expr() as answer)]:
             several = sum(isinstance(one, ast.Return) for node in body for one in ast.walk(node))
-            return held_by(answer, scope) if several == 1 else frozenset()
+            return keys_if_true(answer, scope) if several == 1 else frozenset()
         case _:
             return frozenset()
 
 
-def lacked(node: ast.expr, scope: Scope) -> frozenset[str]:
-    """The keys that are there wherever a test does not hold: `"key" not in state`."""
+def keys_if_false(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
+    """The keys that are there if a test is false: `"key" not in state`."""
     match node:
         case ast.BoolOp(op=ast.Or(), values=values):
-            return frozenset[str]().union(*(lacked(value, scope) for value in values))
+            return frozenset[str]().union(*(keys_if_false(value, scope) for value in values))
         case ast.BoolOp(op=ast.And(), values=[first, *others]):
-            return lacked(first, scope).intersection(*(lacked(value, scope) for value in others))
+            return keys_if_false(first, scope).intersection(
+                *(keys_if_false(value, scope) for value in others)
+            )
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return held_by(inner, scope)
-        case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[right]):
-            return held_by(ast.Compare(left, [ast.In()], [right]), scope)
-        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant() as no]):
-            return _looked_up(left, scope) if no.value is None else frozenset()
+            return keys_if_true(inner, scope)
+        case ast.Compare(left=value, ops=[ast.NotIn()], comparators=[right]):
+            return keys_if_true(ast.Compare(value, [ast.In()], [right]), scope)
+        case ast.Compare(left=value, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant() as no]):
+            return _looked_up(value, scope) if no.value is None else frozenset()
         case _:
             return frozenset()
 
 
-def held_by(node: ast.expr, scope: Scope) -> frozenset[str]:
-    """The keys that are there wherever a test holds."""
+def keys_if_true(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
+    """The keys that are there if a test is true."""
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
-            return frozenset[str]().union(*(held_by(value, scope) for value in values))
+            return frozenset[str]().union(*(keys_if_true(value, scope) for value in values))
         case ast.BoolOp(op=ast.Or(), values=[first, *others]):
-            return held_by(first, scope).intersection(*(held_by(value, scope) for value in others))
+            return keys_if_true(first, scope).intersection(
+                *(keys_if_true(value, scope) for value in others)
+            )
         case ast.Call(func=ast.Name(id="bool"), args=[inner]):
-            return held_by(inner, scope)
-        case ast.Compare(left=left, ops=[ast.In()], comparators=[right]):
-            key = scope.text(left) if scope.holder(right) == STATE else None
+            return keys_if_true(inner, scope)
+        case ast.Compare(left=value, ops=[ast.In()], comparators=[right]):
+            key = scope.text(value) if scope.holder(right) == STATE else None
             return frozenset() if key is None else frozenset((key,))
-        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
-            return _looked_up(left, scope)
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=held)]):
-            return frozenset() if held is None else _looked_up(left, scope)
+        case ast.Compare(left=value, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return _looked_up(value, scope)
+        case ast.Compare(left=value, ops=[ast.Eq()], comparators=[ast.Constant(value=constant)]):
+            return frozenset() if constant is None else _looked_up(value, scope)
         case _:
             return _looked_up(node, scope)
 
 
-def _looked_up(node: ast.expr, scope: Scope) -> frozenset[str]:
+def _looked_up(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
     """The key of `state["key"]` or `state.get("key")`, whatever stands in its value."""
     match node:
         case ast.Name(id=name) if name in scope.aliased:

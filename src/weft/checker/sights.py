@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from weft.checker.check import inferred_keys, walked, with_keys, world_at_start
+from weft.checker.check import inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.rules.budget import count, fixed_parts
 from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Site, Writer
@@ -85,15 +85,15 @@ def sights(
     """What each agent of a flow will see, in the order they are come to; nothing is run."""
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
-    record = walked(with_keys(node, keys), world)
-    found: dict[str, Sight] = {}
+    record = walk_flow(with_keys(node, keys), world)
+    by_agent: dict[str, Sight] = {}
     for site in record.sites:
         agent = site.node
         if isinstance(agent, Agent):
             sight = _sight(agent, site, inferred=agent.name in keys)
-            held = found.get(agent.name)
-            found[agent.name] = sight if held is None else _united(held, sight)
-    return list(found.values())
+            first = by_agent.get(agent.name)
+            by_agent[agent.name] = sight if first is None else _united(first, sight)
+    return list(by_agent.values())
 
 
 def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:

@@ -18,20 +18,19 @@ _LISTS = ("S.accumulate(", "S.zip(")
 
 def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
     """What a function of the state reads, each with how sure that is."""
-    found = keys_of(function)
-    reads = [Read(key, origin, how=how) for key in sorted(found.reads)]
-    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(found.guarded)]
-    reads += [Read(key, origin, optional=True, how=how) for key in sorted(found.optional)]
+    keys = keys_of(function)
+    reads = [Read(key, origin, how=how) for key in sorted(keys.reads)]
+    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(keys.guarded)]
+    reads += [Read(key, origin, optional=True, how=how) for key in sorted(keys.optional)]
     reads += [
-        Read(key, origin, path, optional=True, how=how)
-        for key, path in sorted(found.paths, key=str)
+        Read(key, origin, path, optional=True, how=how) for key, path in sorted(keys.paths, key=str)
     ]
     compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
-    for one in sorted(found.compared, key=str):
+    for one in sorted(keys.compared, key=str):
         compared.setdefault((one.key, one.path), []).append(one)
     return [
         read._replace(
-            number=(read.key, read.path) in found.numbers,
+            number=(read.key, read.path) in keys.numbers,
             compared=tuple(compared.get((read.key, read.path), ())),
         )
         for read in reads
@@ -45,8 +44,8 @@ def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
     complete = True
     for predicate, sure in conditions_of(agent.policy):
         complete = complete and keys_of(predicate).reads_all
-        found = function_reads(predicate, place, "predicate")
-        reads += found if sure else [read._replace(optional=True) for read in found]
+        asked = function_reads(predicate, place, "predicate")
+        reads += asked if sure else [read._replace(optional=True) for read in asked]
     return reads, complete
 
 
@@ -56,9 +55,9 @@ def reads_of_step(node: Step) -> tuple[list[Read], bool]:
     reads = [Read(key, place, how="step", guarded=node.maybe) for key in node.reads]
     origin = Origin("field", "function", node.name)
     for index, function in enumerate(node.asks):
-        found = function_reads(function, origin, "step")
+        asked = function_reads(function, origin, "step")
         unsure = node.maybe and index > 0  # the first decides whether the others are asked
-        reads += [read._replace(guarded=True) for read in found] if unsure else found
+        reads += [read._replace(guarded=True) for read in asked] if unsure else asked
     complete = all(keys_of(function).reads_all for function in node.asks)
     reads += [Read(key, origin, path, optional=True, how="step") for key, path in _fields(node)]
     if not node.reads and not node.written:
@@ -81,41 +80,41 @@ def _fields(node: Step) -> list[tuple[str, tuple[str | int, ...]]]:
 def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -> World:
     """The world once the step has run."""
     writer = step_writer(node)
-    found = Keys() if node.written else keys_of(node.function)
+    code = Keys() if node.written else keys_of(node.function)
     done = _changed(node, world, writer, labels)
     if not node.written:
-        done = _handled(found, done, writer)
+        done = _handled(code, done, writer)
     tainted = _labels_of(node.reads, world, labels) if node.written else frozenset[str]()
     shapes = _shapes(node)
-    for key in node.writes or (() if node.written else sorted(found.writes)):
-        shape = shapes.get(key) or _shape(found.kinds.get(key, ""), found.texts.get(key))
-        held = world.facts.get(key)
-        if (node.fills or key in found.fills) and held is not None:
-            if held.must:
+    for key in node.writes or (() if node.written else sorted(code.writes)):
+        shape = shapes.get(key) or _shape(code.kinds.get(key, ""), code.texts.get(key))
+        fact = world.facts.get(key)
+        if (node.fills or key in code.fills) and fact is not None:
+            if fact.must:
                 continue
             filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
-            both = filled.joined(held)._replace(must=True, soft=False)
+            both = filled.joined(fact)._replace(must=True, soft=False)
             done = done.holding({key: both})
             continue
         done = done.wrote(key, writer, shape, labels=tainted)
     for key in node.captures:
         done = done.wrote(key, writer, TEXT)
     if not node.writes and not node.written:
-        for key in sorted(found.maybe):
+        for key in sorted(code.maybe):
             done = done.wrote(key, writer, must=False)
-        if not found.writes_all:
+        if not code.writes_all:
             done = done.blurred(f"{node.name} writes what cannot be seen")
     return world.joined(done) if node.maybe else done
 
 
-def _handled(found: Keys, world: World, writer: Writer) -> World:
+def _handled(code: Keys, world: World, writer: Writer) -> World:
     """The world after a function took keys away, or changed values in place."""
-    world = world.lost(found.drops, writer)
-    if not found.may_drop.isdisjoint(world.facts):
-        world = world.joined(world.lost(found.may_drop, writer))
+    world = world.lost(code.drops, writer)
+    if not code.may_drop.isdisjoint(world.facts):
+        world = world.joined(world.lost(code.may_drop, writer))
     touched = {
         key: fact._replace(schema=None)
-        for key in found.touches
+        for key in code.touches
         if (fact := world.facts.get(key)) is not None and fact.schema is not None
     }
     return world.holding(touched)
@@ -126,19 +125,19 @@ def _changed(
 ) -> World:
     """The world after keys were taken away or renamed; a renamed value keeps what is known."""
     if node.keeps is not None:
-        kept = node.keeps
-        lost = [key for key in world.facts if scope_of(key) == "session" and key not in kept]
+        keeps = node.keeps
+        lost = [key for key in world.facts if scope_of(key) == "session" and key not in keeps]
         world = world.lost(lost, writer)
-    held = {new: (old, world.facts[old]) for old, new in node.renames if old in world.facts}
+    renamed = {new: (old, world.facts[old]) for old, new in node.renames if old in world.facts}
     world = world.lost(node.drops, writer)
     world = world.lost([old for old, _ in node.renames], writer, dict(node.renames))
-    for new, (old, fact) in held.items():
+    for new, (old, fact) in renamed.items():
         tainted = fact.labels | labels.get(old, frozenset())
         world = world.wrote(
             new, writer, fact.schema, must=fact.must, soft=fact.soft, labels=tainted
         )
     for old, new in node.renames:
-        if new not in held and old not in world.facts:
+        if new not in renamed and old not in world.facts:
             world = world.wrote(
                 new, writer
             )  # whether the old one is there is said where it is read
@@ -148,25 +147,25 @@ def _changed(
 def _labels_of(
     keys: Iterable[str], world: World, labels: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for key in keys:
         fact = world.facts.get(key)
-        found |= labels.get(key, frozenset()) | (fact.labels if fact is not None else frozenset())
-    return frozenset(found)
+        names |= labels.get(key, frozenset()) | (fact.labels if fact is not None else frozenset())
+    return frozenset(names)
 
 
 def _shapes(node: Step) -> dict[str, JsonObject]:
     """What `S` writes, where its name says so; its constants are our own, so they may be asked."""
     if node.written.startswith(("S.set(", "S.default(")):
         values = cast("JsonObject", node.function({}))
-        return {key: found for key in values if (found := _type_of(values[key])) is not None}
+        return {key: shape_ for key in values if (shape_ := _type_of(values[key])) is not None}
     if node.written.startswith("S.compute("):
-        made = zip(node.writes, map(definition, node.asks), strict=True)
+        pairs = zip(node.writes, map(definition, node.asks), strict=True)
         return {
             key: shape
-            for key, found in made
-            if isinstance(found, ast.Lambda)
-            and (shape := _shape(kind_of(found.body), texts_of(found.body)))
+            for key, shape_ in pairs
+            if isinstance(shape_, ast.Lambda)
+            and (shape := _shape(kind_of(shape_.body), texts_of(shape_.body)))
         }
     if node.written.startswith("S.counter("):
         return {key: {"type": "number"} for key in node.writes}

@@ -37,8 +37,8 @@ from weft.checker.world import (
     Chart,
     Fact,
     Read,
-    Record,
     Site,
+    WalkRecord,
     World,
     Writer,
     join,
@@ -64,7 +64,7 @@ from weft.declare.functions import StateFunction
 from weft.declare.inputs import may_be_absent, shape_of
 from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
-from weft.declare.visit import Question, Visitor, inner_agents
+from weft.declare.visit import DefaultVisitor, Visitor, inner_agents
 from weft.diagnostics import Origin
 from weft.session.state import scope_of
 from weft.values import JsonObject
@@ -102,7 +102,7 @@ class Walk:
         self.root = root
         self.writes = Writes()
         self.overwrites = Writes(fills=False)
-        self.record = Record(root, labels_in(root), frozenset(self.writes.of(root)))
+        self.record = WalkRecord(root, labels_in(root), frozenset(self.writes.of(root)))
         self.top: Agent | None = None
         """The root of the tree of agents that is walked just now."""
         self.muted = 0
@@ -217,7 +217,7 @@ class NodeWalk(Visitor[World]):
             walk.add_site(node, world, reads, self.siblings, last=self.last)
             if may_read_anything(node) or not complete:
                 walk.record.read_all(world)
-            walk.record.heard |= walk.visibility.newly_visible_to(node, world.said)
+            walk.record.heard |= walk.visibility.newly_visible_to(node, world.spoken)
             done = self._call_tools(node, world, after(node, world))
             walk.add_writes(node, done, self.world)
             if may_escalate(node):
@@ -430,7 +430,7 @@ class NodeWalk(Visitor[World]):
         for choice in node.choices:
             behind = self._behind(choice, entry)
             ends.append(behind)
-            entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.said))
+            entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.spoken))
         joined = join(ends)
         assert joined is not None
         return joined
@@ -507,7 +507,7 @@ _HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "
 """Steps that look nothing up, so that nothing can be missing."""
 
 
-class _MayFail(Question[bool]):
+class _MayFail(DefaultVisitor[bool]):
     """Whether a node may end with an error: a model or a function of the author's always may."""
 
     __slots__ = ()
@@ -540,7 +540,7 @@ class _MayFail(Question[bool]):
 may_fail = _MayFail().visit
 
 
-class _AlwaysSpeaks(Question[bool]):
+class _AlwaysSpeaks(DefaultVisitor[bool]):
     """Whether every run of a map's body says something; branches in it are not heard there."""
 
     __slots__ = ()
@@ -602,12 +602,12 @@ def _behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -
     into = Writer(node.name, Origin("field", "into", node.name), "map")
     speakers = {
         name: node.into if name in inner and key is None else key
-        for name, key in behind.said.since(world.said)
+        for name, key in behind.spoken.since(world.spoken)
     }
     done = replace(
         world.holding(shared),
         opaque=behind.opaque,
-        said=world.said.updated(speakers),
+        spoken=world.spoken.updated(speakers),
         cases=Chart(),
     )
     return done.wrote(node.into, into, collected(node.body))

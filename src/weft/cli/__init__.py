@@ -14,19 +14,7 @@ from typing import Annotated
 import typer
 
 import weft
-from weft.cli.chat import chat_command
-from weft.cli.check import check_command
-from weft.cli.compile import compile_command
-from weft.cli.diff import diff_command
-from weft.cli.doctor import doctor_command
-from weft.cli.explain import explain_command
-from weft.cli.graph import graph_command
-from weft.cli.init import init_command
-from weft.cli.models import model_app, models_command
-from weft.cli.replay import replay_command
-from weft.cli.rule import rule_command
-from weft.cli.run import run_command
-from weft.cli.sessions import sessions_app
+from weft.cli.commands import COMMANDS, CommandGroup
 from weft.errors import LoweringError, MissingVariable, WeftError
 
 app = typer.Typer(
@@ -37,20 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("init")(init_command)
-app.command("run")(run_command)
-app.command("chat")(chat_command)
-app.add_typer(sessions_app)
-app.command("compile")(compile_command)
-app.command("explain")(explain_command)
-app.command("diff")(diff_command)
-app.command("check")(check_command)
-app.command("graph")(graph_command)
-app.command("replay")(replay_command)
-app.add_typer(model_app)
-app.command("models")(models_command)
-app.command("rule")(rule_command)
-app.command("doctor")(doctor_command)
+for _command in COMMANDS:
+    _command.add_to(app)
 
 
 def _version(wanted: bool) -> None:
@@ -79,14 +55,14 @@ def _show_log(name: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     logging.getLogger("weft").addHandler(logging.NullHandler())  # the diagnostics say it better
     _show_log("weft.models.local")  # which no diagnostic says
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(given or ["--help"], prog_name="weft", standalone_mode=False)
+        code = app(words or ["--help"], prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()
@@ -100,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except typer.TyperException as error:
-        return _usage(error, given)
+        return _usage(error, words)
     except WeftError as error:
         _complain(str(error))
         return (
-            1 if "--strict" in given and isinstance(error, LoweringError | MissingVariable) else 2
+            1 if "--strict" in words and isinstance(error, LoweringError | MissingVariable) else 2
         )
     except OSError as error:
         _complain(f"{error.filename or 'input/output'}: {error.strerror or error}")
@@ -112,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         _complain(f"{_blame(error)}: {type(error).__name__}: {_first_line(error)}")
         return 2
-    return (code if isinstance(code, int) else 0) if given else 2
+    return (code if isinstance(code, int) else 0) if words else 2
 
 
 def _reader_gone() -> int:
@@ -122,25 +98,21 @@ def _reader_gone() -> int:
     return 0
 
 
-def _usage(error: typer.TyperException, given: Sequence[str]) -> int:
+def _usage(error: typer.TyperException, arguments: Sequence[str]) -> int:
     """A mistake in the command itself: what is wrong, and where to read how it is written."""
     message = error.format_message().rstrip(".")
-    command = next((word for word in given if word in _COMMANDS), "")
-    if len(given) > 1 and given[1] in _BELOW.get(command, ()):
-        command = f"{command} {given[1]}"
+    groups = {
+        one.name: {below.name for below in one.commands}
+        if isinstance(one, CommandGroup)
+        else set[str]()
+        for one in COMMANDS
+    }
+    command = next((word for word in arguments if word in groups), "")
+    if len(arguments) > 1 and arguments[1] in groups.get(command, ()):
+        command = f"{command} {arguments[1]}"
     where = f"weft {command}".rstrip()
     _complain(f"{command or 'usage'}: {message[:1].lower()}{message[1:]}\n  hint: {where} --help")
     return 2
-
-
-_COMMANDS = (
-    "init", "run", "chat", "sessions", "compile", "explain", "diff", "check", "graph", "replay",
-    "model", "models", "rule", "doctor",
-)  # fmt: skip
-_BELOW = {
-    "sessions": ("list", "show", "export", "rewind"),
-    "model": ("get", "list", "remove"),
-}
 
 
 def _blame(error: BaseException) -> str:

@@ -9,10 +9,27 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import NamedTuple, TextIO, TypeVar
 
-from weft.cli import options as given
-from weft.cli.inputs import before_event, model_events, shown, texts_at, value_of
+from weft.cli.inputs import (
+    before_event,
+    model_events,
+    state_of,
+    texts_at,
+    value_of,
+    without_password,
+)
+from weft.cli.load import app_of, load_node
+from weft.cli.options import CommandOptions
 from weft.cli.render import print_report
-from weft.cli.run import Ending, answers_only, carry_out, listen_again, played, tell_ending
+from weft.cli.run import (
+    Ending,
+    answers_only,
+    carry_out,
+    listen_again,
+    listen_no_more,
+    played,
+    run_config,
+    tell_ending,
+)
 from weft.cli.screen import (
     Question,
     Screen,
@@ -30,41 +47,27 @@ from weft.errors import UsageError, WeftError
 from weft.runtime import Runner
 from weft.runtime.run import Running
 from weft.session import Session, SessionKey
+from weft.session.event import new_id
 from weft.values import Json
 
 
-def chat_command(
-    target: given.TARGET,
-    session: given.SESSION = None,
-    store: given.STORE = given.DEFAULT_STORE,
-    user: given.USER = "user",
-    app: given.APP = None,
-    state: given.STATE = None,
-    model: given.MODEL = None,
-    max_llm_calls: given.CALLS = None,
-    strict: given.STRICT = False,
-) -> int:
+def chat_command(options: CommandOptions) -> int:
     """Talk in the terminal; the conversation is kept."""
-    import asyncio
-
-    # imported above
-    from weft.cli.inputs import state_of
-    from weft.cli.load import app_of, load_node
-    from weft.cli.run import listen_no_more, run_config
-    from weft.runtime import Runner
-    from weft.session.event import new_id
-
-    address = store or given.DEFAULT_STORE
-    root = load_node(target)
-    start = state_of(root, state or [])
-    config = run_config(model, max_llm_calls, strict=strict)
-    runner = Runner(root, app_name=app or app_of(root, target), store=address)
+    root = load_node(options.target)
+    state = state_of(root, options.state or ())
+    app = options.app or app_of(root, options.target)
+    runner = Runner(root, app_name=app, store=options.address)
     with asyncio.Runner() as loop:
-        conversation = Conversation(
-            runner, loop, user=user, session_id=session or new_id(), state=start, config=config
+        conversation = Chat(
+            runner,
+            loop,
+            user=options.user,
+            session_id=options.session or new_id(),
+            state=state,
+            config=run_config(options),
         )
         try:
-            conversation.open(address)
+            conversation.open(options.address)
             return conversation.talk()
         finally:
             loop.run(runner.close())
@@ -77,14 +80,14 @@ RECALLED = 3
 """How many turns of an earlier conversation are shown when it goes on."""
 
 
-class Command(NamedTuple):
+class ChatCommand(NamedTuple):
     """A command of the conversation."""
 
     about: str
-    do: Callable[["Conversation"], None]
+    do: Callable[["Chat"], None]
 
 
-class Conversation:
+class Chat:
     """One session, talked to line by line."""
 
     def __init__(
@@ -104,15 +107,15 @@ class Conversation:
         self._config = config
         self._width = shutil.get_terminal_size((100, 24)).columns
         self._marks = marks_for(sys.stderr)
-        self._left: set[str] = set()
+        self._postponed: set[str] = set()
         """The questions that the user did not want to answer now."""
         _prepare(sys.stdin)
 
     def open(self, address: str) -> None:
         """Say which session this is; show the end of one that goes on, and what it waits for."""
         session = self._session()
-        kept = f"session {self._key.id} in {shown(address)}"
-        _tell(f"{kept} (/help for commands, Ctrl-D ends)")
+        place = f"session {self._key.id} in {without_password(address)}"
+        _tell(f"{place} (/help for commands, Ctrl-D ends)")
         if session is None:
             return
         live = [one for one in invocations_of(session) if one.live]
@@ -177,9 +180,9 @@ class Conversation:
     def _settle(self, questions: list[Question]) -> None:
         """Ask what the run waits for, and go on with each answer; an empty one leaves it open."""
         for question in questions:
-            if question.id in self._left:  # it is listed until it is answered, not asked again
+            if question.id in self._postponed:  # it is listed until it is answered, not asked again
                 _tell(str(question))
-        while open := [one for one in questions if one.id not in self._left]:
+        while open := [one for one in questions if one.id not in self._postponed]:
             question = open[0]
             _tell(str(question))
             try:
@@ -190,7 +193,7 @@ class Conversation:
             if reply is None:
                 return
             if not reply.strip():
-                self._left.add(question.id)
+                self._postponed.add(question.id)
                 continue
             try:
                 ending = self._played(self._answered(question, reply.strip()))
@@ -266,19 +269,19 @@ class Conversation:
         return carry_out(self._loop, work)
 
 
-def _help(conversation: Conversation) -> None:
+def _help(conversation: Chat) -> None:
     for name, command in COMMANDS.items():
         print(f"  {name:<9} {command.about}")
     print(f"  {'/exit':<9} end; so does Ctrl-D. Ctrl-C stops an answer")
 
 
 COMMANDS = {
-    "/state": Command("the session's state", Conversation.state),
-    "/events": Command("the log in short lines", Conversation.events),
-    "/explain": Command("where every token of the last request came from", Conversation.explain),
-    "/rewind": Command("take back the last turn", Conversation.rewind),
-    "/resume": Command("go on with what was cancelled or failed", Conversation.resume),
-    "/help": Command("this list", _help),
+    "/state": ChatCommand("the session's state", Chat.state),
+    "/events": ChatCommand("the log in short lines", Chat.events),
+    "/explain": ChatCommand("where every token of the last request came from", Chat.explain),
+    "/rewind": ChatCommand("take back the last turn", Chat.rewind),
+    "/resume": ChatCommand("go on with what was cancelled or failed", Chat.resume),
+    "/help": ChatCommand("this list", _help),
 }
 
 

@@ -7,112 +7,74 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from weft.cli import options as given
+from weft.checker import check
+from weft.checker.sights import Sight, sights
+from weft.cli.findings import (
+    Located,
+    Sources,
+    applied,
+    as_annotation,
+    as_json,
+    as_sarif,
+    as_text,
+    changes_for,
+    difference,
+    sources_of,
+)
+from weft.cli.load import load_source, node_of
+from weft.cli.options import CommandOptions, ReportForm
+from weft.cli.render import print_json
+from weft.codes import CODES
+from weft.compiler.report import safe
+from weft.declare import Agent, Flow, Node
+from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 
-if TYPE_CHECKING:
-    from weft.checker.sights import Sight
-    from weft.cli.findings import Found, Sources
-    from weft.declare import Node
-    from weft.diagnostics import Diagnostic
 
-
-class Form(StrEnum):
-    """The forms of a report."""
-
-    TEXT = "text"
-    JSON = "json"
-    SARIF = "sarif"
-    GITHUB = "github"
-
-
-def check_command(
-    target: given.TARGET,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input", help="A state key that is there at the start.", metavar="KEY[=TYPE]"
-        ),
-    ] = None,
-    form: Annotated[Form, typer.Option("--format", help="The form of the report.")] = Form.TEXT,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Also say what each agent will see.")
-    ] = False,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what is only misspelt, and check again.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Check again whenever a file changes.")
-    ] = False,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", help="A code to leave out.", metavar="CODE"),
-    ] = None,
-    infer: Annotated[
-        bool, typer.Option("--infer/--no-infer", help="Whether keys are inferred.")
-    ] = True,
-    strict: Annotated[bool, typer.Option("--strict", help="Notes are findings too.")] = False,
-) -> int:
+def check_command(options: CommandOptions) -> int:
     """Check a flow: 0 if nothing is wrong, 1 if there are findings."""
-    again = [
-        "check",
-        target,
-        "--format",
-        form,
-        *_flags(explain=explain, infer=infer, strict=strict),
-    ]
-    again += [word for one in inputs or () for word in ("--input", one)]
-    again += [word for one in allow or () for word in ("--allow", one)]
-    if watch:
-        if fix:
+    if options.watch:
+        if options.fix:
             raise UsageError("it either watches or mends", where="check", hint="leave one out")
-        # imported above
-
-        return watched(target, again)
-    from weft.cli.findings import Found, sources_of
-
-    found, agents, node = _checked(target, inputs or [], _codes(allow or []), infer=infer)
-    placed: list[Found] = []
-    if found:
-        sources = sources_of(target, node)
-        kept = (one for one in found if not sources.allowed(one))
-        placed = [Found(one, sources.place(one)) for one in kept]
-        if fix and _mended(placed, sources):
-            # imported above
-
-            return once_more(again)
-    _print(placed, agents, form, explain=explain)
-    least = ("info", "warning", "error") if strict else ("warning", "error")
-    return 1 if any(one.diagnostic.severity in least for one in placed) else 0
+        return watched(options.target, _again(options))
+    diagnostics, agents, node = _checked(options)
+    findings: list[Located] = []
+    if diagnostics:
+        sources = sources_of(options.target, node)
+        findings = [
+            Located(one, sources.place(one)) for one in diagnostics if not sources.allowed(one)
+        ]
+        if options.fix and _mended(findings, sources):
+            return once_more(_again(options))
+    _print(findings, agents, options.report_form, explain=options.explain)
+    least = ("info", "warning", "error") if options.strict else ("warning", "error")
+    return 1 if any(one.diagnostic.severity in least for one in findings) else 0
 
 
-def _checked(
-    target: str, inputs: list[str], allow: list[str], *, infer: bool
-) -> "tuple[list[Diagnostic], list[Sight], Node]":
-    """The findings, what each agent will see, and the flow; of Weft's own or google-adk's."""
-    from weft.checker import check
-    from weft.checker.sights import sights
-    from weft.cli.load import load_source, node_of
-
-    # imported above
-    from weft.declare import Agent, Flow
-
-    keys = typed_keys(inputs)
+def _checked(options: CommandOptions) -> tuple[list[Diagnostic], list[Sight], Node]:
+    """The diagnostics, what each agent will see, and the flow; of Weft's own or google-adk's."""
+    target, infer = options.target, options.infer
+    allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
     source = load_source(target)
     if isinstance(source, Agent | Flow):
-        found = check(source, inputs=keys, allow=allow, infer=infer)
-        return found, sights(source, inputs=keys, infer=infer), source
-    from weft.interop.adk import check_adk
+        diagnostics = check(source, inputs=keys, allow=allow, infer=infer)
+        return diagnostics, sights(source, inputs=keys, infer=infer), source
+    from weft.interop.adk import check_adk  # google-adk is an extra, and slow to load
 
-    found = check_adk(source, inputs=keys, allow=allow)
+    diagnostics = check_adk(source, inputs=keys, allow=allow)
     node = node_of(source, target)
-    return found, sights(node, inputs=keys, infer=False), node
+    return diagnostics, sights(node, inputs=keys, infer=False), node
+
+
+def _again(options: CommandOptions) -> list[str]:
+    """The command as it is typed, without `--fix` and `--watch`."""
+    words = ["check", options.target, "--format", options.report_form]
+    words += _flags(explain=options.explain, infer=options.infer, strict=options.strict)
+    words += [word for one in options.inputs or () for word in ("--input", one)]
+    words += [word for one in options.allow or () for word in ("--allow", one)]
+    return words
 
 
 def _flags(*, explain: bool, infer: bool, strict: bool) -> list[str]:
@@ -121,8 +83,6 @@ def _flags(*, explain: bool, infer: bool, strict: bool) -> list[str]:
 
 
 def _codes(allow: list[str]) -> list[str]:
-    from weft.codes import CODES
-
     for code in allow:
         if code not in CODES:
             raise UsageError(
@@ -131,36 +91,32 @@ def _codes(allow: list[str]) -> list[str]:
     return allow
 
 
-def _mended(found: "list[Found]", sources: "Sources") -> bool:
+def _mended(findings: list[Located], sources: Sources) -> bool:
     """Mend what can be, and show it; whether anything was."""
-    from weft.cli.findings import applied, changes_for, difference
-
-    changes = changes_for([one.diagnostic for one in found], sources)
+    changes = changes_for([one.diagnostic for one in findings], sources)
     for file, text in applied(changes, sources).items():
         print(difference(file, sources.texts[file], text), end="", flush=True)
         file.write_text(text, encoding="utf-8")
     return bool(changes)
 
 
-def _print(found: "list[Found]", agents: "list[Sight]", form: Form, *, explain: bool) -> None:
-    from weft.cli.findings import as_annotation, as_json, as_sarif, as_text
-    from weft.cli.render import print_json
-    from weft.compiler.report import safe
-
+def _print(
+    findings: list[Located], agents: list[Sight], form: ReportForm, *, explain: bool
+) -> None:
     match form:
-        case Form.JSON:
-            print_json(as_json(found, [one.to_dict() for one in agents]))
-        case Form.SARIF:
-            print_json(as_sarif(found))
-        case Form.GITHUB:
-            for one in found:
+        case ReportForm.JSON:
+            print_json(as_json(findings, [one.to_dict() for one in agents]))
+        case ReportForm.SARIF:
+            print_json(as_sarif(findings))
+        case ReportForm.GITHUB:
+            for one in findings:
                 print(safe(as_annotation(one)))
-        case Form.TEXT:
-            for one in found:
+        case ReportForm.TEXT:
+            for one in findings:
                 print(safe(as_text(one)))
             if explain:
                 print(safe("\n\n".join(str(one) for one in agents)))
-            elif not found:
+            elif not findings:
                 print(f"{len(agents)} agents, nothing to say")
 
 
@@ -205,14 +161,14 @@ def _folder(target: str) -> Path:
 
 def _times(folder: Path) -> dict[Path, int]:
     """When each Python file below the folder was changed."""
-    found: dict[Path, int] = {}
+    times: dict[Path, int] = {}
     for file in folder.rglob("*.py"):
         if not any(part.startswith(".") for part in file.relative_to(folder).parts):
             try:
-                found[file] = file.stat().st_mtime_ns
+                times[file] = file.stat().st_mtime_ns
             except FileNotFoundError:
                 continue
-    return found
+    return times
 
 
 TYPES: dict[str, object] = {
@@ -234,7 +190,7 @@ TYPES: dict[str, object] = {
 
 def typed_keys(written: Iterable[str]) -> dict[str, object]:
     """The keys, each with its type; `object` where none is given."""
-    found: dict[str, object] = {}
+    keys: dict[str, object] = {}
     for one in written:
         key, equals, name = one.partition("=")
         key, name = key.strip(), re.sub(r"\s", "", name)
@@ -244,7 +200,7 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
                 where="--input",
                 hint="write --input topic=str",
             )
-        if key in found:
+        if key in keys:
             raise UsageError(f"`{key}` is given twice", where="--input", hint="give it once")
         if equals and name not in TYPES:
             near = difflib.get_close_matches(name, TYPES, n=1, cutoff=0.5)
@@ -253,5 +209,5 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
                 where=f"--input {key}",
                 hint=f"did you mean `{near[0]}`?" if near else f"use one of {', '.join(TYPES)}",
             )
-        found[key] = TYPES[name] if equals else object
-    return found
+        keys[key] = TYPES[name] if equals else object
+    return keys

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import weft
+from weft.cli.options import CommandOptions
 
 CORE = (
     "genai-prices", "httpx2", "jsonschema-rs", "msgspec", "regex", "rich", "splintr-rs", "typer",
@@ -25,16 +26,16 @@ _COUNTED = 20
 """Tokens that any real tokenizer finds in the sample, give or take a few."""
 
 
-class Finding(NamedTuple):
-    """One thing looked at: whether it is well, what was found, and what to type if it is not."""
+class Checkup(NamedTuple):
+    """One thing that was checked: whether it is well, its status, and what to type if it is not."""
 
     ok: bool
     name: str
-    found: str
+    status: str
     fix: str = ""
 
 
-def doctor_command() -> int:
+def doctor_command(_: CommandOptions) -> int:
     """Look at Python, dependencies, extras, tokenizers, keys and the working folder."""
     sections = (
         ("weft", _versions()),
@@ -50,35 +51,35 @@ def doctor_command() -> int:
         for one in findings:
             well = well and one.ok
             mark = "ok     " if one.ok else "problem"
-            print(f"  {mark}  {one.name:<18} {one.found}".rstrip())
+            print(f"  {mark}  {one.name:<18} {one.status}".rstrip())
             if one.fix:
                 print(f"           {'':<18} {one.fix}")
     print("all is well" if well else "something is wrong: see the lines marked `problem`")
     return 0 if well else 1
 
 
-def _versions() -> Iterator[Finding]:
+def _versions() -> Iterator[Checkup]:
     number = ".".join(str(part) for part in sys.version_info[:3])
     new = sys.version_info >= OLDEST_PYTHON
-    yield Finding(new, "python", number, "" if new else "install Python 3.11 or newer")
-    yield Finding(True, "weft", weft.__version__)
+    yield Checkup(new, "python", number, "" if new else "install Python 3.11 or newer")
+    yield Checkup(True, "weft", weft.__version__)
 
 
-def _dependencies() -> Iterator[Finding]:
+def _dependencies() -> Iterator[Checkup]:
     for name in CORE:
         version = _version(name)
         fix = "" if version else f"pip install {name}"
-        yield Finding(bool(version), name, version or "missing", fix)
+        yield Checkup(bool(version), name, version or "missing", fix)
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Checkup]:
     """Optional packages by extra; a missing one is no problem."""
     from importlib import metadata
 
     try:
         wanted = metadata.requires("weft") or []
     except metadata.PackageNotFoundError:
-        yield Finding(True, "unknown", "weft runs from its sources and is not installed")
+        yield Checkup(True, "unknown", "weft runs from its sources and is not installed")
         return
     extras: dict[str, list[str]] = {}
     for requirement in wanted:
@@ -90,48 +91,48 @@ def _extras() -> Iterator[Finding]:
         missing = [name for name in names if not _version(name)]
         if missing:
             some = ", ".join(missing[:6]) + (", ..." if len(missing) > 6 else "")
-            yield Finding(True, group, f"missing: {some}", f"pip install 'weft[{group}]'")
+            yield Checkup(True, group, f"missing: {some}", f"pip install 'weft[{group}]'")
         else:
-            yield Finding(True, group, "present")
+            yield Checkup(True, group, "present")
 
 
-def _tokenizers() -> Iterator[Finding]:
+def _tokenizers() -> Iterator[Checkup]:
     """Each vocabulary is loaded and asked to count a sentence."""
     from weft.tokens import counter_for
 
     if importlib.util.find_spec("splintr") is None:
         fix = "pip install splintr-rs"
-        yield Finding(False, "splintr", "missing, so every count is an estimate", fix)
+        yield Checkup(False, "splintr", "missing, so every count is an estimate", fix)
         return
     for name, model in (("o200k", "o4-mini"), ("gemma", "gemma-3")):
         try:
             counter = counter_for(model)
             count = counter.count(_SAMPLE)
         except Exception as error:
-            yield Finding(False, name, f"{type(error).__name__}: {error}", "pip install splintr-rs")
+            yield Checkup(False, name, f"{type(error).__name__}: {error}", "pip install splintr-rs")
             continue
         near = abs(count - _COUNTED) <= _COUNTED // 2
-        found = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
-        yield Finding(near, name, found, "" if near else "pip install --force-reinstall splintr-rs")
+        words = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
+        yield Checkup(near, name, words, "" if near else "pip install --force-reinstall splintr-rs")
 
 
-def _keys() -> Iterator[Finding]:
+def _keys() -> Iterator[Checkup]:
     names = sorted(name for name, value in os.environ.items() if value and _KEY.search(name))
     for name in names:
-        yield Finding(True, name, "set")
+        yield Checkup(True, name, "set")
     if not names:
-        yield Finding(True, "none", "compiling and explaining need none")
+        yield Checkup(True, "none", "compiling and explaining need none")
 
 
-def _folder() -> Iterator[Finding]:
+def _folder() -> Iterator[Checkup]:
     try:
         with tempfile.TemporaryFile(dir="."):
             pass
     except OSError as error:
         fix = "change to a folder you may write to"
-        yield Finding(False, "writable", f"no: {error.strerror}", fix)
+        yield Checkup(False, "writable", f"no: {error.strerror}", fix)
         return
-    yield Finding(True, "writable", "yes")
+    yield Checkup(True, "writable", "yes")
 
 
 def _version(distribution: str) -> str:

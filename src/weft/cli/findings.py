@@ -1,7 +1,6 @@
-"""Findings of a check as text, JSON, SARIF 2.1.0 and annotations of GitHub."""
+"""Findings of a check: printed in four forms, located in files, mended where that is sure."""
 
 import ast
-import contextlib
 import difflib
 import io
 import re
@@ -14,12 +13,13 @@ from typing import NamedTuple, cast
 
 import weft
 from weft.checker.functions import keys_of
-from weft.checker.scope import opened
+from weft.checker.scope import unwrap_function
+from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.checks import CALLBACKS
 from weft.declare.nodes import agents_of, walk_nodes
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Severity
 from weft.values import Json, JsonObject
 
@@ -28,7 +28,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """A place in a file; `last` is the last line of the declaration."""
 
     file: Path
@@ -37,34 +37,38 @@ class Place(NamedTuple):
     last: int
 
 
-class Found(NamedTuple):
-    """A diagnostic, and where in the files that is, if it can be said."""
+class Located(NamedTuple):
+    """A diagnostic and its place in the user's files, if there is one."""
 
     diagnostic: Diagnostic
-    place: Place | None
+    place: SourcePlace | None
 
 
-def as_text(found: Found) -> str:
+def as_text(finding: Located) -> str:
     """The diagnostic, with its file and line before it."""
-    where = f"{shown(found.place.file)}:{found.place.line}: " if found.place is not None else ""
-    return f"{where}{found.diagnostic}"
+    where = (
+        f"{relative_path(finding.place.file)}:{finding.place.line}: "
+        if finding.place is not None
+        else ""
+    )
+    return f"{where}{finding.diagnostic}"
 
 
-def as_json(found: Iterable[Found], agents: Json) -> JsonObject:
+def as_json(located: Iterable[Located], agents: Json) -> JsonObject:
     """All findings, and what each agent will see."""
     findings: list[Json] = []
-    for one in found:
-        said = one.diagnostic
+    for one in located:
+        diagnostic = one.diagnostic
         entry: JsonObject = {
-            "code": said.code,
-            "severity": str(said.severity),
-            "message": said.message,
-            "hint": said.hint,
-            "origin": str(said.origin),
+            "code": diagnostic.code,
+            "severity": str(diagnostic.severity),
+            "message": diagnostic.message,
+            "hint": diagnostic.hint,
+            "origin": str(diagnostic.origin),
         }
         if one.place is not None:
             entry |= {
-                "file": shown(one.place.file),
+                "file": relative_path(one.place.file),
                 "line": one.place.line,
                 "column": one.place.column,
             }
@@ -72,10 +76,10 @@ def as_json(found: Iterable[Found], agents: Json) -> JsonObject:
     return {"findings": findings, "agents": agents}
 
 
-def as_sarif(found: Iterable[Found]) -> JsonObject:
+def as_sarif(located: Iterable[Located]) -> JsonObject:
     """One run in the format that code scanners exchange."""
-    kept = list(found)
-    codes = sorted({one.diagnostic.code for one in kept})
+    findings = list(located)
+    codes = sorted({one.diagnostic.code for one in findings})
     rules: list[Json] = [
         {
             "id": code,
@@ -86,7 +90,7 @@ def as_sarif(found: Iterable[Found]) -> JsonObject:
         }
         for code in codes
     ]
-    results: list[Json] = [_result(one, codes.index(one.diagnostic.code)) for one in kept]
+    results: list[Json] = [_result(one, codes.index(one.diagnostic.code)) for one in findings]
     driver: JsonObject = {"name": "weft", "version": weft.__version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -95,40 +99,37 @@ def as_sarif(found: Iterable[Found]) -> JsonObject:
     }
 
 
-def _result(found: Found, index: int) -> JsonObject:
-    said = found.diagnostic
-    location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": str(said.origin)}]}
-    if found.place is not None:
+def _result(finding: Located, index: int) -> JsonObject:
+    diagnostic = finding.diagnostic
+    location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": str(diagnostic.origin)}]}
+    if finding.place is not None:
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": Path(shown(found.place.file)).as_posix()},
-            "region": {"startLine": found.place.line, "startColumn": found.place.column},
+            "artifactLocation": {"uri": Path(relative_path(finding.place.file)).as_posix()},
+            "region": {"startLine": finding.place.line, "startColumn": finding.place.column},
         }
-    text = f"{said.message}\nhint: {said.hint}" if said.hint else said.message
+    text = (
+        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
+    )
     return {
-        "ruleId": said.code,
+        "ruleId": diagnostic.code,
         "ruleIndex": index,
-        "level": _LEVELS[said.severity],
+        "level": _LEVELS[diagnostic.severity],
         "message": {"text": text},
         "locations": [location],
     }
 
 
-def as_annotation(found: Found) -> str:
+def as_annotation(finding: Located) -> str:
     """A line that GitHub shows at the place in a change."""
-    said = found.diagnostic
-    options = [f"title={_property(f'{said.code} {said.origin}')}"]
-    if found.place is not None:
-        options.insert(0, f"file={_property(Path(shown(found.place.file)).as_posix())}")
-        options.insert(1, f"line={found.place.line},col={found.place.column}")
-    text = f"{said.message}\nhint: {said.hint}" if said.hint else said.message
-    return f"::{_COMMANDS[said.severity]} {','.join(options)}::{_data(text)}"
-
-
-def shown(file: Path) -> str:
-    """A file below the working folder by its relative path."""
-    with contextlib.suppress(ValueError):
-        return str(file.relative_to(Path.cwd().resolve()))
-    return str(file)
+    diagnostic = finding.diagnostic
+    options = [f"title={_property(f'{diagnostic.code} {diagnostic.origin}')}"]
+    if finding.place is not None:
+        options.insert(0, f"file={_property(Path(relative_path(finding.place.file)).as_posix())}")
+        options.insert(1, f"line={finding.place.line},col={finding.place.column}")
+    text = (
+        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
+    )
+    return f"::{_COMMANDS[diagnostic.severity]} {','.join(options)}::{_data(text)}"
 
 
 def _data(text: str) -> str:
@@ -148,7 +149,7 @@ _KEY = re.compile(r"(?:decides by|shows|goes over|names the agent) `([^`.\[]+)")
 _LABEL = re.compile(r'^(?:eq|ne)\("(.+)"\)$')
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """A text that is replaced, and the finding that says so."""
 
     file: Path
@@ -181,29 +182,29 @@ class Sources:
                             named = self._texts_by_name.setdefault(target.id, [])
                             named.append((file, node.value))
 
-    def place(self, found: Diagnostic) -> Place | None:
-        """Where what a finding is about is written, if that can be seen."""
-        origin = found.origin
+    def place(self, diagnostic: Diagnostic) -> SourcePlace | None:
+        """The place in the files that a diagnostic is about, or None."""
+        origin = diagnostic.origin
         if origin.kind == "tool":
             return self._function(origin.name) or self._declared(origin.agent)
         if origin.kind != "field":
             return None
         if origin.name in ("instruction", "global_instruction", "question") and origin.start >= 0:
-            return self._template(found) or self._declared(origin.agent)
-        return self._handed(found) or self._declared(origin.agent) or self._change(found)
+            return self._template(diagnostic) or self._declared(origin.agent)
+        return self._handed(diagnostic) or self._declared(origin.agent) or self._change(diagnostic)
 
-    def allowed(self, found: Diagnostic) -> bool:
+    def allowed(self, diagnostic: Diagnostic) -> bool:
         """Whether a comment at the declaration accepts the finding."""
-        places = (self.place(found), self._declared(found.origin.agent))
+        places = (self.place(diagnostic), self._declared(diagnostic.origin.agent))
         for place in places:
             if place is None:
                 continue
             lines = self.texts[place.file].splitlines()[place.line - 1 : place.last]
-            if any(found.code in match[1] for line in lines for match in ALLOW.finditer(line)):
+            if any(diagnostic.code in match[1] for line in lines for match in ALLOW.finditer(line)):
                 return True
         return False
 
-    def _declared(self, name: str) -> Place | None:
+    def _declared(self, name: str) -> SourcePlace | None:
         """The call that makes what has this name: Agent("name"), Route(..., name="name")."""
         named = [one for one in self._calls if name in _names(one[1])]
         if named:
@@ -213,17 +214,17 @@ class Sources:
             return _place(*kinds[0])
         return self._function(name)
 
-    def _function(self, name: str) -> Place | None:
-        found = [one for one in self._functions if one[1].name == name]
-        return _place(*found[0]) if len(found) == 1 else None
+    def _function(self, name: str) -> SourcePlace | None:
+        functions = [one for one in self._functions if one[1].name == name]
+        return _place(*functions[0]) if len(functions) == 1 else None
 
-    def _handed(self, found: Diagnostic) -> Place | None:
+    def _handed(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The function that a node was handed for a field: a predicate, a step, a callback."""
-        origin = found.origin
+        origin = diagnostic.origin
         several = [
             one for one in self._code if one.node == origin.agent and one.field == origin.name
         ]
-        named = {*_QUOTED.findall(found.message)}
+        named = {*_QUOTED.findall(diagnostic.message)}
         fits = [one for one in several if len(several) == 1 or not named.isdisjoint(one.keys)]
         for one in fits or several:
             place = self._defined(one.function)
@@ -231,9 +232,9 @@ class Sources:
                 return place
         return None
 
-    def _defined(self, function: Callable[..., object]) -> Place | None:
+    def _defined(self, function: Callable[..., object]) -> SourcePlace | None:
         """Where a function stands, if that is in one of the files."""
-        code: object = getattr(opened(function)[0], "__code__", None)
+        code: object = getattr(unwrap_function(function)[0], "__code__", None)
         if not isinstance(code, CodeType):
             return None
         file = Path(code.co_filename).resolve()
@@ -243,19 +244,19 @@ class Sources:
                 return _place(file, node)
         return None
 
-    def _change(self, found: Diagnostic) -> Place | None:
+    def _change(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The call of `S` that made a step: S.set(plan="x") made `set_plan`."""
-        name = found.origin.agent
-        made = [one for one in self._calls if _name_of_change(one[1]) == name]
-        if not made:  # S.guard, S.require and S.log are named by the verb alone
-            made = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
-            words = {*_QUOTED.findall(found.message)}
-            made = [one for one in made if not words.isdisjoint(_texts(one[1]))] or made
-        return _place(*made[0]) if made else None
+        name = diagnostic.origin.agent
+        calls = [one for one in self._calls if _name_of_change(one[1]) == name]
+        if not calls:  # S.guard, S.require and S.log are named by the verb alone
+            calls = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
+            words = {*_QUOTED.findall(diagnostic.message)}
+            calls = [one for one in calls if not words.isdisjoint(_texts(one[1]))] or calls
+        return _place(*calls[0]) if calls else None
 
-    def _template(self, found: Diagnostic) -> Place | None:
+    def _template(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The line of a variable in the text of an agent, where the text stands in a file."""
-        origin = found.origin
+        origin = diagnostic.origin
         within = self._around(origin.agent)
         if within is None:
             return None
@@ -264,13 +265,13 @@ class Sources:
             typed = value[origin.start : origin.end]
             if typed.startswith("{") and typed.endswith("}"):
                 line = node.lineno + self._lines_before(file, node, origin.start)
-                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
-        typed = next(iter(_TYPED.findall(found.message)), "")
+                return SourcePlace(file, line, node.col_offset + 1, node.end_lineno or line)
+        typed = next(iter(_TYPED.findall(diagnostic.message)), "")
         for file, node in self._texts(*within):  # the text was changed: dedent, strip, a join
             if typed and str(node.value).count(typed) == 1:
                 at = str(node.value).index(typed)
                 line = node.lineno + self._lines_before(file, node, at)
-                return Place(file, line, node.col_offset + 1, node.end_lineno or line)
+                return SourcePlace(file, line, node.col_offset + 1, node.end_lineno or line)
         return None
 
     def _texts(self, file: Path, chain: ast.AST) -> Iterator[tuple[Path, ast.Constant]]:
@@ -300,10 +301,10 @@ class Sources:
 
     def _around(self, name: str) -> tuple[Path, ast.AST] | None:
         """The whole expression that makes an agent, with the verbs behind it."""
-        made = [one for one in self._calls if name in _names(one[1]) and _is_maker(one[1])]
-        if len(made) != 1:
+        makers = [one for one in self._calls if name in _names(one[1]) and _is_maker(one[1])]
+        if len(makers) != 1:
             return None
-        file, call = made[0]
+        file, call = makers[0]
         chain: ast.Call = call
         for other_file, other in self._calls:
             receiver: ast.AST = other
@@ -316,21 +317,21 @@ class Sources:
         return file, chain
 
 
-def changes_for(found: Iterable[Diagnostic], sources: Sources) -> list[Change]:
-    """The findings that can be mended, each with its place; what is not sure is left alone."""
-    changes: list[Change] = []
-    for one in found:
+def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[TextChange]:
+    """The changes that mend diagnostics. One that fits in two places is left out."""
+    changes: list[TextChange] = []
+    for one in diagnostics:
         pair = _pair(one)
         if pair is None:
             continue
         old, new = pair
         places = [file for file, text in sources.texts.items() for _ in range(text.count(old))]
         if len(places) == 1 and all(change.old != old for change in changes):
-            changes.append(Change(places[0], old, new, one))
+            changes.append(TextChange(places[0], old, new, one))
     return changes
 
 
-def applied(changes: Iterable[Change], sources: Sources) -> dict[Path, str]:
+def applied(changes: Iterable[TextChange], sources: Sources) -> dict[Path, str]:
     """The files that change, with their new text."""
     texts: dict[Path, str] = {}
     for change in changes:
@@ -341,26 +342,26 @@ def applied(changes: Iterable[Change], sources: Sources) -> dict[Path, str]:
 
 def difference(file: Path, before: str, after: str) -> str:
     """What changes in a file, as a unified diff."""
-    name = shown(file)
+    name = relative_path(file)
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), name, name, n=1
     )
     return "".join(lines)
 
 
-def _pair(found: Diagnostic) -> tuple[str, str] | None:
-    """What stands in the file, and what was meant."""
-    meant = _MEANT.match(found.hint)
+def _pair(diagnostic: Diagnostic) -> tuple[str, str] | None:
+    """The text in the file, and the text that was meant."""
+    meant = _MEANT.match(diagnostic.hint)
     if meant is None:
         return None
-    variable = _VARIABLE.search(found.message)
-    if found.code == "WEFT105" and variable is not None:
+    variable = _VARIABLE.search(diagnostic.message)
+    if diagnostic.code == "WEFT105" and variable is not None:
         return f"{{{variable[1]}", f"{{{meant[1]}"
-    key = _KEY.search(found.message)
+    key = _KEY.search(diagnostic.message)
     if key is not None:
         return f'"{key[1]}"', f'"{meant[1]}"'
-    label = _LABEL.match(found.origin.name)
-    if found.code == "WEFT403" and label is not None:
+    label = _LABEL.match(diagnostic.origin.name)
+    if diagnostic.code == "WEFT403" and label is not None:
         return f'"{label[1]}"', f'"{meant[1]}"'
     return None
 
@@ -380,7 +381,7 @@ _PLAIN = re.compile(r".", re.DOTALL)
 
 
 def lines_before(source: str, position: int) -> int:
-    """How many line ends of a literal stand before a position in the text that it means.
+    """Count the line ends of a literal before a position in its text.
 
     An escaped newline is a letter of the text and no line of the file; the end of a line behind a
     backslash, or between two literals, is a line and no letter.
@@ -429,7 +430,7 @@ def _is_installed(path: Path) -> bool:
     return any(part == "site-packages" or part.startswith(".") for part in path.parts)
 
 
-class _Code(NamedTuple):
+class _NodeFunction(NamedTuple):
     """A function that a node was handed, with the field it is in and the keys that it names."""
 
     node: str
@@ -438,23 +439,23 @@ class _Code(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        found = keys_of(self.function)
-        changed = found.writes | found.maybe | found.drops | found.may_drop
-        return found.reads | found.optional | found.guarded | changed
+        use = keys_of(self.function)
+        changed = use.writes | use.maybe | use.drops | use.may_drop
+        return use.reads | use.optional | use.guarded | changed
 
 
-def _code_in(flow: Node) -> Iterator[_Code]:
+def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     """The functions of all nodes of a flow."""
     inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
     for node in (*inside, *agents_of(flow)):
-        for field, given in _function_fields(node):
-            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+        for field, value in _function_fields(node):
+            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
             for one in several:
                 if callable(one):
-                    yield _Code(node.name, field, one)
+                    yield _NodeFunction(node.name, field, one)
 
 
-class _FunctionFields(Question[Iterable[tuple[str, object]]]):
+class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):
     """The fields of a node that may hold functions of the user's."""
 
     __slots__ = ()
@@ -515,7 +516,7 @@ def _name_of_change(call: ast.Call) -> str:
 
 
 _ABOUT_KEYS = ("merge", "accumulate", "counter", "flatten", "zip", "group_by", "transform")
-"""The changes whose options say nothing in the name of the step."""
+"""Changes whose options do not appear in the name of the step."""
 
 
 def _about(node: ast.expr) -> Iterator[str]:
@@ -544,8 +545,8 @@ def _texts(node: ast.AST) -> set[str]:
 
 def _names(call: ast.Call) -> Iterator[str]:
     """The names that a call gives: its first argument, and `name=`."""
-    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "name")]
-    for value in given:
+    values = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "name")]
+    for value in values:
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             yield value.value
 
@@ -563,5 +564,5 @@ def _is_maker(call: ast.Call) -> bool:
     return _called(call)[:1].isupper() or _called(call) in ("race", "timeout", "tap", "expect")
 
 
-def _place(file: Path, node: ast.expr | ast.stmt) -> Place:
-    return Place(file, node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)
+def _place(file: Path, node: ast.expr | ast.stmt) -> SourcePlace:
+    return SourcePlace(file, node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)

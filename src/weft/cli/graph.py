@@ -2,58 +2,32 @@
 
 import shutil
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from weft.cli import options as given
+from weft.checker import check
+from weft.cli.check import typed_keys
+from weft.cli.findings import sources_of
+from weft.cli.load import load_source, node_of
+from weft.cli.options import CommandOptions, PictureForm
+from weft.declare import Agent, Flow
 from weft.errors import UsageError
-
-if TYPE_CHECKING:
-    from weft.graph import Graph
+from weft.graph import Graph, graph_of, to_mermaid, to_svg, to_text
+from weft.graph.terminal import ASCII, WIDTH, strokes_for
 
 _SUFFIXES = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".txt": "text"}
 
 
-class Form(StrEnum):
-    """The forms of a picture."""
-
-    SVG = "svg"
-    MERMAID = "mermaid"
-    TEXT = "text"
-
-
-def graph_command(
-    target: given.TARGET,
-    form: Annotated[
-        Form | None,
-        typer.Option("--format", help="The form; by default that of the file, else text."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write it to a file.", metavar="FILE")
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input", help="A state key that is there at the start.", metavar="KEY[=TYPE]"
-        ),
-    ] = None,
-) -> int:
+def graph_command(options: CommandOptions) -> int:
     """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
-    from weft.cli.check import typed_keys
-    from weft.graph import to_mermaid, to_svg, to_text
-    from weft.graph.terminal import ASCII, WIDTH, strokes_for
-
-    form = form or _form_of(output)
-    graph = _graph(target, typed_keys(inputs or ()))
+    output = options.output
+    form = options.picture_form or _form_of(output)
+    graph = _graph(options.target, typed_keys(options.inputs or ()))
     match form:
-        case Form.SVG:
+        case PictureForm.SVG:
             text = to_svg(graph)
-        case Form.MERMAID:
+        case PictureForm.MERMAID:
             text = to_mermaid(graph)
-        case Form.TEXT:
+        case PictureForm.TEXT:
             plain = output is None and strokes_for(sys.stdout.encoding or "utf-8") is ASCII
             width = WIDTH
             if output is None and sys.stdout.isatty():
@@ -67,37 +41,31 @@ def graph_command(
     return 0
 
 
-def _graph(target: str, keys: dict[str, object]) -> "Graph":
+def _graph(target: str, keys: dict[str, object]) -> Graph:
     """The picture, with the problems that `weft check` has, of Weft's own or google-adk's."""
-    from weft.checker import check
-    from weft.cli.findings import sources_of
-    from weft.cli.load import load_source, node_of
-    from weft.declare import Agent, Flow
-    from weft.graph import graph_of
-
     source = load_source(target)
     ours = False
     if isinstance(source, Agent | Flow):
         ours = True
-        found = check(source, inputs=keys)
+        diagnostics = check(source, inputs=keys)
     else:
         from weft.interop.adk import check_adk
 
-        found = check_adk(source, inputs=keys)
+        diagnostics = check_adk(source, inputs=keys)
     node = node_of(source, target)
     sources = sources_of(target, node)
-    marked = [one for one in found if not sources.allowed(one)]
-    return graph_of(node, inputs=keys, infer=ours, found=marked)
+    marked = [one for one in diagnostics if not sources.allowed(one)]
+    return graph_of(node, inputs=keys, infer=ours, problems=marked)
 
 
-def _form_of(output: Path | None) -> Form:
+def _form_of(output: Path | None) -> PictureForm:
     if output is None:
-        return Form.TEXT
-    found = _SUFFIXES.get(output.suffix.lower())
-    if found is None:
+        return PictureForm.TEXT
+    form = _SUFFIXES.get(output.suffix.lower())
+    if form is None:
         raise UsageError(
             f"`{output.name}` does not say which form it is to have",
             where="graph",
             hint="add --format svg, --format mermaid or --format text",
         )
-    return Form(found)
+    return PictureForm(form)

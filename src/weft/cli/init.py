@@ -1,10 +1,8 @@
 """`weft init`: a first flow that runs as it is, and its test, in files of the user's own."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from weft.cli.options import CommandOptions
 from weft.errors import UsageError
 
 DESK = '''"""A help desk of two agents: one sorts the question, one answers it."""
@@ -72,12 +70,9 @@ NEXT = """next:
       its test"""
 
 
-def init_command(
-    folder: Annotated[
-        Path, typer.Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
-    ] = Path(),
-) -> int:
+def init_command(options: CommandOptions) -> int:
     """Write a first flow and its test: desk.py and test_desk.py. Files that are there stay."""
+    folder = options.folder
     files = {folder / "desk.py": DESK, folder / "test_desk.py": TEST}
     there = [path for path in files if path.exists()]
     if there:

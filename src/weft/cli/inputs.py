@@ -1,18 +1,17 @@
-"""What `compile` and `explain` are given, and the request it makes."""
+"""From options to a request: the program, the session and the state that they name."""
 
 import asyncio
 import difflib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
-from weft.cli.options import DEFAULT_STORE
+from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
@@ -28,43 +27,28 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
 
 
-class Inputs(NamedTuple):
-    """The arguments a request is compiled from."""
+def request(options: CommandOptions, *, policy: str | None = None) -> Compilation:
+    """Compile what the options ask for; with `step`, the request behind that model event.
 
-    target: str
-    message: str | None = None
-    state: Sequence[str] = ()
-    session: str | None = None
-    store: str | None = None
-    app: str | None = None
-    user: str | None = None
-    agent: str | None = None
-    dialect: str | None = None
-    model: str | None = None
-    options: Sequence[str] = ()
-    strict: bool = False
-    step: int | None = None
-    policy: str | None = None
-    trusted: bool = False
-
-
-def request(inputs: Inputs) -> Compilation:
-    """Compile what the arguments ask for; with `step`, the request behind that model event."""
-    if inputs.dialect is not None:
-        dialect_named(inputs.dialect)
+    `policy` is laid over those of the agents, as it is written in code.
+    """
+    if options.dialect is not None:
+        dialect_named(options.dialect)
     config = RunConfig(
-        generate_config=pairs("--option", inputs.options), model=inputs.model, strict=inputs.strict
+        generate_config=pairs("--option", options.generation or ()),
+        model=options.model,
+        strict=options.strict,
     )
-    session = _read(inputs) if inputs.store is None else None
+    session = _read(options) if options.store is None else None
     artifacts: dict[str, str] | None = None
-    root = load_node(inputs.target)
-    state = state_of(root, inputs.state)
-    if inputs.policy is not None:
-        root = seeing(root, policy_from(inputs.policy))
-    if inputs.store is not None:
-        session, artifacts = asyncio.run(_stored(inputs, inputs.store, root))
-    if inputs.step is not None:
-        if session is None or inputs.message is not None or state:
+    root = load_node(options.target)
+    state = state_of(root, options.state or ())
+    if policy is not None:
+        root = seeing(root, policy_from(policy))
+    if options.store is not None:
+        session, artifacts = asyncio.run(_stored(options, options.store, root))
+    if options.step is not None:
+        if session is None or options.message is not None or state:
             raise UsageError(
                 "a step is rebuilt from the session alone",
                 where="--step",
@@ -73,20 +57,20 @@ def request(inputs: Inputs) -> Compilation:
         return at_step(
             root,
             session,
-            inputs.step,
-            agent=inputs.agent,
-            dialect=inputs.dialect,
+            options.step,
+            agent=options.agent,
+            dialect=options.dialect,
             config=config,
             artifacts=artifacts,
         )
-    home, name = home_of(root, inputs.agent, where=inputs.target)
+    home, name = home_of(root, options.agent, where=options.target)
     branch = _branch(session, name or home.name)
     labels = labels_of(root, config)
     part_of = Whole(labels, session or Session()) if labels else None
-    made = compile_request(
+    compiled = compile_request(
         home,
         state=state or None,
-        message=inputs.message,
+        message=options.message,
         session=session,
         agent=name,
         config=config,
@@ -94,33 +78,33 @@ def request(inputs: Inputs) -> Compilation:
         artifacts=artifacts,
         part_of=part_of,
     )
-    if inputs.dialect is None or inputs.dialect == made.dialect:
-        return made
+    if options.dialect is None or options.dialect == compiled.dialect:
+        return compiled
     return compile_request(
         home,
         state=state or None,
-        message=inputs.message,
+        message=options.message,
         session=session,
         agent=name,
-        config=speaking(inputs.dialect, made, config),
+        config=speaking(options.dialect, compiled, config),
         branch=branch,
         artifacts=artifacts,
-        recorded=made.provided,
+        recorded=compiled.provided,
         part_of=part_of,
     )
 
 
-def last_step(inputs: Inputs) -> int:
-    """How many model events the session has, or one agent's: the number of its last step."""
-    if inputs.store is None:
-        session = _read(inputs)
+def last_step(options: CommandOptions) -> int:
+    """The number of the last step: how many model events the session, or one agent in it, has."""
+    if options.store is None:
+        session = _read(options)
     else:
-        session, _ = asyncio.run(_stored(inputs, inputs.store, load_node(inputs.target)))
+        session, _ = asyncio.run(_stored(options, options.store, load_node(options.target)))
     if session is None:
         raise UsageError(
             "which session?", where="--session", hint="--session FILE, or --store and --session ID"
         )
-    return len(model_events(session, inputs.agent))
+    return len(model_events(session, options.agent))
 
 
 def seeing(root: Node, policy: Policy) -> Node:
@@ -129,15 +113,15 @@ def seeing(root: Node, policy: Policy) -> Node:
 
 
 def exit_code(compiled: Compilation, *, strict: bool) -> int:
-    """1 where strict found an error, else 0."""
-    errors = any(found.severity is Severity.ERROR for found in compiled.diagnostics)
+    """1 under `strict` where a diagnostic is an error, else 0."""
+    errors = any(diagnostic.severity is Severity.ERROR for diagnostic in compiled.diagnostics)
     return 1 if strict and errors else 0
 
 
-def pairs(name: str, given: Sequence[str]) -> dict[str, Json]:
+def pairs(name: str, texts: Sequence[str]) -> dict[str, Json]:
     """`k=v` arguments as values: JSON where they are JSON, else text."""
     values: dict[str, Json] = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UsageError(
@@ -147,11 +131,11 @@ def pairs(name: str, given: Sequence[str]) -> dict[str, Json]:
     return values
 
 
-def state_of(root: Node, given: Sequence[str]) -> dict[str, Json]:
+def state_of(root: Node, texts: Sequence[str]) -> dict[str, Json]:
     """`--state k=v` for a program: an input that it declares as text is taken as it was typed."""
-    state = pairs("--state", given)
+    state = pairs("--state", texts)
     declared = declared_inputs(root)
-    for text in given:
+    for text in texts:
         key, _, value = text.partition("=")
         key = key.strip()
         shape = shape_of(declared.get(key), where=f"inputs.{key}")
@@ -161,7 +145,7 @@ def state_of(root: Node, given: Sequence[str]) -> dict[str, Json]:
 
 
 def value_of(text: str, *, where: str) -> Json:
-    """What somebody typed as a value: JSON where it is JSON, else text."""
+    """Read a typed value: JSON where it is JSON, else text."""
     try:
         value: Json = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
@@ -173,39 +157,41 @@ def value_of(text: str, *, where: str) -> Json:
     return value
 
 
-def _read(inputs: Inputs) -> Session | None:
+def _read(options: CommandOptions) -> Session | None:
     """The session in a file."""
-    if inputs.session is None:
+    if options.session is None:
         return None
     try:
-        return read_session(Path(inputs.session), trusted=inputs.trusted)
+        return read_session(Path(options.session), trusted=options.trusted)
     except SessionError as error:
-        if Path(inputs.session).exists():
+        if Path(options.session).exists():
             raise
         raise SessionError(
             error.message,
             where=error.where,
             hint=f"name a file; the id of a stored session needs --store, such as"
-            f" --store sqlite:///weft.db --session {inputs.session}",
+            f" --store sqlite:///weft.db --session {options.session}",
         ) from None
 
 
-async def _stored(inputs: Inputs, address: str, root: Node) -> tuple[Session, dict[str, str]]:
+async def _stored(
+    options: CommandOptions, address: str, root: Node
+) -> tuple[Session, dict[str, str]]:
     """The session in a store, and the texts of its artifacts at the step that is asked for."""
-    if inputs.session is None:
+    if options.session is None:
         raise UsageError(
             "which session?",
             where="--store",
             hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
     async with opened(address) as store:
-        app: str | None = inputs.app or app_of(root, inputs.target)
-        if inputs.app is None and app != root.name and app not in await store.apps():
+        app: str | None = options.app or app_of(root, options.target)
+        if options.app is None and app != root.name and app not in await store.apps():
             app = None  # a program that runs the flow elsewhere has given it another name
-        session = await find_session(store, inputs.session, app=app, user=inputs.user)
+        session = await find_session(store, options.session, app=app, user=options.only_user)
         index = len(session.events)
-        if inputs.step is not None:
-            index = index_of(session, inputs.step, inputs.agent)
+        if options.step is not None:
+            index = index_of(session, options.step, options.agent)
         return session, await texts_at(open_artifacts(beside_store(store)), session, index)
 
 
@@ -305,9 +291,9 @@ def model_events(session: Session, agent: str | None = None) -> list[int]:
     ]
 
 
-def speaking(dialect: str, made: Compilation, config: RunConfig) -> RunConfig:
+def speaking(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfig:
     """The run's config with the same model in another dialect."""
-    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(made.prompt.model)}")
+    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(compiled.prompt.model)}")
 
 
 def _spoke(event: Event) -> bool:
@@ -319,7 +305,7 @@ def _spoke(event: Event) -> bool:
 
 
 def _scope(session: Session, scope: str) -> Session:
-    """The log as an agent sees it that runs as a tool: what belongs to its call."""
+    """The log as an agent sees it that runs as a tool: only the events of its call."""
     mine = [
         msgspec.structs.replace(event, isolation_scope=None)
         for event in session.events
@@ -333,19 +319,19 @@ def homes_of(root: Node) -> dict[str, Agent]:
 
     What stands below an agent has its model where it names none, as when it runs.
     """
-    found: dict[str, Agent] = {}
+    homes: dict[str, Agent] = {}
     waiting: list[Node] = [root]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Agent):
-            waiting.extend(reversed(list(_below(node, found))))
+            waiting.extend(reversed(list(_below(node, homes))))
         else:
             waiting.extend(reversed(node.children))
-    return found
+    return homes
 
 
-def _below(root: Agent, found: dict[str, Agent]) -> Iterator[Node]:
-    """Note the agents of a tree; gives the flows in it, and what its tools run."""
+def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
+    """Add the agents of a tree to `homes`; yield its flows and what its tools run."""
     models: dict[str, object] = {}
     for member, parent in tree.walk(root):
         above = models.get(parent.name) if parent is not None else None
@@ -353,14 +339,14 @@ def _below(root: Agent, found: dict[str, Agent]) -> Iterator[Node]:
             yield inherit(member, above)
             continue
         models[member.name] = member.model if member.model is not None else above
-        if found.setdefault(member.name, root) is root:
+        if homes.setdefault(member.name, root) is root:
             for tool in member.tools:
                 if isinstance(tool.agent, Agent | Flow):
                     yield inherit(tool.agent, models[member.name])
 
 
 def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | None]:
-    """The tree an agent is asked in, and its name there; a flow of several wants a name."""
+    """The tree that an agent belongs to, and its name there. A flow of several needs a name."""
     if name is None and isinstance(root, Agent):
         return root, None
     homes = homes_of(root)
@@ -385,7 +371,7 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
 
 @asynccontextmanager
 async def opened(address: str) -> AsyncGenerator[Store]:
-    """A store that is there already, closed at the end; none is made by looking for it."""
+    """Open a store that exists, and close it at the end. Looking for a store makes none."""
     require_existing(address)
     store = open_store(address)
     try:
@@ -414,7 +400,7 @@ def require_existing(address: str) -> None:
         )
 
 
-def shown(address: str) -> str:
+def without_password(address: str) -> str:
     """The address without the password it may have."""
     parts = urlsplit(address)
     if parts.password is None:
@@ -429,18 +415,18 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
         raise SessionError(
             f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
         )
-    found = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
-    found.sort(key=lambda info: info.last_update_time, reverse=True)
+    infos = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
+    infos.sort(key=lambda info: info.last_update_time, reverse=True)
     if user is None:
-        return found
-    users = sorted({info.key.user_id for info in found})
+        return infos
+    users = sorted({info.key.user_id for info in infos})
     if user not in users:
         raise SessionError(
             f"the user `{user}` has no session here",
             where="--user",
             hint=nearest("users", user, users),
         )
-    return [info for info in found if info.key.user_id == user]
+    return [info for info in infos if info.key.user_id == user]
 
 
 async def find_session(
@@ -448,15 +434,15 @@ async def find_session(
 ) -> Session:
     """The session of that id, whoever's it is, or an error that says what there is."""
     infos = await listed(store, app=app, user=user)
-    found = [info.key for info in infos if info.key.id == id]
-    if len(found) > 1:
-        choices = " or ".join(f"--app {key.app_name} --user {key.user_id}" for key in found[:6])
+    keys = [info.key for info in infos if info.key.id == id]
+    if len(keys) > 1:
+        choices = " or ".join(f"--app {key.app_name} --user {key.user_id}" for key in keys[:6])
         raise SessionError(
-            f"{len(found)} sessions are named `{id}`", where="--session", hint=f"add {choices}"
+            f"{len(keys)} sessions are named `{id}`", where="--session", hint=f"add {choices}"
         )
     session = None
-    if found:
-        session = await store.get(found[0], skip_unreadable=skip_unreadable)
+    if keys:
+        session = await store.get(keys[0], skip_unreadable=skip_unreadable)
     if session is None:
         ids = [info.key.id for info in infos]
         raise SessionError(
@@ -468,11 +454,11 @@ async def find_session(
 
 
 def nearest(what: str, name: str, names: list[str]) -> str:
-    """What there is, and what was perhaps meant."""
+    """A hint that lists the names there are, and the one that was perhaps meant."""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    found = f"{what} there: {some}" if names else f"there are no {what} in it"
-    return f"did you mean `{near[0]}`? {found}" if near else found
+    known = f"{what} there: {some}" if names else f"there are no {what} in it"
+    return f"did you mean `{near[0]}`? {known}" if near else known
 
 
 async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> dict[str, str]:

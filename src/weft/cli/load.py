@@ -34,7 +34,7 @@ def load_node(target: str) -> Node:
 
 
 def app_of(root: Node, target: str) -> str:
-    """The name of the app that a target is; of a flow without a name, that of its place."""
+    """The app name of a target; a flow without a name is called by its place."""
     from weft.runtime.runner import named_app  # checking needs no runtime
 
     place, _, variable = target.rpartition(":")
@@ -51,18 +51,18 @@ def app_of(root: Node, target: str) -> str:
     return named_app(root, place, variable)
 
 
-def node_of(found: object, target: str) -> Node:
-    """What a target names as a node: itself, or what google-adk's agent is in Weft."""
-    if isinstance(found, Agent | Flow):
-        return found
+def node_of(source: object, target: str) -> Node:
+    """What a target names, as a node; an agent of google-adk is translated."""
+    if isinstance(source, Agent | Flow):
+        return source
     from weft.interop.adk import from_adk
 
     with _their_code(target):
-        return from_adk(found)
+        return from_adk(source)
 
 
 def load_source(target: str) -> object:
-    """What a target names, as it is there; a factory without arguments is called for it."""
+    """The object that a target names. A factory without arguments is called."""
     if Path(target).is_dir():
         return _root_of(Path(target).resolve(), target)
     if target.endswith((".yaml", ".yml")):
@@ -76,26 +76,26 @@ def load_source(target: str) -> object:
         )
     module = _file(place) if _is_path(place) else _module(place)
     module = _holding(module, path.split(".")[0])
-    found: object = module
+    source: object = module
     for name in path.split("."):
-        found = _attribute(found, name, target, module)
-    if not _is_node(found) and callable(found):
-        found = _made(cast("Callable[[], object]", found), target)
-    if not _is_node(found):
-        if inspect.iscoroutine(found):
-            found.close()
+        source = _attribute(source, name, target, module)
+    if not _is_node(source) and callable(source):
+        source = _product_of(cast("Callable[[], object]", source), target)
+    if not _is_node(source):
+        if inspect.iscoroutine(source):
+            source.close()
         raise UsageError(
-            f"this is a {type(found).__name__}, not an agent or a flow",
+            f"this is a {type(source).__name__}, not an agent or a flow",
             where=target,
             hint=_agents_hint(module, place),
         )
-    return found
+    return source
 
 
 def blame(error: BaseException) -> str:
     """The file and line of an exception: the last of the user's own frames, else the last."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_shown(error.filename)}:{error.lineno or 1}"
+        return f"{relative_path(error.filename)}:{error.lineno or 1}"
     frames: list[tuple[str, int]] = []
     trace = error.__traceback__
     while trace is not None:
@@ -107,7 +107,7 @@ def blame(error: BaseException) -> str:
         if not file.startswith((_OURS, "<")) and "site-packages" not in file and _is_own(file)
     ]
     if theirs:
-        return f"{_shown(theirs[-1][0])}:{theirs[-1][1]}"
+        return f"{relative_path(theirs[-1][0])}:{theirs[-1][1]}"
     if not frames:
         return "internal error"
     return f"internal error at {Path(frames[-1][0]).name}:{frames[-1][1]}"
@@ -146,9 +146,9 @@ def _root_of(folder: Path, target: str) -> object:
     config = folder / "root_agent.yaml"
     module = _folder(folder)
     for name in ROOTS:
-        found: object = vars(_holding(module, name)).get(name)
-        if _is_node(found):
-            return found
+        root: object = vars(_holding(module, name)).get(name)
+        if _is_node(root):
+            return root
     if config.is_file():
         return _configured(config)
     raise UsageError(
@@ -172,11 +172,11 @@ def _folder(folder: Path) -> ModuleType:
     """The package that a folder is, or its module `agent` where another has taken the name."""
     _look_in(folder.parent)
     with _their_code(str(folder)):
-        found = importlib.import_module(folder.name)
+        package = importlib.import_module(folder.name)
     code = folder / "agent.py"
-    if code.is_file() and str(folder) not in map(str, vars(found).get("__path__", ())):
+    if code.is_file() and str(folder) not in map(str, vars(package).get("__path__", ())):
         return _file(str(code))
-    return found
+    return package
 
 
 def _holding(module: ModuleType, name: str) -> ModuleType:
@@ -187,8 +187,8 @@ def _holding(module: ModuleType, name: str) -> ModuleType:
     with _their_code(inner):
         if importlib.util.find_spec(inner) is None:
             return module
-        found = importlib.import_module(inner)
-    return module if name not in vars(found) and _nodes(module) else found
+        inner_module = importlib.import_module(inner)
+    return module if name not in vars(inner_module) and _nodes(module) else inner_module
 
 
 def _look_in(folder: Path) -> None:
@@ -248,7 +248,7 @@ def _attribute(holder: object, name: str, target: str, module: ModuleType) -> ob
             pass
     what = "module" if isinstance(holder, ModuleType) else type(holder).__name__
     nodes = _nodes(module)
-    public = [found for found in dir(holder) if not found.startswith("_")]
+    public = [one for one in dir(holder) if not one.startswith("_")]
     names = nodes if holder is module and nodes else public
     raise UsageError(
         f"the {what} has no `{name}`",
@@ -257,8 +257,8 @@ def _attribute(holder: object, name: str, target: str, module: ModuleType) -> ob
     )
 
 
-def _made(factory: Callable[[], object], target: str) -> object:
-    """What a factory gives; one that wants arguments is not one."""
+def _product_of(factory: Callable[[], object], target: str) -> object:
+    """Call a factory; refuse one that needs arguments."""
     try:
         needed = [
             parameter.name
@@ -307,7 +307,7 @@ def _joined(*places: str) -> str:
 
 
 def _object_hint(target: str) -> str:
-    """Where the module can be loaded, the agents in it; else how a target is written."""
+    """A hint: the agents in the module if it can be loaded, else how a target is written."""
     usual = "write pkg.module:object, or path/to/file.py:object"
     place = target.strip(":")
     if not place:
@@ -322,8 +322,8 @@ def _object_hint(target: str) -> str:
 
 def _nodes(module: ModuleType) -> list[str]:
     """The names of the agents and flows in a module, those that google-adk starts with first."""
-    found = [name for name, value in vars(module).items() if _is_node(value)]
-    return sorted(found, key=lambda name: name not in ROOTS)
+    names = [name for name, value in vars(module).items() if _is_node(value)]
+    return sorted(names, key=lambda name: name not in ROOTS)
 
 
 def _is_node(value: object) -> bool:
@@ -353,19 +353,19 @@ def _module_hint(missing: str) -> str:
         paths = spec.submodule_search_locations if spec is not None else None
         if paths is None:
             return f"`{parent}` is a module, not a package"
-    there = sorted(found.name for found in pkgutil.iter_modules(paths))
+    there = sorted(one.name for one in pkgutil.iter_modules(paths))
     return _nearest(last, there, "module")
 
 
 def _nearest(name: str, there: list[str], what: str, *, also: Iterable[str] = ()) -> str:
     near = difflib.get_close_matches(name, [*there, *also], n=1, cutoff=0.5)
     listed = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
-    found = f"{what}s there: {listed}" if there else f"there is no {what} there"
-    return f"did you mean `{near[0]}`? {found}" if near else found
+    known = f"{what}s there: {listed}" if there else f"there is no {what} there"
+    return f"did you mean `{near[0]}`? {known}" if near else known
 
 
-def _shown(file: str) -> str:
+def relative_path(file: Path | str) -> str:
     """A file below the working folder by its relative path."""
     with contextlib.suppress(ValueError):
         return str(Path(file).resolve().relative_to(Path.cwd().resolve()))
-    return file
+    return str(file)

@@ -5,42 +5,43 @@ Names only: the value of a key is never read into anything that is printed.
 
 import os
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import typer
-
+from weft.cli.options import CommandOptions
 from weft.dialects import Facts, facts_for
 from weft.errors import UsageError
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, compact
 
 
-class Place(NamedTuple):
-    """One place that serves models: whether it can be asked, by what, and what to type if not."""
+class ModelSource(NamedTuple):
+    """A place that serves models: whether it can be asked, its status, and what to type if not."""
 
     name: str
     model: str
     """How its models are named."""
     ready: bool
-    found: str
+    status: str
     fix: str = ""
 
+    def to_dict(self) -> JsonObject:
+        """The row of `weft models --json`."""
+        return {
+            "name": self.name,
+            "model": self.model,
+            "ready": self.ready,
+            "found": self.status,
+            "fix": self.fix,
+        }
 
-def models_command(
-    name: Annotated[
-        str | None, typer.Argument(help="One model: its limits, abilities, caching and price.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False,
-) -> int:
+
+def models_command(options: CommandOptions) -> int:
     """Show which models are set up, what is missing, and how to get it; or all about one."""
-    if name is not None:
-        return _one(name, as_json=as_json)
+    if options.name is not None:
+        return _one(options.name, as_json=options.as_json)
     places = [*_local(), *_services()]
     default = _default()
-    if as_json:
-        from weft.values import compact
-
-        listed = [dict(place._asdict()) for place in places]
-        print(compact({"default": default, "models": listed}))
+    if options.as_json:
+        print(compact({"default": default, "models": [place.to_dict() for place in places]}))
         return 0
     source = "WEFT_MODEL" if _is_set("WEFT_MODEL") else "WEFT_MODEL is not set"
     print(f"default model: {default} ({source})")
@@ -48,16 +49,13 @@ def models_command(
         print(f"  {lacks}")
     for place in places:
         mark = "ready  " if place.ready else "missing"
-        print(f"  {mark}  {place.name:<12} {place.model:<24} {place.found}".rstrip())
+        print(f"  {mark}  {place.name:<12} {place.model:<24} {place.status}".rstrip())
         if place.fix:
             print(f"           {'':<12} {'':<24} {place.fix}")
     return 0
 
 
 def _one(name: str, *, as_json: bool) -> int:
-    # imported above
-    from weft.values import compact
-
     lines = [compact(facts_json(name))] if as_json else facts_lines(name)
     for line in lines:
         print(line)
@@ -65,18 +63,18 @@ def _one(name: str, *, as_json: bool) -> int:
 
 
 def _default() -> str:
-    """The model of an agent that names none, as it may be shown."""
+    """The model of an agent that names none, without what must not be printed."""
     from weft.models.services import address_of
 
     name = os.environ.get("WEFT_MODEL", "").strip() or "local"
     if "://" not in name:
         return name
-    held = address_of(name)
-    return f"{held.base}#{held.fragment}"
+    address = address_of(name)
+    return f"{address.base}#{address.fragment}"
 
 
 def _unknown() -> str:
-    """Why nobody answers to the default's name, or "" where somebody may."""
+    """Why the default model cannot be asked, or "" if it can."""
     from weft.models.registry import model_for
 
     try:
@@ -86,7 +84,7 @@ def _unknown() -> str:
     return ""
 
 
-def _local() -> Iterator[Place]:
+def _local() -> Iterator[ModelSource]:
     """The models that run on this machine."""
     from weft.models.local import weights
     from weft.models.local.engine import is_installed
@@ -95,47 +93,47 @@ def _local() -> Iterator[Place]:
     for one in weights.KNOWN.values():
         spelled = "local" if one.name == weights.DEFAULT else f"local:{one.name}"
         try:
-            found = weights.find(one.name)
+            path = weights.find(one.name)
         except UsageError as error:
-            yield Place(one.name, spelled, False, error.message, error.hint)
+            yield ModelSource(one.name, spelled, False, error.message, error.hint)
             continue
         lacks = ([] if engine else ['pip install "weft[local]"']) + (
-            [] if found is not None else [f"weft model get {one.name}"]
+            [] if path is not None else [f"weft model get {one.name}"]
         )
-        held = str(found) if found is not None else f"not fetched ({one.size / 1e6:,.0f} MB)"
+        status = str(path) if path is not None else f"not fetched ({one.size / 1e6:,.0f} MB)"
         if not engine:
-            held += ", the engine is not installed"
-        yield Place(one.name, spelled, not lacks, held, " && ".join(lacks))
+            status += ", the engine is not installed"
+        yield ModelSource(one.name, spelled, not lacks, status, " && ".join(lacks))
 
 
-def _services() -> Iterator[Place]:
+def _services() -> Iterator[ModelSource]:
     """The places that serve models over HTTP: those that are set up first."""
     from weft.models.services import SERVICES
 
-    found = [_service(name) for name in SERVICES]
-    yield from sorted(found, key=lambda place: not place.ready)
+    places = [_service(name) for name in SERVICES]
+    yield from sorted(places, key=lambda place: not place.ready)
 
 
-def _service(name: str) -> Place:
+def _service(name: str) -> ModelSource:
     from weft.models.services import SERVICES
 
     service = SERVICES[name]
-    held = next((each for each in (*service.keys, *service.tokens) if _is_set(each)), "")
+    key = next((each for each in (*service.keys, *service.tokens) if _is_set(each)), "")
     address = service.address()
     at = next((each for each in service.url_variables if _is_set(each)), "")
     spelled = f"{name}/NAME"
     where = f"at {address}" + (f" ({at})" if at else "") if address else "no address"
-    if held:
+    if key:
         fix = "" if address else f"export {service.url_variables[0]}=..."
-        return Place(name, spelled, bool(address), f"{held} is set, {where}", fix)
+        return ModelSource(name, spelled, bool(address), f"{key} is set, {where}", fix)
     if service.open:
         start = "" if at else f"start it, or export {service.url_variables[0]}=..."
-        return Place(name, spelled, bool(at), f"needs no key, {where}", start)
+        return ModelSource(name, spelled, bool(at), f"needs no key, {where}", start)
     lacks = [service.keys[0]] if service.keys else []
     if not address and service.url_variables:
         lacks.append(service.url_variables[0])
     fix = " ".join(("export", *(f"{each}=..." for each in lacks)))
-    return Place(name, spelled, False, f"no key, {where}", fix)
+    return ModelSource(name, spelled, False, f"no key, {where}", fix)
 
 
 def _is_set(variable: str) -> bool:
@@ -167,10 +165,10 @@ def facts_json(model: str) -> JsonObject:
 
 def facts_lines(model: str) -> Iterator[str]:
     """What is known of a model, for people."""
-    told, facts = facts_json(model), facts_for(model)
+    table, facts = facts_json(model), facts_for(model)
     known = "" if facts.known else ", not in any table: safe defaults are used"
     yield f"{model} is spoken to in {facts.dialect}{known}"
-    window, longest = told["window"], facts.output_limit
+    window, longest = table["window"], facts.output_limit
     size = f"{window:,} tokens" if isinstance(window, int) else "not known"
     yield _line("window", size + (f", answers of up to {longest:,}" if longest else ""))
     yield _line("schema", _schema(facts))
@@ -180,7 +178,7 @@ def facts_lines(model: str) -> Iterator[str]:
     if facts.media is not None:
         yield _line("media", ", ".join(facts.media) or "text only")
     yield _line("caching", _caching(facts))
-    yield _line("price", _price(told["price"]))
+    yield _line("price", _price(table["price"]))
 
 
 def _line(name: str, text: str) -> str:
@@ -199,9 +197,9 @@ def _caching(facts: Facts) -> str:
         return "whatever two requests begin with in common"
     if cache.read == 1.0:
         return "not known"
-    kept = f", kept for {' or '.join(cache.ttls)}" if cache.ttls else ""
+    lifetime = f", kept for {' or '.join(cache.ttls)}" if cache.ttls else ""
     shares = f"read for {cache.read:g} of the price, written for {cache.write:g}"
-    return f"from {cache.minimum:,} tokens on{kept}; {shares}"
+    return f"from {cache.minimum:,} tokens on{lifetime}; {shares}"
 
 
 def _price(price: Json) -> str:
@@ -213,26 +211,13 @@ def _price(price: Json) -> str:
     )
 
 
-model_app = typer.Typer(
-    name="model",
-    help="Fetch, list and remove the weights of local models.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-NAME = Annotated[
-    str | None, typer.Argument(help="The weights' name; the small ones if none is given.")
-]
-
-
-@model_app.command("get")
-def get_command(name: NAME = None) -> int:
+def get_command(options: CommandOptions) -> int:
     """Fetch weights with this machine's pip, check their hash, and say where they lie."""
     from weft.models.local import weights
     from weft.models.local.engine import is_installed
     from weft.models.local.weights import progress_bar
 
-    wanted = weights.known(name or weights.DEFAULT)
+    wanted = weights.known(options.name or weights.DEFAULT)
     with progress_bar() as progress:
         path = weights.get(wanted.name, progress)
     print(path)
@@ -241,24 +226,23 @@ def get_command(name: NAME = None) -> int:
     return 0
 
 
-@model_app.command("list")
-def list_command() -> int:
+def list_command(_: CommandOptions) -> int:
     """List the weights there are by name, and where those lie that were fetched."""
     from weft.models.local import weights
 
     for one in weights.KNOWN.values():
-        found = weights.find(one.name)
-        where = str(found) if found is not None else f"weft model get {one.name}"
+        path = weights.find(one.name)
+        where = str(path) if path is not None else f"weft model get {one.name}"
         print(f"{one.name:<14} {one.size / 1e6:>6,.0f} MB  {where}")
         print(f"{'':<24} {one.about} ({one.licence})")
     return 0
 
 
-@model_app.command("remove")
-def remove_command(name: Annotated[str, typer.Argument(help="The weights' name.")]) -> int:
+def remove_command(options: CommandOptions) -> int:
     """Delete weights that were fetched, and whatever an interrupted fetch left."""
     from weft.models.local import weights
 
+    name = options.name or ""
     if not weights.remove(name):
         raise UsageError(
             f"the weights `{name}` are not on this machine",

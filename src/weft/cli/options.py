@@ -1,88 +1,260 @@
-"""What commands are given: the arguments they share, each under one name.
+"""Every option of every command, declared once: its flag, type, help and default.
 
-Nothing heavy is imported here, so that `weft --help` is there at once.
+A command lists which of them it takes (`commands.py`) and gets them as one `Options`. Nothing
+heavy is imported here, so that `weft --help` is there at once.
 """
 
-from typing import Annotated
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, get_args, get_type_hints
 
-import typer
+from typer import Argument, Option
+from typer.models import ParameterInfo
 
 DEFAULT_STORE = "sqlite:///weft.db"
 """Where sessions are kept unless told otherwise: a file in the working folder."""
 
-TARGET = Annotated[
-    str, typer.Argument(help="pkg.module:object or path/to/file.py:object", show_default=False)
-]
-MESSAGE = Annotated[
-    str | None, typer.Option("-m", "--message", help="What the user says now.", metavar="TEXT")
-]
-STATE = Annotated[
-    list[str] | None,
-    typer.Option("--state", help="A state value; JSON where it is JSON, else text.", metavar="K=V"),
-]
-SESSION_OR_FILE = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        help="A session as ADK's JSON; with --store, the id of a stored one.",
-        metavar="FILE|ID",
-    ),
-]
-TRUSTED = Annotated[
-    bool,
-    typer.Option("--trusted", help="The session file is Weft's own: believe what it kept."),
-]
-SESSION = Annotated[str | None, typer.Option("--session", help="The session's id.", metavar="ID")]
-SESSION_ID = Annotated[str, typer.Argument(help="The session's id.", show_default=False)]
-STORE = Annotated[
-    str | None,
-    typer.Option(
-        "--store", help="sqlite:///FILE, postgresql://... or memory://", metavar="ADDRESS"
-    ),
-]
-KEPT = Annotated[
-    str, typer.Option("--store", help="sqlite:///FILE or postgresql://...", metavar="ADDRESS")
-]
-USER = Annotated[str, typer.Option("--user", help="Whose session it is.", metavar="ID")]
-ONE_USER = Annotated[
-    str | None, typer.Option("--user", help="Only this user's sessions.", metavar="ID")
-]
-APP = Annotated[
-    str | None,
-    typer.Option("--app", help="The app; that of the target if left out.", metavar="NAME"),
-]
-ONE_APP = Annotated[
-    str | None, typer.Option("--app", help="Only this app's sessions.", metavar="NAME")
-]
-AGENT = Annotated[
-    str | None, typer.Option("--agent", help="Another agent of the tree or flow.", metavar="NAME")
-]
-DIALECT = Annotated[
-    str | None, typer.Option("--dialect", help="Speak another dialect.", metavar="NAME")
-]
-MODEL = Annotated[str | None, typer.Option("--model", help="Ask another model.", metavar="NAME")]
-OPTION = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="A generation option, such as temperature=0.3.", metavar="K=V"),
-]
-STRICT = Annotated[bool, typer.Option("--strict", help="Missing variables and losses are errors.")]
-STEP = Annotated[
-    int | None,
-    typer.Option("--step", help="The request behind the session's N-th model event.", metavar="N"),
-]
-BUDGET_TOKENS = Annotated[
-    int | None,
-    typer.Option("--budget-tokens", help="Stop when so many tokens are spent.", metavar="N"),
-]
-BUDGET_SECONDS = Annotated[
-    float | None,
-    typer.Option("--budget-seconds", help="Stop after so many seconds.", metavar="S"),
-]
-BUDGET_MONEY = Annotated[
-    float | None,
-    typer.Option("--budget-money", help="Stop when so many US dollars are spent.", metavar="USD"),
-]
-CALLS = Annotated[
-    int | None,
-    typer.Option("--max-llm-calls", help="How often models may be asked.", metavar="N"),
-]
+Texts = list[str] | None
+"""The values of an option that may be given several times."""
+
+
+class ReportForm(StrEnum):
+    """The forms of a report."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+class PictureForm(StrEnum):
+    """The forms of a picture."""
+
+    SVG = "svg"
+    MERMAID = "mermaid"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """What a command was given. What it does not take has its default.
+
+    Fields without a default are required by the commands that take them.
+    """
+
+    # what it is about
+    target: Annotated[
+        str, Argument(help="pkg.module:object or path/to/file.py:object", show_default=False)
+    ]
+    id: Annotated[str, Argument(help="The session's id.", show_default=False)]
+    name: Annotated[str | None, Argument(help="The weights' name.")] = None
+    code: Annotated[str | None, Argument(help="A code such as WEFT101.", show_default=False)] = None
+    folder: Annotated[
+        Path, Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
+    ] = Path()
+    file: Annotated[
+        Path | None,
+        Argument(help="A session, or JSONL of sessions or chats; .gz too.", metavar="FILE"),
+    ] = None
+    recorded_target: Annotated[
+        str | None,
+        Option("--target", help="The agents that were recorded.", metavar="MODULE:OBJECT"),
+    ] = None
+    limit: Annotated[int | None, Option("--limit", help="Only the first so many.", min=1)] = None
+
+    # what is said, in which session
+    message: Annotated[
+        str | None, Option("-m", "--message", help="What the user says now.", metavar="TEXT")
+    ] = None
+    state: Annotated[
+        Texts,
+        Option("--state", help="A state value; JSON where it is JSON, else text.", metavar="K=V"),
+    ] = None
+    session: Annotated[str | None, Option("--session", help="The session's id.", metavar="ID")] = (
+        None
+    )
+    trusted: Annotated[
+        bool, Option("--trusted", help="The session file is Weft's own: believe what it kept.")
+    ] = False
+    store: Annotated[
+        str | None,
+        Option("--store", help="sqlite:///FILE, postgresql://... or memory://", metavar="ADDRESS"),
+    ] = None
+    user: Annotated[str, Option("--user", help="Whose session it is.", metavar="ID")] = "user"
+    only_user: Annotated[
+        str | None, Option("--user", help="Only this user's sessions.", metavar="ID")
+    ] = None
+    app: Annotated[
+        str | None, Option("--app", help="The app; that of the target if left out.", metavar="NAME")
+    ] = None
+    step: Annotated[
+        int | None,
+        Option("--step", help="The request behind the session's N-th model event.", metavar="N"),
+    ] = None
+    steps: Annotated[
+        list[int] | None,
+        Option("--step", help="The session's N-th model event; twice for two.", metavar="N"),
+    ] = None
+    before: Annotated[
+        str | None,
+        Option("--before", help="Take back this invocation and all after it.", metavar="ID"),
+    ] = None
+    last: Annotated[bool, Option("--last", help="Take back the last one.")] = False
+
+    # how it is compiled
+    agent: Annotated[
+        str | None, Option("--agent", help="Another agent of the tree or flow.", metavar="NAME")
+    ] = None
+    dialect: Annotated[
+        str | None, Option("--dialect", help="Speak another dialect.", metavar="NAME")
+    ] = None
+    model: Annotated[str | None, Option("--model", help="Ask another model.", metavar="NAME")] = (
+        None
+    )
+    models: Annotated[
+        Texts, Option("--model", help="Prices and cache rules to use; several.", metavar="NAME")
+    ] = None
+    policies: Annotated[
+        Texts, Option("--policy", help='As in code: "C.window(5)"; several.', metavar="POLICY")
+    ] = None
+    generation: Annotated[
+        Texts,
+        Option("--option", help="A generation option, such as temperature=0.3.", metavar="K=V"),
+    ] = None
+    strict: Annotated[bool, Option("--strict", help="Missing variables and losses are errors.")] = (
+        False
+    )
+
+    # how it runs
+    max_llm_calls: Annotated[
+        int | None, Option("--max-llm-calls", help="How often models may be asked.", metavar="N")
+    ] = None
+    budget_tokens: Annotated[
+        int | None,
+        Option("--budget-tokens", help="Stop when so many tokens are spent.", metavar="N"),
+    ] = None
+    budget_seconds: Annotated[
+        float | None, Option("--budget-seconds", help="Stop after so many seconds.", metavar="S")
+    ] = None
+    budget_money: Annotated[
+        float | None,
+        Option("--budget-money", help="Stop when so many US dollars are spent.", metavar="USD"),
+    ] = None
+    resume: Annotated[bool, Option("--resume", help="Go on where the session stopped.")] = False
+    answers: Annotated[
+        Texts, Option("--answer", help="Answer an open call, by id or name.", metavar="ID=VALUE")
+    ] = None
+    retries: Annotated[
+        Texts, Option("--retry", help="Run a call again that may have run.", metavar="ID")
+    ] = None
+
+    # how it is checked
+    inputs: Annotated[
+        Texts,
+        Option("--input", help="A state key that is there at the start.", metavar="KEY[=TYPE]"),
+    ] = None
+    explain: Annotated[bool, Option("--explain", help="Also say what each agent will see.")] = False
+    fix: Annotated[bool, Option("--fix", help="Mend what is only misspelt, and check again.")] = (
+        False
+    )
+    watch: Annotated[bool, Option("--watch", help="Check again whenever a file changes.")] = False
+    allow: Annotated[Texts, Option("--allow", help="A code to leave out.", metavar="CODE")] = None
+    infer: Annotated[bool, Option("--infer/--no-infer", help="Whether keys are inferred.")] = True
+
+    # how it is printed
+    report_form: Annotated[ReportForm, Option("--format", help="The form of the report.")] = (
+        ReportForm.TEXT
+    )
+    picture_form: Annotated[
+        PictureForm | None,
+        Option("--format", help="The form; by default that of the file, else text."),
+    ] = None
+    as_json: Annotated[bool, Option("--json", help="The list as JSON.")] = False
+    html: Annotated[
+        Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")
+    ] = None
+    output: Annotated[
+        Path | None, Option("-o", "--output", help="Write it to a file.", metavar="FILE")
+    ] = None
+    everything: Annotated[bool, Option("--all", help="Show every row of a long history.")] = False
+    count: Annotated[
+        bool, Option("--count", help="Ask the provider to count it too; needs a key.")
+    ] = False
+    exit_code: Annotated[bool, Option("--exit-code", help="Exit with 1 where the two differ.")] = (
+        False
+    )
+    verbose: Annotated[
+        bool, Option("-v", "--verbose", help="Show calls and results on stderr.")
+    ] = False
+
+    @property
+    def address(self) -> str:
+        """The store that is named, or the usual one."""
+        return self.store or DEFAULT_STORE
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run goes on that stopped, instead of a new one."""
+        return self.resume or bool(self.answers) or bool(self.retries)
+
+
+_UNTAKEN = CommandOptions(target="", id="")
+
+_USUAL = object()
+
+
+@dataclass(frozen=True)
+class Take:
+    """An option as one command takes it, where that differs from the usual."""
+
+    name: str
+    help: str | None = None
+    metavar: str | None = None
+    default: object = _USUAL
+    required: bool = False
+    spelling: ParameterInfo | None = None
+    """Another flag, or an argument by its place."""
+
+
+def function_of(
+    takes: tuple[str | Take, ...], run: Callable[[CommandOptions], int], *, about: str
+) -> Callable[..., int]:
+    """A function as typer reads it: a parameter for each option, `about` as its docstring."""
+
+    def command(**values: object) -> int:
+        options = copy.copy(_UNTAKEN)
+        vars(options).update(values)
+        return run(options)
+
+    parameters = [_parameter(take if isinstance(take, Take) else Take(take)) for take in takes]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = about
+    return command
+
+
+_HINTS = get_type_hints(CommandOptions, include_extras=True)
+_DEFAULTS = {field.name: field.default for field in fields(CommandOptions)}
+
+
+def _parameter(take: Take) -> inspect.Parameter:
+    """The option as a parameter of a function."""
+    kind, usual = get_args(_HINTS[take.name])
+    spelling = copy.copy(take.spelling or usual)
+    if take.help is not None:
+        spelling.help = take.help
+    if take.metavar is not None:
+        spelling.metavar = take.metavar
+    default = _DEFAULTS[take.name] if take.default is _USUAL else take.default
+    if take.required or default is MISSING:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(
+        take.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, spelling],
+    )

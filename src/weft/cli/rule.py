@@ -1,35 +1,29 @@
 """`weft rule`: the page of a diagnostic code, or the list of all codes."""
 
 import difflib
-from typing import Annotated
 
-import typer
-
+from weft.cli.options import CommandOptions
+from weft.codes import CODES
 from weft.errors import UsageError
 
 
-def rule_command(
-    code: Annotated[
-        str | None, typer.Argument(help="A code such as WEFT101.", show_default=False)
-    ] = None,
-) -> int:
+def rule_command(options: CommandOptions) -> int:
     """Explain a diagnostic code; without one, list them all."""
-    from weft.codes import CODES
-
-    if code is None:
+    if options.code is None:
         width = max(len(one.severity) for one in CODES.values())
         for one in CODES.values():
             print(f"{one.code}  {one.severity:<{width}}  {one.title}")
         return 0
-    found = CODES.get(_written_out(code))
-    if found is None:
-        near = _nearest(_written_out(code), list(CODES))
+    number = _written_out(options.code)
+    code = CODES.get(number)
+    if code is None:
+        near = _nearest(number, list(CODES))
         raise UsageError(
-            f"there is no code `{code}`",
+            f"there is no code `{options.code}`",
             where="rule",
             hint=f"the nearest is {near} ({CODES[near].title}); `weft rule` lists them all",
         )
-    print(f"{found.code}: {found.title} ({found.severity})\n\n{found.page.strip()}")
+    print(f"{code.code}: {code.title} ({code.severity})\n\n{code.page.strip()}")
     return 0
 
 

@@ -9,15 +9,13 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, redirect_stdout, suppress
 from types import FrameType
-from typing import Annotated, NamedTuple, TextIO, TypeVar
+from typing import NamedTuple, TextIO, TypeVar
 
 import msgspec
-import typer
 
-from weft.cli import options as given
-from weft.cli.inputs import pairs, require_existing, shown, state_of
+from weft.cli.inputs import pairs, require_existing, state_of, without_password
 from weft.cli.load import app_of, blame, load_node
-from weft.cli.options import DEFAULT_STORE
+from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.screen import (
     Question,
     Screen,
@@ -36,115 +34,20 @@ from weft.session.event import new_id
 from weft.values import Json
 
 
-def run_command(
-    target: given.TARGET,
-    message: Annotated[
-        str | None, typer.Argument(help="What the user says.", show_default=False)
-    ] = None,
-    session: given.SESSION = None,
-    store: given.STORE = None,
-    user: given.USER = "user",
-    app: given.APP = None,
-    state: given.STATE = None,
-    model: given.MODEL = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Events as ADK's JSON, one a line.")
-    ] = False,
-    max_llm_calls: given.CALLS = None,
-    budget_tokens: given.BUDGET_TOKENS = None,
-    budget_seconds: given.BUDGET_SECONDS = None,
-    budget_money: given.BUDGET_MONEY = None,
-    strict: given.STRICT = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the session stopped.")
-    ] = False,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option("--answer", help="Answer an open call, by id or name.", metavar="ID=VALUE"),
-    ] = None,
-    retry: Annotated[
-        list[str] | None,
-        typer.Option("--retry", help="Run a call again that may have run.", metavar="ID"),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show calls and results on stderr.")
-    ] = False,
-) -> int:
-    """Ask one question; the answer streams to stdout."""
-    goes_on = resume or bool(answer) or bool(retry)
-    if goes_on and (message is not None or state):
-        raise UsageError(
-            "a run goes on without a message and without state",
-            where="--resume",
-            hint="leave out --resume, --answer and --retry, or the message and --state",
-        )
-    if goes_on and session is None:
-        raise UsageError(
-            "which session?", where="--resume", hint="--session ID; `weft sessions list` lists them"
-        )
-    if not goes_on and not message:
-        raise UsageError(
-            "there is no message", where="run", hint=f'weft run {target} "What is new?"'
-        )
-    # imported above
+def run_command(options: CommandOptions) -> int:
+    """Ask one question; the answer streams to stdout.
 
-    return run_once(
-        Asked(
-            target=target,
-            message=message or "",
-            session=session,
-            store=store,
-            user=user,
-            app=app,
-            state=state or [],
-            model=model,
-            as_json=as_json,
-            max_llm_calls=max_llm_calls,
-            budget=(budget_tokens, budget_seconds, budget_money),
-            strict=strict,
-            goes_on=goes_on,
-            answers=answer or [],
-            retries=retry or [],
-            notes=verbose or sys.stderr.isatty(),
-        )
-    )
-
-
-class Asked(NamedTuple):
-    """What `weft run` was given."""
-
-    target: str
-    message: str
-    session: str | None
-    store: str | None
-    user: str
-    app: str | None
-    state: list[str]
-    model: str | None
-    as_json: bool
-    max_llm_calls: int | None
-    budget: tuple[int | None, float | None, float | None]
-    strict: bool
-    goes_on: bool
-    answers: list[str]
-    retries: list[str]
-    notes: bool
-
-
-def run_once(asked: Asked) -> int:
-    """Run, show, and return the exit code: 0 answered or waiting, 1 an error, 130 cancelled."""
-    answers = pairs("--answer", asked.answers)
-    config = run_config(asked.model, asked.max_llm_calls, strict=asked.strict)
-    tokens, seconds, money = asked.budget
-    if asked.budget != (None, None, None):
-        budget = RunBudget(tokens=tokens, seconds=seconds, money=money)
-        config = msgspec.structs.replace(config, budget=budget)
-    address = asked.store or (DEFAULT_STORE if asked.session is not None else "memory://")
-    if asked.goes_on:
+    The exit code is 0 where the run answered or waits, 1 after an error, 130 if cancelled.
+    """
+    _require_sense(options)
+    answers = pairs("--answer", options.answers or ())
+    config = run_config(options)
+    address = options.store or (DEFAULT_STORE if options.session is not None else "memory://")
+    if options.goes_on:
         require_existing(address)
-    root = load_node(asked.target)
-    state = state_of(root, asked.state)
-    once = _Once(asked, root, address, asked.session or new_id(), config)
+    root = load_node(options.target)
+    state = state_of(root, options.state or ())
+    once = _Once(options, root, address, options.session or new_id(), config)
     with answers_only() as answer, asyncio.Runner() as loop:
         try:
             ending = carry_out(loop, once.run(state, answers, answer))
@@ -156,11 +59,35 @@ def run_once(asked: Asked) -> int:
     return 1 if ending.error is not None else 0
 
 
-def run_config(model: str | None, max_llm_calls: int | None, *, strict: bool) -> RunConfig:
+def _require_sense(options: CommandOptions) -> None:
+    """Refuse a run that is both new and old, or neither."""
+    if options.goes_on and (options.message is not None or options.state):
+        raise UsageError(
+            "a run goes on without a message and without state",
+            where="--resume",
+            hint="leave out --resume, --answer and --retry, or the message and --state",
+        )
+    if options.goes_on and options.session is None:
+        raise UsageError(
+            "which session?", where="--resume", hint="--session ID; `weft sessions list` lists them"
+        )
+    if not options.goes_on and not options.message:
+        raise UsageError(
+            "there is no message", where="run", hint=f'weft run {options.target} "What is new?"'
+        )
+
+
+def run_config(options: CommandOptions) -> RunConfig:
     """The config of a run that is shown as it streams."""
-    if max_llm_calls is None:
-        return RunConfig(model=model, strict=strict, stream=True)
-    return RunConfig(model=model, strict=strict, stream=True, max_llm_calls=max_llm_calls)
+    config = RunConfig(model=options.model, strict=options.strict, stream=True)
+    if options.max_llm_calls is not None:
+        config = msgspec.structs.replace(config, max_llm_calls=options.max_llm_calls)
+    limits = (options.budget_tokens, options.budget_seconds, options.budget_money)
+    if limits != (None, None, None):
+        tokens, seconds, money = limits
+        budget = RunBudget(tokens=tokens, seconds=seconds, money=money)
+        config = msgspec.structs.replace(config, budget=budget)
+    return config
 
 
 class Ending(NamedTuple):
@@ -177,38 +104,40 @@ class _Once:
     """One run of `weft run`."""
 
     def __init__(
-        self, asked: Asked, root: Node, address: str, session: str, config: RunConfig
+        self, options: CommandOptions, root: Node, address: str, session: str, config: RunConfig
     ) -> None:
-        self._asked = asked
+        self._options = options
         self._root = root
         self._address = address
         self._session = session
         self._config = config
-        self._told = False
+        self._is_said = False
 
     async def run(self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO) -> Ending:
-        asked = self._asked
-        screen = Screen(self._root, answer, sys.stderr if asked.notes else None)
-        inner: Callable[[Event], None] = _printer(answer) if asked.as_json else screen.show
+        options = self._options
+        screen = Screen(
+            self._root, answer, sys.stderr if options.verbose or sys.stderr.isatty() else None
+        )
+        inner: Callable[[Event], None] = _printer(answer) if options.as_json else screen.show
 
         def show(event: Event) -> None:
             self._say_where()
             inner(event)
 
-        app = asked.app or app_of(self._root, asked.target)
+        app = options.app or app_of(self._root, options.target)
         async with Runner(self._root, app_name=app, store=self._address) as runner:
             try:
-                if not asked.goes_on:
+                if not options.goes_on:
                     running = runner.run(
-                        message=asked.message,
-                        user_id=asked.user,
+                        message=options.message or "",
+                        user_id=options.user,
                         session_id=self._session,
                         state=state or None,
                         config=self._config,
                     )
                     return await played(running, show)
                 ending = await self._go_on(runner, answers, show)
-                if not ending.events and not asked.as_json:
+                if not ending.events and not options.as_json:
                     screen.say(ending.result.text)
                 return ending
             finally:
@@ -218,14 +147,14 @@ class _Once:
         self, runner: Runner, answers: dict[str, Json], show: Callable[[Event], None]
     ) -> Ending:
         """Give each open call its answer, one after the other, or go on without any."""
-        user, id, config = self._asked.user, self._session, self._config
+        user, id, config = self._options.user, self._session, self._config
         questions = open_questions(await runner.session(user_id=user, session_id=id))
-        given: list[dict[str, object]] = []
+        replies: list[dict[str, object]] = []
         for name, value in answers.items():
             question = find_question(questions, name)
-            given.append({question.id: answer_to(question, value)})
-        retries = [find_question(questions, name).id for name in self._asked.retries]
-        for one in given[:-1]:
+            replies.append({question.id: answer_to(question, value)})
+        retries = [find_question(questions, name).id for name in self._options.retries or ()]
+        for one in replies[:-1]:
             ending = await played(
                 runner.resume(user_id=user, session_id=id, answers=one, config=config), show
             )
@@ -235,7 +164,7 @@ class _Once:
             runner.resume(
                 user_id=user,
                 session_id=id,
-                answers=given[-1] if given else None,
+                answers=replies[-1] if replies else None,
                 retry=retries,
                 config=config,
             ),
@@ -243,12 +172,12 @@ class _Once:
         )
 
     def _say_where(self) -> None:
-        """Say where the session is kept now that it is, unless the command said it all."""
-        asked, told = self._asked, self._told
-        self._told = True
-        chosen = asked.session is not None and asked.store is not None
-        if self._address != "memory://" and not (told or chosen or asked.goes_on):
-            print(f"session {self._session} in {shown(self._address)}", file=sys.stderr)
+        """Say once where the session is kept, unless the command named both session and store."""
+        options, was_said = self._options, self._is_said
+        self._is_said = True
+        chosen = options.session is not None and options.store is not None
+        if self._address != "memory://" and not (was_said or chosen or options.goes_on):
+            print(f"session {self._session} in {without_password(self._address)}", file=sys.stderr)
 
     def say_cancelled(self) -> None:
         """Say that the run was stopped, and how it goes on."""
@@ -269,14 +198,14 @@ class _Once:
             print(f"  go on with: {words}", file=sys.stderr)
 
     def _command(self) -> list[str]:
-        asked = self._asked
-        words = ["weft", "run", asked.target, "--session", self._session]
-        if asked.store is not None:
-            words += ["--store", shown(asked.store)]
-        if asked.user != "user":
-            words += ["--user", asked.user]
-        if asked.app is not None:
-            words += ["--app", asked.app]
+        options = self._options
+        words = ["weft", "run", options.target, "--session", self._session]
+        if options.store is not None:
+            words += ["--store", without_password(options.store)]
+        if options.user != "user":
+            words += ["--user", options.user]
+        if options.app is not None:
+            words += ["--app", options.app]
         return [*words, "--resume"]
 
 
@@ -292,7 +221,7 @@ def _printer(answer: TextIO) -> Callable[[Event], None]:
 
 
 async def played(running: Running, show: Callable[[Event], None]) -> Ending:
-    """Run to the end and show every event; what leaves no error event in the log is raised."""
+    """Run to the end and show every event. An error that is no event of the log is raised."""
     events: list[Event] = []
     cause: Exception | None = None
     iterator = aiter(running)
@@ -326,9 +255,9 @@ def _is_open(event: Event) -> bool:
 
 
 def tell_ending(ending: Ending) -> None:
-    """What is wrong with what was asked, and `error: code: message`, each with its hint below."""
-    for found in ending.result.diagnostics:
-        print(found, file=sys.stderr)
+    """Print the diagnostics of the requests, and `error: code: message`, each with its hint."""
+    for diagnostic in ending.result.diagnostics:
+        print(diagnostic, file=sys.stderr)
     if ending.error is None:
         return
     line, _, hint = error_words(ending.error).partition("\n")
@@ -402,7 +331,7 @@ def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
             task.cancel()
         return await work
 
-    held = signal.signal(signal.SIGINT, cancel)
+    earlier = signal.signal(signal.SIGINT, cancel)
     try:
         return runner.run(guarded())
     except asyncio.CancelledError:
@@ -411,7 +340,7 @@ def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
         raise
     finally:
         if not asked:
-            signal.signal(signal.SIGINT, held)
+            signal.signal(signal.SIGINT, earlier)
 
 
 def listen_again() -> None:

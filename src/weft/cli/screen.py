@@ -51,8 +51,6 @@ class Screen:
         self._streamed = ""
         self._waiting: list[Event] = []
         self._failed: Event | None = None
-        self.said = False
-        """Whether any of the answer was shown."""
 
     def show(self, event: Event) -> None:
         """Show an event, partial or whole, at once or as soon as its turn comes."""
@@ -156,7 +154,6 @@ class Screen:
 
     def _write(self, text: str) -> None:
         if text:
-            self.said = True
             self._answer.write(safe(text) if self._answer.isatty() else text)
             self._answer.flush()
             self._at_start = text.endswith("\n")
@@ -179,8 +176,8 @@ def _beside(one: str, other: str) -> bool:
     )
 
 
-class Marks(NamedTuple):
-    """What a line begins with, by what it tells."""
+class LineMarks(NamedTuple):
+    """How a line begins: a mark for each kind of line."""
 
     call: str = "→"
     result: str = "←"
@@ -189,17 +186,17 @@ class Marks(NamedTuple):
     problem: str = "!"
 
 
-PLAIN = Marks("->", "<-", "=>", "-", "!")
+PLAIN = LineMarks("->", "<-", "=>", "-", "!")
 """Marks for a stream that can carry ASCII only."""
 
 
-def marks_for(stream: TextIO) -> Marks:
+def marks_for(stream: TextIO) -> LineMarks:
     """The marks that a stream can carry."""
     try:
-        "".join(Marks()).encode(stream.encoding or "utf-8")
+        "".join(LineMarks()).encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return PLAIN
-    return Marks()
+    return LineMarks()
 
 
 def call_words(call: FunctionCall) -> str:
@@ -222,14 +219,14 @@ def error_words(event: Event) -> str:
     return safe(f"{line}\n  hint: {' '.join(hint.split())}" if hint else line)
 
 
-def deeds(event: Event, marks: Marks, width: int) -> Iterator[str]:
-    """What an event does beside speaking, a line each: calls, results, a hand-over, a refusal."""
+def deeds(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
+    """A line for each thing that an event does: calls, results, a transfer, a rejected answer."""
     for call in event.calls:
         if call.name not in (TRANSFER, CONFIRMATION, INPUT):
             yield _line(marks.call, call_words(call), width)
-    shown = [one for one in event.results if one.name not in (TRANSFER, CONFIRMATION)]
-    for result in shown:
-        name = f"{result.name}: " if len(shown) > 1 else ""
+    results = [one for one in event.results if one.name not in (TRANSFER, CONFIRMATION)]
+    for result in results:
+        name = f"{result.name}: " if len(results) > 1 else ""
         yield _line(marks.result, f"{name}{result_words(result)}", width)
     for result in event.results:
         if result.name == TRANSFER and "error" in (result.response or {}):
@@ -259,7 +256,7 @@ SHORT = 8
 _WIDEST = 20
 
 
-class Invocation(NamedTuple):
+class ListedInvocation(NamedTuple):
     """The events of one invocation, and whether a rewind took them back."""
 
     id: str
@@ -267,30 +264,30 @@ class Invocation(NamedTuple):
     live: bool
 
 
-def invocations_of(session: Session) -> list[Invocation]:
+def invocations_of(session: Session) -> list[ListedInvocation]:
     """The session's invocations in the order they began; a rewind itself is none."""
     hidden = hidden_by_rewind(session.events)
-    found: dict[str, Invocation] = {}
+    invocations: dict[str, ListedInvocation] = {}
     for index, event in enumerate(session.events):
         if event.actions.rewind_before_invocation_id:
             continue
         id = event.invocation_id
-        held = found.setdefault(id, Invocation(id, [], index not in hidden))
-        held.events.append(event)
-    return list(found.values())
+        invocation = invocations.setdefault(id, ListedInvocation(id, [], index not in hidden))
+        invocation.events.append(event)
+    return list(invocations.values())
 
 
-def find_invocation(session: Session, name: str | None) -> Invocation:
+def find_invocation(session: Session, name: str | None) -> ListedInvocation:
     """The invocation whose id is, or begins with, that name; without one, the last."""
     live = [one for one in invocations_of(session) if one.live and one.id]
     if name is None and live:
         return live[-1]
-    found = [one for one in live if one.id == name]
-    found = found or [one for one in live if name and one.id.startswith(name)]
-    if len(found) == 1:
-        return found[0]
+    matches = [one for one in live if one.id == name]
+    matches = matches or [one for one in live if name and one.id.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
     listed = ", ".join(one.id[: SHORT * 2] for one in live[-8:]) or "none"
-    problem = f"{len(found)} invocations begin with" if found else "there is no invocation"
+    problem = f"{len(matches)} invocations begin with" if matches else "there is no invocation"
     raise SessionError(
         f"{problem} `{name}`" if name is not None else "there is no invocation to take back",
         where=f"session {session.id}",
@@ -298,7 +295,7 @@ def find_invocation(session: Session, name: str | None) -> Invocation:
     )
 
 
-def session_lines(session: Session, marks: Marks, width: int) -> Iterator[str]:
+def session_lines(session: Session, marks: LineMarks, width: int) -> Iterator[str]:
     """The whole session: whose it is, what happened, and the state at the end."""
     owner = safe(f"session {session.id} of {session.user_id} in {session.app_name}")
     yield f"{owner}, {len(session.events)} events, last change {moment(session.last_update_time)}"
@@ -312,7 +309,7 @@ def session_lines(session: Session, marks: Marks, width: int) -> Iterator[str]:
     yield from state_lines(session, width)
 
 
-def event_lines(events: list[Event], marks: Marks, width: int) -> Iterator[str]:
+def event_lines(events: list[Event], marks: LineMarks, width: int) -> Iterator[str]:
     """A line for all that an event says or does; bookkeeping has none."""
     column = min(max((len(event.author) for event in events), default=0), _WIDEST)
     for event in events:
@@ -335,7 +332,7 @@ def moment(timestamp: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))
 
 
-def _lines(event: Event, marks: Marks, width: int) -> Iterator[str]:
+def _lines(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
     if event.text and not rejected(event):
         yield " ".join(safe(event.text[: width * 4]).split())
     yield from deeds(event, marks, width)
@@ -381,57 +378,59 @@ def open_questions(session: Session) -> list[Question]:
     """The calls of a session that wait for somebody, in the order they came."""
     calls: dict[str, FunctionCall] = {}
     asked: dict[str, str] = {}
-    found: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     waiting = session.waiting
     if not waiting:
         return []
     for event in visible_events(session):
         for result in event.results:
             id = result.id or ""
-            found.pop(asked.get(id, id), None)
+            questions.pop(asked.get(id, id), None)
         for call in event.calls:
             if call.name == CONFIRMATION:
                 original = _original(call)
                 asked[call.id or ""] = original.id or ""
-                found[original.id or ""] = _question(original)._replace(confirm=True)
+                questions[original.id or ""] = _question(original)._replace(confirm=True)
             else:
                 calls[call.id or ""] = call
         for id in event.provenance.pending or ():
             if id in calls and calls[id].name == INPUT:
-                found[id] = _asked_by(event.author, calls[id])
+                questions[id] = _asked_by(event.author, calls[id])
             elif id in calls:
-                found[id] = _question(calls[id])
+                questions[id] = _question(calls[id])
         if event.error_code == "unknown_outcome":
-            said = event.error_message or ""
-            found = {id: q._replace(unknown=q.unknown or id in said) for id, q in found.items()}
-    return [question for id, question in found.items() if id in waiting]
+            words = event.error_message or ""
+            questions = {
+                id: q._replace(unknown=q.unknown or id in words) for id, q in questions.items()
+            }
+    return [question for id, question in questions.items() if id in waiting]
 
 
 def find_question(questions: Sequence[Question], name: str) -> Question:
     """The open call of that id, or the only one of that name."""
-    found = [one for one in questions if one.id == name]
-    found = found or [one for one in questions if one.name == name]
-    if len(found) == 1:
-        return found[0]
+    matches = [one for one in questions if one.id == name]
+    matches = matches or [one for one in questions if one.name == name]
+    if len(matches) == 1:
+        return matches[0]
     listed = ", ".join(f"{one.id} ({one.name})" for one in questions) or "none"
     raise UsageError(
-        f"{len(found)} open calls are named `{name}`" if found else f"no open call is `{name}`",
+        f"{len(matches)} open calls are named `{name}`" if matches else f"no open call is `{name}`",
         where="--answer",
         hint=f"calls that wait: {listed}",
     )
 
 
 def answer_to(question: Question, value: Json) -> object:
-    """The answer as the call takes it: where a yes or no is wanted, one of them."""
+    """The answer as the call takes it: one of the choices, a yes or no, or any value."""
     if question.choices and not any(same(value, choice) for choice in question.choices):
-        said = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
-        if said is None:
+        meant = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
+        if meant is None:
             raise UsageError(
                 f"{value!r} is none of the choices",
                 where=question.name,
                 hint=f"say one of: {', '.join(map(to_text, question.choices))}",
             )
-        return said
+        return meant
     if not question.confirm:
         return value
     word = str(value).strip().lower()
@@ -464,15 +463,15 @@ def _question(call: FunctionCall) -> Question:
 
 def _asked_by(gate: str, call: FunctionCall) -> Question:
     """The question of a gate."""
-    said = (call.args or {}).get("message")
-    words = safe(said if isinstance(said, str) else "")
+    text = (call.args or {}).get("message")
+    words = safe(text if isinstance(text, str) else "")
     return Question(call.id or "", gate, words, gate=True, choices=tuple(choices_of(call)))
 
 
 def _original(call: FunctionCall) -> FunctionCall:
     """The call that a question to the user is about."""
-    held = (call.args or {}).get("originalFunctionCall")
+    value = (call.args or {}).get("originalFunctionCall")
     try:
-        return msgspec.convert(held, FunctionCall)
+        return msgspec.convert(value, FunctionCall)
     except msgspec.ValidationError:
         return FunctionCall(name=CONFIRMATION, id=call.id)

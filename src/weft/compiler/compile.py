@@ -7,33 +7,43 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import ParamSpec, cast
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
 
 import msgspec
 
 from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
-from weft.compiler.costs import shares_of
 from weft.compiler.count import Scale
-from weft.compiler.incremental import WHOLE, Basis, Slot, facts_of, weave
+from weft.compiler.incremental import WHOLE, Basis, Facts, Slot, Woven, facts_of, weave
 from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.content import ContentLike, require_posted, to_content
-from weft.declare import Agent, RunConfig, TokenBudget
+from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Prompt, TextBlock
+from weft.ir.prompt import NO_NOTES
 from weft.misuse import explained
-from weft.passes import Env, Step, is_ready, passes_of, run
+from weft.passes import Env, Passes, Step, is_ready, passes_of, run
+from weft.passes.env import (
+    NO_INSTRUCTION,
+    NO_TOKENS,
+    InstructionFacts,
+    SessionFacts,
+    TokenFacts,
+)
 from weft.session import Event, Session
 from weft.session.state import seen_from
 from weft.values import Json, JsonObject, Strand, require_object
+
+if TYPE_CHECKING:
+    from weft.passes.labels import Labelled
 
 __all__ = ["SET_RESPONSE", "ModelLike", "compile", "compile_request", "output_for"]
 
@@ -71,155 +81,268 @@ def compile_request(
         or recorded is not None
     ):
         _require_kinds(session, config, branch, artifacts, recorded)
-    config = config if config is not None else _DEFAULT
-    session = session if session is not None else Session()
-    plan = plan_for(root, agent, config, part_of.labels if part_of is not None else ())
-    asked, log = plan.agent, session.events
+    call = _Call(
+        root,
+        session if session is not None else Session(),
+        config if config is not None else _DEFAULT,
+        state,
+        agent,
+        branch or "",
+        artifacts or {},
+        recorded or {},
+        within,
+        part_of,
+    )
+    inputs = _gather_inputs(call, message)
+    instructions = _write_instructions(call, inputs)
+    view = _look_at_log(call, inputs, instructions)
+    return _make_request(call, inputs, instructions, view)
+
+
+class _Call(NamedTuple):
+    """What `compile` was called with."""
+
+    root: Agent
+    session: Session
+    config: RunConfig
+    state: Mapping[str, Json] | None
+    agent: str | None
+    branch: str
+    artifacts: Mapping[str, str]
+    recorded: Mapping[str, str]
+    within: int | None
+    part_of: Whole | None
+
+
+class _Inputs(NamedTuple):
+    """Step 1: the plan of the declaration, the log, and the state that the agent sees."""
+
+    plan: Plan
+    events: Strand[Event]
+    """The log, and behind it what the user says now."""
+    invocation: str
+    state: JsonObject
+    facts: Facts
+    lacks: tuple[Diagnostic, ...]
+    """What is said of declared inputs that the state does not hold."""
+
+
+class _Delivered(NamedTuple):
+    """Step 2: the instructions, and how they are sent."""
+
+    instructions: Instructions
+    system: tuple[TextBlock, ...]
+    features: int
+    inserted: JsonObject
+    """The state values that the system text inserts."""
+    changes: tuple[TextBlock, ...] = ()
+    """What is said behind the conversation, because it has changed."""
+
+
+class _View(NamedTuple):
+    """Step 3: what the agent sees of the log, and with what the passes on it were run."""
+
+    policy: Policy
+    passes: Passes
+    env: Env
+    scale: Scale | None
+    """Counts tokens, where something asks for that."""
+    labelled: "Labelled | None"
+    woven: Woven
+
+
+def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
+    """Find the plan, and what the log and the state hold for it."""
+    session, config = call.session, call.config
+    labels = call.part_of.labels if call.part_of is not None else ()
+    plan = plan_for(call.root, call.agent, config, labels)
+    log = session.events
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
-    known = session.state if message is None else session.state_for(invocation)
+    state = session.state if message is None else session.state_for(invocation)
     facts = facts_of(log)
-    if branch and facts.forks:
-        known = seen_from(known, facts.forks, branch)
-    if state is not None:
-        known = {**known, **require_object(state, where="state")}
-    lacks = _lacking(plan, known, strict=config.strict) if plan.inputs else ()
-    instructions = None if recorded else _kept(plan, log, known, artifacts, facts.volatile)
+    if call.branch and facts.forks:
+        state = seen_from(state, facts.forks, call.branch)
+    if call.state is not None:
+        state = {**state, **require_object(call.state, where="state")}
+    lacks = _lacking(plan, state, strict=config.strict) if plan.inputs else ()
+    return _Inputs(plan, events, invocation, state, facts, lacks)
+
+
+def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
+    """Write the system text, or take it from the request before where nothing in it changed."""
+    plan, config, log = inputs.plan, call.config, call.session.events
+    asked, volatile = plan.agent, inputs.facts.volatile
+    instructions = None
+    if not call.recorded:
+        instructions = _unchanged(plan, log, inputs.state, call.artifacts, volatile)
     if instructions is None:
+        context = partial(
+            _context, asked.name, inputs.state, inputs.events, inputs.invocation, call.artifacts
+        )
         scope = Scope(
-            known,
-            artifacts or {},
-            partial(_context, asked.name, known, events, invocation, artifacts),
+            inputs.state,
+            call.artifacts,
+            context,
             "error" if config.strict else config.on_missing or asked.on_missing,
             config.on_provider_error or asked.on_provider_error,
-            facts.volatile,
-            recorded or {},
+            volatile,
+            call.recorded,
         )
-        instructions = _resolved(plan, events, scope)
-    system, features, inserted = instructions.system, instructions.features, instructions.carried
-    changes: tuple[TextBlock, ...] = ()
-    if plan.appends and is_long(log, plan.append_from):
-        first = first_instructions(
-            plan.wording,
-            session,
-            asked.name,
-            branch or "",
-            state=state or {},
-            artifacts=artifacts or {},
-            on_missing=config.on_missing or asked.on_missing,
-            least=plan.append_from,
+        instructions = _resolved(plan, inputs.events, scope)
+    if not plan.appends or not is_long(log, plan.append_from):
+        return _Delivered(
+            instructions, instructions.system, instructions.features, instructions.carried
         )
-        system, features, changes, inserted = deliver(instructions, first, plan.appends)
+    first = first_instructions(
+        plan.wording,
+        call.session,
+        asked.name,
+        call.branch,
+        state=call.state or {},
+        artifacts=call.artifacts,
+        on_missing=config.on_missing or asked.on_missing,
+        least=plan.append_from,
+    )
+    system, features, changes, inserted = deliver(instructions, first, plan.appends)
+    return _Delivered(instructions, system, features, inserted, changes)
+
+
+def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
+    """Run the passes on what is new in the log; the rest is as the request before had it."""
+    plan, events = inputs.plan, inputs.events
     policy, passes = plan.policy, plan.passes
     if policy.is_conditional:
-        policy = policy.resolved(known, decided)
-        passes = passes_of(policy, asked.name)
-    carried: JsonObject = {}
-    shown: JsonObject = inserted
-    if policy.state_keys:
-        shown = {**{k: known[k] for k in policy.state_keys if k in known}, **inserted}
-    captured = facts.captured
-    if state is not None and any(k.startswith("temp:") for k in shown):
-        said = user_content(events, invocation)
-        captured |= {k for k, v in shown.items() if said is not None and v == said.text}
-    if facts.produced or captured:
-        carried = {k: v for k, v in shown.items() if k in facts.produced or k in captured}
-    view = policy.view
-    whole = passes.plain and view == "default" and policy.limit is None
-    turn = 0 if whole else start_of(events, invocation)
-    start = 0 if view == "default" else turn
+        policy = policy.resolved(inputs.state, decided)
+        passes = passes_of(policy, plan.agent.name)
+    carried, captured = _carried(call, inputs, delivered, policy)
+    instruction = NO_INSTRUCTION
+    if carried or delivered.changes or not passes.plain or policy.limit is not None:
+        instruction = InstructionFacts(
+            carried=carried,
+            captured=captured,
+            inserted=delivered.inserted,
+            changes=delivered.changes,
+        )
+    # a plain request never asks where its turn begins
+    whole = passes.plain and policy.view == "default" and policy.limit is None
+    budget = _budget(plan.agent, call.within)
     env = Env(
-        agent=asked.name,
-        dialect=plan.target.dialect,
-        branch=branch or "",
-        invocation=invocation,
-        turn=turn,
+        agent=plan.agent.name,
         policy=policy,
-        carried=carried,
-        captured=captured & carried.keys() if captured else captured,
-        budget=_budget(asked, within),
-        changes=changes,
-        picks_tools=plan.target.facts.picks_tools,
+        branch=call.branch,
+        invocation=inputs.invocation,
+        turn=0 if whole else start_of(events, inputs.invocation),
         log=events,
-        tools=plan.own,
-        recall=plan.recall,
+        model=plan.facts,
+        tokens=TokenFacts(budget=budget) if budget is not None else NO_TOKENS,
+        tools=plan.tool_facts,
+        instruction=instruction,
     )
-    budgeted = env.budget is not None or policy.limit is not None
-    scale = Scale(plan.target.dialect, plan.target.model) if budgeted or not passes.plain else None
-    if scale is not None:
-        shares = shares_of(plan.target.facts.cache, lifetime=plan.cache)
+    scale = None
+    if budget is not None or policy.limit is not None or not passes.plain:
+        scale = Scale(plan.target.dialect, plan.target.model)
+        counter = scale.counter
         env = msgspec.structs.replace(
             env,
-            told=inserted,
-            count=scale.counter.count,
-            margin=scale.counter.margin,
-            session=session.id,
-            state=known,
-            artifacts=artifacts or {},
-            effects=effects_of(log),
-            cleared=frozenset(asked.cleared),
-            model=plan.target.model,
-            window=plan.target.facts.window,
-            read=shares.read,
-            write=shares.write,
-            widest=partial(_window, plan.target.model),
-            whole=part_of.session if part_of is not None else session,
+            tokens=TokenFacts(count=counter.count, margin=counter.margin, budget=budget),
+            session=SessionFacts(
+                id=call.session.id,
+                state=inputs.state,
+                artifacts=call.artifacts,
+                effects=effects_of(call.session.events),
+                whole=call.part_of.session if call.part_of is not None else call.session,
+            ),
         )
     labelled = withheld_by(policy, env)
-    basis = WHOLE
-    if start or carried or facts.reaches_back >= 0 or labelled is not None:
-        basis = Basis(
-            start,
-            tuple(sorted((k, to_text(v)) for k, v in carried.items())),
-            facts.reaches_back,
-            invocation if facts.reaches_back >= 0 else "",
-            labelled.all if labelled is not None else (),
-        )
     slot = plan.slot
-    if branch or policy is not plan.policy:
+    if call.branch or policy is not plan.policy:
         same = passes.plain is plan.passes.plain
         large = plan.slot.measure if same else plan.measure
-        slot = Slot(asked.name, branch or "", str(policy), large)
-    thread, woven = weave(events, slot, basis, env, passes)
+        spelled = plan.slot.view if policy is plan.policy else str(policy)
+        slot = Slot(plan.agent.name, call.branch, spelled, large)
+    basis = _basis(env, inputs.facts, labelled)
+    return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
+
+
+def _carried(
+    call: _Call, inputs: _Inputs, delivered: _Delivered, policy: Policy
+) -> tuple[JsonObject, frozenset[str]]:
+    """What the instruction says of the conversation, and which of it the user's words are."""
+    facts, state = inputs.facts, inputs.state
+    inserted = delivered.inserted
+    if policy.state_keys:
+        inserted = {**{k: state[k] for k in policy.state_keys if k in state}, **inserted}
+    captured = facts.captured
+    if call.state is not None and any(key.startswith("temp:") for key in inserted):
+        content = user_content(inputs.events, inputs.invocation)
+        captured |= {k for k, v in inserted.items() if content is not None and v == content.text}
+    if not facts.produced and not captured:
+        return {}, captured
+    carried = {k: v for k, v in inserted.items() if k in facts.produced or k in captured}
+    return carried, frozenset(captured & carried.keys())
+
+
+def _basis(env: Env, facts: Facts, labelled: "Labelled | None") -> Basis:
+    """What the items of a thread depend on beside the log."""
+    start = 0 if env.policy.view == "default" else env.turn
+    carried = env.instruction.carried
+    if not start and not carried and facts.reaches_back < 0 and labelled is None:
+        return WHOLE
+    return Basis(
+        start,
+        tuple(sorted((key, to_text(value)) for key, value in carried.items())),
+        facts.reaches_back,
+        env.invocation if facts.reaches_back >= 0 else "",
+        labelled.all if labelled is not None else (),
+    )
+
+
+def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _View) -> Compilation:
+    """Put the request together, and run the passes that look at all of it."""
+    plan, woven, env = inputs.plan, view.woven, view.env
+    instructions, policy = delivered.instructions, view.policy
     tools = plan.tools
     if woven.features & Feature.BOUNDED and plan.recall is not None:
         tools = (*tools, plan.recall)
     prompt = Prompt(
         plan.target.model,
-        asked.name,
-        system,
+        plan.agent.name,
+        delivered.system,
         woven.items,
         tools,
         {**plan.config},
         plan.origins,
         plan.output,
-        woven.features | features,
-        (),
-        plan.diagnostics + lacks + instructions.diagnostics + woven.diagnostics,
+        woven.features | delivered.features,
+        NO_NOTES,
+        plan.diagnostics + inputs.lacks + instructions.diagnostics + woven.diagnostics,
         plan.cache,
     )
-    if scale is not None:
-        measure = partial(scale.measure, thread=thread, changes=changes)
-        env = msgspec.structs.replace(env, measure=measure)
+    if view.scale is not None:
+        measure = partial(view.scale.measure, changes=delivered.changes)
+        tokens = msgspec.structs.replace(env.tokens, measure=measure)
+        env = msgspec.structs.replace(env, tokens=tokens)
     steps: list[Step] = []
-    if not passes.plain or policy.limit is not None or not is_ready(prompt, env):
-        prompt, steps = run(prompt, env, passes.request)
-        if config.strict:
+    if not view.passes.plain or policy.limit is not None or not is_ready(prompt, env):
+        prompt, steps = run(prompt, env, view.passes.request)
+        if call.config.strict:
             require_valid(prompt)
-    previous = partial(_previous, root, asked, session, state, config, branch, artifacts, part_of)
-    made = Compilation(prompt, plan, config, woven, steps, instructions.provided, thread, previous)
-    made.policy, made.passes = policy, passes
-    if changes:
-        made.instructions = instructions.system
-    made.labelled = labelled
+    previous = partial(_previous, call, plan.agent)
+    compiled = Compilation(prompt, plan, call.config, woven, steps, instructions.provided, previous)
+    compiled.policy, compiled.passes = policy, view.passes
+    if delivered.changes:
+        compiled.instructions = instructions.system
+    compiled.labelled = view.labelled
     if policy.protections:
-        made.presentable = partial(shown_item, policy=policy, env=env)
-    if labelled is not None and changes:
-        made.instructions = without_labelled(instructions.system, prompt, policy, env)
+        compiled.presentable = partial(shown_item, policy=policy, env=env)
+    if view.labelled is not None and delivered.changes:
+        compiled.instructions = without_labelled(instructions.system, prompt, policy, env)
+    newest = inputs.events.tip
     if newest is not None:
-        made.asked = newest.timestamp
-    return made
+        compiled.asked = newest.timestamp
+    return compiled
 
 
 def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:
@@ -239,14 +362,7 @@ def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
     return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
 
 
-def _window(model: str) -> int:
-    """The model's window from the list of prices, loaded for a request that may not fit it."""
-    from weft.compiler.costs import window_of
-
-    return window_of(model)
-
-
-class _Said(msgspec.Struct, frozen=True):
+class _Resolved(msgspec.Struct, frozen=True):
     """The instructions of the newest request, and what they were made of.
 
     `texts` are the state keys they read with what these held, where all of that was text.
@@ -259,26 +375,26 @@ class _Said(msgspec.Struct, frozen=True):
     instructions: Instructions
 
 
-def _kept(
+def _unchanged(
     plan: Plan,
     log: Strand[Event],
     state: JsonObject,
-    artifacts: Mapping[str, str] | None,
+    artifacts: Mapping[str, str],
     volatile: frozenset[str],
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
-    held = log.memo.get(plan.key)
-    if not isinstance(held, _Said) or held.wording is not plan.wording:
+    known = log.memo.get(plan.key)
+    if not isinstance(known, _Resolved) or known.wording is not plan.wording:
+        return plan.shared.instructions
+    if known.volatile is not volatile and known.volatile != volatile:
         return None
-    if held.volatile is not volatile and held.volatile != volatile:
-        return None
-    if held.texts is None:
-        same = held.read == held.wording.read(state, artifacts or {})
-        return held.instructions if same else None
-    for key, text in held.texts:
+    if known.texts is None:
+        same = known.read == known.wording.read(state, artifacts)
+        return known.instructions if same else None
+    for key, text in known.texts:
         if state.get(key) != text:
             return None
-    return held.instructions
+    return known.instructions
 
 
 def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
@@ -290,15 +406,17 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     wording = plan.wording
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
-        said = ("provided", plan.agent.name, len(events))
-        events.memo.setdefault(said, instructions.provided)
+        slot = ("provided", plan.agent.name, len(events))
+        events.memo.setdefault(slot, instructions.provided)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
         texts = None
-        if wording.keys is not None and all(isinstance(held, str) for held in read):
+        if wording.keys is not None and all(isinstance(value, str) for value in read):
             texts = tuple(zip(wording.keys, read, strict=True))
-        events.memo[plan.key] = _Said(wording, read, texts, scope.volatile, instructions)
+            if not texts and not wording.asks:
+                plan.shared.instructions = instructions
+        events.memo[plan.key] = _Resolved(wording, read, texts, scope.volatile, instructions)
     return instructions
 
 
@@ -307,7 +425,7 @@ def _context(
     state: JsonObject,
     events: Strand[Event],
     invocation: str,
-    artifacts: Mapping[str, str] | None,
+    artifacts: Mapping[str, str],
 ) -> ReadonlyContext:
     """What an instruction provider is handed."""
     return ReadonlyContext(
@@ -320,21 +438,13 @@ def _context(
     )
 
 
-def _previous(
-    root: Agent,
-    asked: Agent,
-    session: Session,
-    state: Mapping[str, Json] | None,
-    config: RunConfig,
-    branch: str | None,
-    artifacts: Mapping[str, str] | None,
-    part_of: Whole | None,
-) -> Compilation | None:
+def _previous(call: _Call, asked: Agent) -> Compilation | None:
     """The request that led to this agent's last answer, rebuilt from the log.
 
     It was sent, so a variable that has no value in it is no reason to refuse it; what `state`
     adds to the session's now, it had then.
     """
+    session, config, part_of = call.session, call.config, call.part_of
     lenient = msgspec.structs.replace(
         config,
         strict=False,
@@ -344,31 +454,29 @@ def _previous(
     for index in range(len(session.events) - 1, -1, -1):
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
-        if event.author == asked.name and spoke and (event.branch or "") == (branch or ""):
-            found = compile_request(
-                root,
-                state={
-                    key: held for key, held in (state or {}).items() if key not in session.state
-                },
+        if event.author == asked.name and spoke and (event.branch or "") == call.branch:
+            before = compile_request(
+                call.root,
+                state={k: v for k, v in (call.state or {}).items() if k not in session.state},
                 session=session.before(index),
                 agent=asked.name,
                 config=lenient,
-                branch=branch,
-                artifacts=artifacts,
+                branch=call.branch or None,
+                artifacts=call.artifacts,
                 recorded=recorded_by(event) or _provided(session, asked.name, index),
                 within=_within(event),
                 part_of=part_of.before(event) if part_of is not None else None,
             )
-            found.usage, found.answered = event.usage, event.timestamp
-            found.known = event.provenance.known
-            return found
+            before.usage, before.answered = event.usage, event.timestamp
+            before.known = event.provenance.known
+            return before
     return None
 
 
 def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
-    held = session.events.memo.get(("provided", asked, length))
-    return cast("dict[str, str]", held) if isinstance(held, dict) else {}
+    provided = session.events.memo.get(("provided", asked, length))
+    return cast("dict[str, str]", provided) if isinstance(provided, dict) else {}
 
 
 def _within(event: Event) -> int | None:
@@ -389,26 +497,25 @@ def _require_kinds(
     ):
         if value is not None and not isinstance(value, kind):
             raise CompileError(f"{name} is a {type(value).__name__}", where="compile", hint=hint)
-    for held, text in cast("Mapping[object, object]", artifacts or {}).items():
+    for artifact, text in cast("Mapping[object, object]", artifacts or {}).items():
         if not isinstance(text, str):
             raise CompileError(
-                f"the artifact `{held}` is a {type(text).__name__}",
+                f"the artifact `{artifact}` is a {type(text).__name__}",
                 where="compile",
                 hint="pass its newest text",
             )
 
 
-def _with_message(events: Strand[Event], message: ContentLike | None) -> Strand[Event]:
-    if message is None:
-        return events
-    said = Event(
+def _with_message(events: Strand[Event], message: ContentLike) -> Strand[Event]:
+    """The log, and behind it what the user says now, which is not stored."""
+    posted = Event(
         author="user",
         content=require_posted(to_content(message), where="message"),
         invocation_id=f"message@{len(events)}",
         id="message",
         timestamp=0.0,
     )
-    return events.with_tail([said])
+    return events.with_tail([posted])
 
 
 P = ParamSpec("P")

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from weft.compiler.caching import Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
-from weft.compiler.incremental import Thread, Woven
+from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Lowered, Track, dialect_named
+from weft.dialects.track import track_of
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Prompt, Stability, TextBlock
 from weft.passes import Step
@@ -152,7 +153,6 @@ class Compilation:
         woven: Woven,
         steps: list[Step],
         provided: Mapping[str, str],
-        thread: Thread,
         previous: "Callable[[], Compilation | None]",
     ) -> None:
         self.prompt = prompt
@@ -163,7 +163,6 @@ class Compilation:
         self.woven = woven
         self.steps = steps
         self._strict = config.strict
-        self._thread = thread
         self._find_previous = previous
         self._lowered: dict[str, Lowered] = {}
         self.policy = plan.policy
@@ -203,8 +202,15 @@ class Compilation:
         lowered = self._lowered.get(name)
         if lowered is None:
             target = DIALECTS.get(name) or dialect_named(name)
-            lowered = target.lower(self.prompt, strict=self._strict, track=self._track(name))
-            self.require_protected(self.prompt, lowered.wire)
+            heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
+            head = heads.get(slot)
+            # agents that share a thread share its turns, and each has a head of its own
+            if head is not None and track.head is not head:
+                track.head = head
+            lowered = target.lower(self.prompt, strict=self._strict, track=track)
+            if heads.get(slot) is not lowered.head:
+                heads[slot] = lowered.head
+            self.require_protected(self.prompt, lowered.wire, lowered)
             self.require_cleared(lowered.wire)
             if self._strict and name == self.dialect:
                 from weft.compiler.prefix import require_accepted
@@ -220,12 +226,14 @@ class Compilation:
 
         return refused(self.lowered(), self.prompt.model)
 
-    def require_protected(self, prompt: Prompt, wire: JsonObject) -> None:
+    def require_protected(
+        self, prompt: Prompt, wire: JsonObject, lowered: Lowered | None = None
+    ) -> None:
         """Refuse a request that still holds something that its policy redacts."""
         if self.policy.protections:
             from weft.compiler.protected import require_protected
 
-            require_protected(prompt, wire, self.policy)
+            require_protected(prompt, wire, self.policy, lowered)
 
     def require_cleared(self, wire: JsonObject) -> None:
         """Refuse a request that still holds something that the model may not see."""
@@ -272,10 +280,9 @@ class Compilation:
         turns = lowered.entries
         track = self._track(self.dialect)
         done, hasher = 0, Track().hasher
-        if track is not None:
-            with track.lock:
-                if track.items == self.prompt.items.settled:
-                    done, hasher = track.settled_hash()
+        with track.lock:
+            if track.of is self.prompt.items.memo and track.items == self.prompt.items.settled:
+                done, hasher = track.settled_hash()
         for entry in turns.since(done):
             hasher.update(canonical(entry.wire))
         head: JsonObject = {k: v for k, v in lowered.wire.items() if k != lowered.turns}
@@ -371,11 +378,9 @@ class Compilation:
             return head.request + head.preamble + sum(head.tools) + head.others
         return scale.fixed(lowered) + scale.shared(lowered.entries, shared.turns)
 
-    def _track(self, dialect: str) -> Track | None:
-        """Turns lowered before, where this request's items are the thread's."""
-        if not self.prompt.items.shares(self._thread.settled):
-            return None
-        return self._thread.track(dialect, self.prompt.model, strict=self._strict)
+    def _track(self, dialect: str) -> Track:
+        """Turns lowered before, which are kept with the items."""
+        return track_of(self.prompt.items, dialect, self.prompt.model, strict=self._strict)
 
     def __repr__(self) -> str:
         return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"

@@ -4,16 +4,18 @@ What is counted is what is sent: the turns as they were lowered. A final turn is
 the running sums stay with the turns, so one more step costs what it added.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from weft.compiler.incremental import Thread
-from weft.dialects import Entry, Lowered, Track, dialect_named
+from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.measure import HeadCost, Mark
-from weft.dialects.track import Head
+from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
-from weft.passes import Sizes
+from weft.ir.rewrite import derived
+from weft.passes import Part, Sizes
 from weft.values import Strand
 
 
@@ -35,9 +37,14 @@ class _Opening(NamedTuple):
 class _Marks:
     """The sums after each final turn, beginning with none."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: list[Mark] | None = None) -> None:
         self.lock = Lock()
-        self.marks = [Mark()]
+        self.marks = [Mark()] if marks is None else marks
+
+    def fork(self, length: int) -> "_Marks":
+        """The sums of the first turns alone."""
+        with self.lock:
+            return _Marks(self.marks[: length + 1])
 
 
 class _Bounds:
@@ -46,9 +53,26 @@ class _Bounds:
     def __init__(self) -> None:
         self.lock = Lock()
         self.bounds: list[Bound] = []
+        self.spoken: list[int] = []
+        """Where the user speaks."""
+
+    def add(self, index: int, item: Item, bound: Bound) -> None:
+        """Take in one item more."""
+        self.bounds.append(bound)
+        if _is_said(item):
+            self.spoken.append(index)
+
+    def fork(self, length: int) -> "_Bounds":
+        """What the first items take alone."""
+        bounds = _Bounds()
+        with self.lock:
+            bounds.bounds = self.bounds[:length]
+            bounds.spoken = self.spoken[: bisect_left(self.spoken, length)]
+        return bounds
 
 
-_Kept = TypeVar("_Kept", _Marks, _Bounds)
+def _is_said(item: Item) -> bool:
+    return item.kind == "user" and item.author == "user"
 
 
 class Scale:
@@ -80,19 +104,19 @@ class Scale:
 
     def _opening(self, head: Head) -> _Opening:
         """What stands before the conversation, counted once for all requests that have it."""
-        held = head.memo.get(self.model)
-        if not isinstance(held, _Opening):
-            cost = self.meter.head(self.meter.scale.head(head.wire))
+        opening = head.memo.get(self.model)
+        if not isinstance(opening, _Opening):
+            cost = self.meter.head(self.meter.weigher.head(head.wire))
             loads = [self.meter.turn(entry.wire) for entry in head.lead]
             lead = self.meter.follow(Mark(), loads).total
-            held = head.memo[self.model] = _Opening(cost, lead)
-        return held
+            opening = head.memo[self.model] = _Opening(cost, lead)
+        return opening
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""
-        kept = self._kept(entries, _Marks)
-        marks = kept.marks
-        with kept.lock:
+        counted = derived(entries, _Marks, (self.dialect, self.model))
+        marks = counted.marks
+        with counted.lock:
             done = len(marks) - 1
             for entry in entries.since(done)[: max(0, entries.settled - done)]:
                 marks.append(self.meter.step(marks[-1], self.meter.turn(entry.wire)))
@@ -102,7 +126,7 @@ class Scale:
     def shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
-        turns = [self.meter.scale.turn(entry.wire) for entry in entries.since(length)]
+        turns = [self.meter.weigher.turn(entry.wire) for entry in entries.since(length)]
         spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
         return mark.tokens if spoken else mark.total
 
@@ -120,7 +144,7 @@ class Scale:
             if isinstance(block, ResultBlock)
             for media in block.media
         }
-        turns = [self.meter.scale.turn(entry.wire) for entry in lowered.entries]
+        turns = [self.meter.weigher.turn(entry.wire) for entry in lowered.entries]
         asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
         sizes: dict[int, int] = {}
         for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):
@@ -152,39 +176,49 @@ class Scale:
     def measure(
         self,
         prompt: Prompt,
-        thread: Thread | None = None,
         changes: tuple[TextBlock, ...] = (),
     ) -> Sizes:
         """The whole request, with `changes` still to come, and what its items take at most."""
-        track: Track | None = None
-        if thread is not None and thread.settled.memo is prompt.items.memo:
-            track = thread.track(self.dialect, self.model)
+        track = track_of(prompt.items, self.dialect, self.model)
         lowered = dialect_named(self.dialect).lower(prompt, track=track)
         more = 0
         if changes:
             more = self.item(Item("system", changes, "", "", 0, 0, ""))
         split = partial(self._split, prompt, lowered, more)
-        return Sizes(self.request(lowered) + more, split, self.item)
+        part = partial(self._part, prompt, lowered, more)
+        return Sizes(self.request(lowered) + more, split, self.item, part)
 
     def _split(self, prompt: Prompt, lowered: Lowered, more: int) -> tuple[int, list[int]]:
+        """What everything but the items takes, and each of the items."""
+        part = self._part(prompt, lowered, more, (), 0)
+        return part.fixed, part.sizes
+
+    def _part(
+        self, prompt: Prompt, lowered: Lowered, more: int, some: Sequence[int], start: int
+    ) -> Part:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
-        items = prompt.items
-        kept = self._kept(items, _Bounds)
-        with kept.lock:
-            done = len(kept.bounds)
-            kept.bounds += map(self._bound, items.since(done)[: max(0, items.settled - done)])
-        each = kept.bounds[: items.settled]
-        each += map(self._bound, items.since(items.settled))
-        indexes = range(len(each))
-        said = [i for i in indexes if items[i].kind == "user" and items[i].author == "user"]
-        asked = max((i for i in (*said[-1:], *indexes[-1:]) if each[i].asks), default=0)
-        if self.overheads.earlier_thoughts:
-            asked = 0
+        items, settled = prompt.items, prompt.items.settled
+        counted = derived(items, _Bounds, (self.dialect, self.model))
+        with counted.lock:
+            for index in range(len(counted.bounds), settled):
+                counted.add(index, items[index], self._bound(items[index]))
+            spoken = counted.spoken[: bisect_left(counted.spoken, settled)][-1:]
+        tail = [self._bound(item) for item in items.tail]
+        spoken += [i for i, item in enumerate(items.tail, settled) if _is_said(item)]
+        asked = 0
+        if not self.overheads.earlier_thoughts:
+            last = (*spoken[-1:], *range(len(items) - 1, len(items)))
+            bounds = ((i, counted.bounds[i] if i < settled else tail[i - settled]) for i in last)
+            asked = max((index for index, bound in bounds if bound.asks), default=0)
         sizes = [
             bound.tokens + (bound.thoughts if index >= asked else 0)
-            for index, bound in enumerate(each)
+            for index, bound in (
+                *((index, counted.bounds[index]) for index in some),
+                *enumerate(counted.bounds[start:settled], start),
+                *enumerate(tail, settled),
+            )
         ]
-        return self.fixed(lowered) + more, sizes
+        return Part(self.fixed(lowered) + more, sizes, asked)
 
     def _bound(self, item: Item) -> Bound:
         alone = Prompt(self.model, "", items=Strand([item] if item.blocks else []))
@@ -194,9 +228,3 @@ class Scale:
         tokens = sum(load.tokens for load in loads) + turns
         thoughts = sum(load.thoughts for load in loads)
         return Bound(tokens, thoughts, any(load.asks for load in loads))
-
-    def _kept(self, strand: Strand[Entry] | Strand[Item], kind: type[_Kept]) -> _Kept:
-        """What was counted of a strand's settled part, kept with it for this model."""
-        held = strand.memo.setdefault((kind, self.dialect, self.model), kind())
-        assert isinstance(held, kind)
-        return held

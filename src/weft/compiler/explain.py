@@ -372,7 +372,7 @@ def _options(compiled: "Compilation") -> Iterator[OptionRow]:
             value,
             prompt.config_origins.get(name, Origin("config", name)),
             sent,
-            "/" + place.replace(".", "/") if isinstance(place, str) else "",
+            place.pointer if place is not None else "",
         )
 
 

@@ -17,6 +17,7 @@ from weft.declare.policy_parts import When
 from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
+from weft.ir.rewrite import derived
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand, require_object
 
@@ -27,6 +28,55 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     A turn begins where its invocation does, with what the user asked. A result that comes in a
     later invocation continues the turn of its call.
     """
+    if events.tail or not invocation:
+        return _look_back(events, invocation)
+    known = derived(events, _Turn)
+    if known.invocation != invocation or not _goes_on(events, known.read, invocation):
+        known.start = _look_back(events, invocation)
+        known.invocation = invocation
+    known.read = events.settled
+    return known.start
+
+
+class _Turn:
+    """Where the current turn of a log begins, as of its first `read` events."""
+
+    def __init__(self) -> None:
+        self.read = self.start = 0
+        self.invocation = ""
+
+
+_NEAR = 64
+"""How far a result may stand behind its call to be taken for one of the same turn."""
+
+
+def _goes_on(events: Strand[Event], start: int, invocation: str) -> bool:
+    """Whether the events from `start` on only continue the turn: calls, words, and results.
+
+    A long turn is not looked through at every step. Where the user speaks again, or a result
+    answers an earlier turn, it is.
+    """
+    if start > events.settled:  # an older snapshot
+        return False
+    for index in range(start, events.settled):
+        event = events[index]
+        if event.invocation_id != invocation or (event.author == "user" and not event.results):
+            return False
+        sought = {result.id for result in event.results if result.id}
+        for before in range(index - 1, max(-1, index - _NEAR), -1):
+            if not sought:
+                break
+            other = events[before]
+            if other.invocation_id != invocation or (other.author == "user" and not other.results):
+                return False
+            sought -= {call.id for call in other.calls}
+        if sought:
+            return False
+    return True
+
+
+def _look_back(events: Strand[Event], invocation: str) -> int:
+    """As `start_of`, by looking at the whole turn."""
     for follow in (True, False):  # a result that answers no call at all leads nowhere
         begins = _begins(events, invocation, follow)
         if begins is not None:
@@ -56,16 +106,16 @@ def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
 
 def user_content(events: Strand[Event], invocation: str) -> Content | None:
     """What the user said to start the invocation."""
-    found: Content | None = None
+    content: Content | None = None
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if event.invocation_id != invocation:
             break
         if event.author == "user" and not event.results:
-            found = event.content
+            content = event.content
             if not invocation:
                 break
-    return found
+    return content
 
 
 Held = TypeVar("Held")
@@ -74,27 +124,27 @@ Held = TypeVar("Held")
 class Looked(Mapping[str, Held], Generic[Held]):
     """A mapping to read that knows which of its values were read."""
 
-    __slots__ = ("_held", "named", "read")
+    __slots__ = ("_values", "named", "read")
 
-    def __init__(self, held: Mapping[str, Held]) -> None:
-        self._held = dict(held)
+    def __init__(self, values: Mapping[str, Held]) -> None:
+        self._values = dict(values)
         self.read: set[str] = set()
         self.named = False
 
     def __getitem__(self, key: str) -> Held:
-        value = self._held[key]
+        value = self._values[key]
         self.read.add(key)
         return value
 
     def __contains__(self, key: object) -> bool:
-        return key in self._held
+        return key in self._values
 
     def __iter__(self) -> Iterator[str]:
         self.named = True
-        return iter(self._held)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
 
     def copy(self) -> dict[str, Held]:
         """All of it, as a plain dict."""
@@ -112,9 +162,9 @@ class Looked(Mapping[str, Held], Generic[Held]):
     def texts(self) -> Iterator[str]:
         """Every text in the values that were read, and the keys if they were listed."""
         if self.named:
-            yield from self._held
+            yield from self._values
         for key in self.read:
-            yield from _texts(self._held[key])
+            yield from _texts(self._values[key])
 
 
 class ReadonlyContext:
@@ -191,12 +241,12 @@ def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, held in cast("Mapping[str, object]", value).items():
+        for key, inner in cast("Mapping[str, object]", value).items():
             yield key
-            yield from _texts(held)
+            yield from _texts(inner)
     elif isinstance(value, list | tuple):
-        for held in cast("list[object]", value):
-            yield from _texts(held)
+        for inner in cast("list[object]", value):
+            yield from _texts(inner)
 
 
 def decided(condition: When, state: Mapping[str, Json]) -> bool:
@@ -207,9 +257,9 @@ def decided(condition: When, state: Mapping[str, Json]) -> bool:
     try:
         return bool(ask(condition.predicate, MappingProxyType(state)))
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {error}"
         raise CompileError(
-            f"the predicate `{name_of(condition.predicate)}` of C.when raised {said}",
+            f"the predicate `{name_of(condition.predicate)}` of C.when raised {problem}",
             where="C.when",
             hint='let it answer for any state: lambda state: state.get("vip") is True',
         ) from error
@@ -300,31 +350,33 @@ def _awaited(value: Awaitable[object]) -> object:
         return pool.submit(asyncio.run, wait()).result()
 
 
-class _Known(NamedTuple):
+class _Effects:
     """The effects of a log's first `read` events, by fingerprint."""
 
-    read: int
-    found: dict[str, JsonObject]
+    def __init__(self) -> None:
+        self.read = 0
+        self.by_fingerprint: dict[str, JsonObject] = {}
 
 
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
-    held = log.memo.get("effects")
-    known = held if isinstance(held, _Known) and held.read <= log.settled else _Known(0, {})
+    known = derived(log, _Effects)
+    if known.read > log.settled:  # an older snapshot is read by itself
+        known = _Effects()
     if known.read == log.settled:
-        return known.found
+        return known.by_fingerprint
     fresh = log.since(known.read)[: log.settled - known.read]
     if any(event.actions.rewind_before_invocation_id for event in fresh):
-        found = _not_rewound(log.since(0)[: log.settled])
+        effects = _not_rewound(log.since(0)[: log.settled])
     else:
         new = {
             str(effect.get("fingerprint")): effect
             for event in fresh
             if (effect := event.provenance.effect)
         }
-        found = {**known.found, **new} if new else known.found
-    log.memo["effects"] = _Known(log.settled, found)
-    return found
+        effects = {**known.by_fingerprint, **new} if new else known.by_fingerprint
+    known.read, known.by_fingerprint = log.settled, effects
+    return effects
 
 
 def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:

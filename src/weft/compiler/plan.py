@@ -5,15 +5,23 @@ the wording of its instruction are the same at every step. They are kept with th
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from weft import schema
 from weft.codes import report
+from weft.compiler.costs import shares_of
 from weft.compiler.incremental import Slot
-from weft.compiler.instruction import Wording, transfer_targets, transfer_tool, wording_of
+from weft.compiler.instruction import (
+    Instructions,
+    Wording,
+    transfer_targets,
+    transfer_tool,
+    wording_of,
+)
 from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import policy_of, recall_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
@@ -24,10 +32,12 @@ from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
+from weft.dialects.track import Head
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Passes, passes_of
+from weft.passes.env import ModelFacts, ToolFacts
 from weft.values import Json, JsonObject, compact
 
 SET_RESPONSE = "set_model_response"
@@ -62,12 +72,24 @@ class Target(msgspec.Struct, frozen=True):
     facts: Facts
 
 
+class SharedParts:
+    """What the requests of all sessions share under one plan, once the first of them was made."""
+
+    __slots__ = ("heads", "instructions")
+
+    def __init__(self) -> None:
+        self.instructions: Instructions | None = None
+        """Instructions that read nothing from the session."""
+        self.heads: dict[tuple[str, bool], Head] = {}
+        """By dialect, and whether it was strict: everything but the turns."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
     """What is known of an agent's requests before there is a session.
 
-    `given` is the policy of the run. `measure` says by what things are found large: the model's
-    tokens, and from how many on for each tool that has a say in it.
+    `run_policy` is the policy of the run. `measure` says by what things are found large: the
+    model's tokens, and from how many on for each tool that has a say in it.
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
     `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
@@ -76,7 +98,7 @@ class Plan:
     its root declare.
     """
 
-    given: Policy | None
+    run_policy: Policy | None
     path: tuple[Agent, ...]
     agent: Agent
     policy: Policy
@@ -89,9 +111,11 @@ class Plan:
     target: Target
     output: Output | None
     transfers: tuple[Node, ...]
+    facts: ModelFacts
     tools: tuple[ToolDecl, ...]
     own: dict[str, Tool]
     recall: ToolDecl | None
+    tool_facts: ToolFacts
     config: JsonObject
     origins: dict[str, Origin]
     cache: str
@@ -100,6 +124,7 @@ class Plan:
     wording: Wording
     inputs: dict[str, object]
     diagnostics: tuple[Diagnostic, ...]
+    shared: SharedParts = field(default_factory=SharedParts)
 
 
 def plan_for(
@@ -126,14 +151,14 @@ def plan_for(
         chosen = model if model is None or isinstance(model, str) else id(model)
         seen = str(config.context) if config.context is not None else ""
         key = (agent, chosen, compact(config.generate_config), seen, labels)
-    held = root.memo.get(key)
+    known = root.memo.get(key)
     if (
-        isinstance(held, Plan)
-        and (held.given is config.context or held.given == config.context)
-        and (held.fixed or _fits(held))
+        isinstance(known, Plan)
+        and (known.run_policy is config.context or known.run_policy == config.context)
+        and (known.fixed or _fits(known))
     ):
-        return held
-    plan = _made(root, agent, config, labels)
+        return known
+    plan = _make_plan(root, agent, config, labels)
     if len(root.memo) >= MOST_PLANS:
         root.memo.clear()
     root.memo[key] = plan
@@ -190,10 +215,10 @@ def _fits(plan: Plan) -> bool:
     return model.name == plan.target.model and model.dialect == plan.target.dialect
 
 
-def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
-    found = tree.find(root, name) if name is not None else (root,)
-    path = tuple(node for node in found if isinstance(node, Agent))
-    if not path or path[-1] is not found[-1]:
+def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
+    nodes = tree.find(root, name) if name is not None else (root,)
+    path = tuple(node for node in nodes if isinstance(node, Agent))
+    if not path or path[-1] is not nodes[-1]:
         raise _unknown(root, name)
     agent = path[-1]
     declared = united((*labels_of(root, config), *labels))
@@ -204,14 +229,16 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     recalls = _recalls(path, policy, target)
     output = _output(path, target, recalls=recalls)
     generate, origins = _config(agent, config)
-    cache, said = _cache(generate.pop("cache", True), target, origins)
+    cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output)
     tools = _tools(path, output, recalls=recalls)
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name)
     measure = _measure(agent, target)
+    own = {tool.name: tool for tool in agent.tools}
+    recall = None if recalls else _late_recall(path, output, target)
     return Plan(
-        given=config.context,
+        run_policy=config.context,
         path=path,
         agent=agent,
         policy=policy,
@@ -225,8 +252,10 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         output=output,
         transfers=transfer_targets(path),
         tools=tools,
-        own={tool.name: tool for tool in agent.tools},
-        recall=None if recalls else _late_recall(path, output, target),
+        facts=_model_facts(agent, target, cache),
+        own=own,
+        recall=recall,
+        tool_facts=ToolFacts(own=own, recall=recall),
         config=generate,
         origins=origins,
         cache=cache,
@@ -234,8 +263,30 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         append_from=0 if changes == "append" else _append_from(target, wording, tools),
         wording=wording,
         inputs={**path[0].inputs, **agent.inputs},
-        diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
+        diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
     )
+
+
+def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
+    """What passes may know of the model."""
+    shares = shares_of(target.facts.cache, lifetime=cache)
+    return ModelFacts(
+        name=target.model,
+        dialect=target.dialect,
+        window=target.facts.window,
+        widest=partial(_widest, target.model),
+        read=shares.read,
+        write=shares.write,
+        picks_tools=target.facts.picks_tools,
+        cleared=frozenset(agent.cleared),
+    )
+
+
+def _widest(model: str) -> int:
+    """The model's window from the list of prices, loaded for a request that may not fit it."""
+    from weft.compiler.costs import window_of
+
+    return window_of(model)
 
 
 def _unknown(root: Agent, name: object) -> CompileError:
@@ -389,7 +440,7 @@ def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) 
 
 def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
     """What there is to say about the declaration itself."""
-    found = [
+    diagnostics = [
         report(
             "WEFT301",
             Origin("tool", tool.name, agent.name),
@@ -400,7 +451,7 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         if not tool.documented
     ]
     if not root and agent.global_instruction is not None:
-        found.append(
+        diagnostics.append(
             report(
                 "WEFT103",
                 Origin("field", "global_instruction", agent.name),
@@ -409,7 +460,7 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
             )
         )
     extra = agent.generate_config.get("extra")
-    found += [
+    diagnostics += [
         report(
             "WEFT702",
             Origin("field", "generate_config", agent.name),
@@ -419,4 +470,4 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         for name in (extra if isinstance(extra, dict) else ())
         if name not in DIALECTS
     ]
-    return found
+    return diagnostics

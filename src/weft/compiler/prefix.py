@@ -458,6 +458,8 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
         for index, entry in enumerate(entries.since(settled.length), start=first + settled.length):
             later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
+        if not later and not settled.diagnostics:  # the common case: nothing is wrong
+            return ()
         return (*settled.diagnostics, *_placed(later, places, lowered.head.of.agent))
 
 

@@ -4,17 +4,20 @@ Fluent methods are verbs and return a copy, so sharing an agent is always safe.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
 from weft.declare import tree
 from weft.declare.checks import (
-    CALLBACKS,
+    Check,
+    by,
     check_allow,
     check_budget,
     check_callback,
+    check_children,
     check_cleared,
+    check_contents,
     check_flag,
     check_instruction,
     check_model,
@@ -25,17 +28,18 @@ from weft.declare.checks import (
     check_steps,
     check_text,
     check_tools,
+    merge_view,
+    one_of,
+    optional,
     wrong,
 )
 from weft.declare.compose import Composable
-from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_generate_config
-from weft.declare.functions import check_choice
+from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_options
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
-from weft.declare.inputs import Inputs, check_inputs
+from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
-from weft.declare.tool import Tool, to_tools
+from weft.declare.tool import Tool
 from weft.declare.words import C
-from weft.jsonschema import shorten
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject, Memo
 
@@ -46,6 +50,7 @@ _EVERYTHING = C.default(data=False)
 
 Callback: TypeAlias = Callable[..., object]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
+CallbackChain: TypeAlias = Callback | tuple[Callback, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +72,61 @@ Instruction: TypeAlias = str | Callable[..., object] | tuple[object, ...]
 )
 @dataclass(frozen=True, eq=False)
 class Agent(Composable):
-    """What an agent is: instruction, tools, sub-agents, schemas, and what it may see."""
+    """What an agent is: instruction, tools, sub-agents, schemas, and what it may see.
+
+    Each field names the check that refuses or normalises what people pass for it.
+    """
 
     name: str
-    model: str | object | None = field(default=None, kw_only=True)
-    instruction: Instruction = field(default="", kw_only=True)
-    description: str = field(default="", kw_only=True)
-    tools: tuple[Tool, ...] = field(default=(), kw_only=True)
-    sub_agents: "tuple[Agent | Flow, ...]" = field(default=(), kw_only=True)
-    output_key: str | None = field(default=None, kw_only=True)
-    output_schema: object | None = field(default=None, kw_only=True)
-    input_schema: object | None = field(default=None, kw_only=True)
-    context: Policy | None = field(default=None, kw_only=True)
-    include_contents: str | None = field(default=None, kw_only=True)
-    context_compressor: TokenBudget | None = field(default=None, kw_only=True)
-    generate_config: JsonObject = field(default_factory=dict[str, Json], kw_only=True)
-    global_instruction: Instruction | None = field(default=None, kw_only=True)
-    disallow_transfer_to_parent: bool = field(default=False, kw_only=True)
-    disallow_transfer_to_peers: bool = field(default=False, kw_only=True)
-    before_agent: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    after_agent: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    before_model: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    after_model: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    before_tool: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    after_tool: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    on_model_error: Callback | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    on_tool_error: Callback | str | tuple[Callback, ...] | None = field(default=None, kw_only=True)
-    max_steps: int = field(default=25, kw_only=True)
-    on_missing: OnMissing = field(default="keep", kw_only=True)
-    on_provider_error: OnProviderError = field(default="log", kw_only=True)
-    on_truncated: OnTruncated = field(default="keep", kw_only=True)
+    _: KW_ONLY
+    model: str | object | None = field(default=None, metadata=by(check_model))
+    """A name, or an object with a name that speaks a dialect; None takes that of the parent."""
+    instruction: Instruction = field(default="", metadata=by(check_instruction))
+    description: str = field(default="", metadata=by(check_text))
+    """What it is for: agents that may hand over to it read this."""
+    tools: tuple[Tool, ...] = field(default=(), metadata=by(check_tools))
+    sub_agents: "tuple[Agent | Flow, ...]" = field(default=(), metadata=by(check_children))
+    """Whom it may hand over to."""
+    output_key: str | None = field(default=None, metadata=by(check_output_key))
+    """The state key under which its answer is stored."""
+    output_schema: object | None = field(default=None, metadata=by(check_schema))
+    input_schema: object | None = field(default=None, metadata=by(check_schema))
+    context: Policy | None = field(default=None, metadata=by(check_policy))
+    """What it sees, written with `C`."""
+    include_contents: str | None = field(default=None, metadata=by(check_contents))
+    """ADK's word for what it sees: "default" or "none"."""
+    context_compressor: TokenBudget | None = field(default=None, metadata=by(check_budget))
+    generate_config: JsonObject = field(default_factory=dict[str, Json], metadata=by(check_options))
+    global_instruction: Instruction | None = field(
+        default=None, metadata=by(optional(check_instruction))
+    )
+    """An instruction for every agent below it; only that of the root is sent."""
+    disallow_transfer_to_parent: bool = field(default=False, metadata=by(check_flag))
+    disallow_transfer_to_peers: bool = field(default=False, metadata=by(check_flag))
+    before_agent: CallbackChain = field(default=None, metadata=by(check_callback))
+    after_agent: CallbackChain = field(default=None, metadata=by(check_callback))
+    before_model: CallbackChain = field(default=None, metadata=by(check_callback))
+    after_model: CallbackChain = field(default=None, metadata=by(check_callback))
+    before_tool: CallbackChain = field(default=None, metadata=by(check_callback))
+    after_tool: CallbackChain = field(default=None, metadata=by(check_callback))
+    on_model_error: CallbackChain = field(default=None, metadata=by(check_callback))
+    on_tool_error: CallbackChain | str = field(default=None, metadata=by(check_callback))
+    max_steps: int = field(default=25, metadata=by(check_steps))
+    """How often its model may be asked in one invocation."""
+    on_missing: OnMissing = field(default="keep", metadata=by(one_of(OnMissing)))
+    """What becomes of a `{variable}` without a value."""
+    on_provider_error: OnProviderError = field(default="log", metadata=by(one_of(OnProviderError)))
+    """What becomes of an error in a function that makes its instruction."""
+    on_truncated: OnTruncated = field(default="keep", metadata=by(one_of(OnTruncated)))
     """What becomes of an answer that was cut off at the token limit."""
-    allow: tuple[str, ...] = field(default=(), kw_only=True)
-    cleared: tuple[str, ...] = field(default=(), kw_only=True)
+    allow: tuple[str, ...] = field(default=(), metadata=by(check_allow))
+    """Diagnostic codes that are not reported for it."""
+    cleared: tuple[str, ...] = field(default=(), metadata=by(check_cleared))
     """The labels that its model may see."""
-    inputs: Mapping[str, object] = field(default_factory=dict[str, object], kw_only=True)
+    inputs: Mapping[str, object] = field(
+        default_factory=dict[str, object], metadata=by(check_input_keys)
+    )
     """The state keys that must be there when it starts, with their types."""
-
-    children: ClassVar[tuple[()]] = ()
-    """An agent is a leaf of a flow: its sub-agents are reached by transfer, not by the flow."""
 
     if TYPE_CHECKING:
 
@@ -149,40 +170,14 @@ class Agent(Composable):
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
         check_name(self.name)
-        name = self.name
-        check_model(name, self.model)
-        self._set("tools", to_tools(self.tools, where=f"{name}.tools"))
-        check_tools(name, self.tools)
-        self._set("sub_agents", self._children(self.sub_agents))
+        values = vars(self)
+        for field_name, check in _checks():
+            value = check(self.name, field_name, values[field_name])
+            if value is not values[field_name]:
+                self._set(field_name, value)
+        self._set("context", merge_view(self.name, self.context, self.include_contents))
         tree.check(self)
         self._check_flows()
-        where = f"{name}.generate_config"
-        self._set("generate_config", check_generate_config(self.generate_config, where=where))
-        check_instruction(name, "instruction", self.instruction)
-        if self.global_instruction is not None:
-            check_instruction(name, "global_instruction", self.global_instruction)
-        self._set("context", check_policy(name, self.context, self.include_contents))
-        budget = check_budget(name, self.context_compressor)
-        self._set("context_compressor", budget)
-        for kind in ("output_schema", "input_schema"):
-            self._set(kind, check_schema(name, kind, getattr(self, kind)))
-        check_output_key(name, self.output_key)
-        check_text(name, "description", self.description)
-        check_flag(name, "disallow_transfer_to_parent", self.disallow_transfer_to_parent)
-        check_flag(name, "disallow_transfer_to_peers", self.disallow_transfer_to_peers)
-        check_steps(name, self.max_steps)
-        choices: tuple[tuple[str, object], ...] = (
-            ("on_missing", OnMissing),
-            ("on_provider_error", OnProviderError),
-            ("on_truncated", OnTruncated),
-        )
-        for choice, kinds in choices:
-            check_choice(name, choice, getattr(self, choice), kinds)
-        self._set("allow", check_allow(name, self.allow))
-        self._set("cleared", check_cleared(name, self.cleared))
-        self._set("inputs", check_inputs(name, self.inputs))
-        for verb in CALLBACKS:
-            self._set(verb, check_callback(name, verb, getattr(self, verb)))
 
     @explained('agent.instruct("...")')
     def instruct(self, instruction: Instruction) -> Self:
@@ -216,8 +211,8 @@ class Agent(Composable):
 
     def reads(self, *keys: str) -> Self:
         """Return a copy that is shown these state keys too, beside what it sees so far."""
-        shown, limit = C.state(*keys), self.policy.limit
-        return self.sees(replace(replace(self.policy, limit=None) + shown, limit=limit))
+        state_items, limit = C.state(*keys), self.policy.limit
+        return self.sees(replace(replace(self.policy, limit=None) + state_items, limit=limit))
 
     @explained("agent.sees(C.window(5))")
     def sees(self, policy: Policy) -> Self:
@@ -239,7 +234,7 @@ class Agent(Composable):
         return Memo()
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: held for name, held in vars(self).items() if name != "memo"}
+        return {name: value for name, value in vars(self).items() if name != "memo"}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agent):
@@ -254,22 +249,6 @@ class Agent(Composable):
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _children(self, values: "Iterable[Agent | Flow]") -> "tuple[Agent | Flow, ...]":
-        if isinstance(values, Composable) or not isinstance(cast("object", values), Iterable):
-            raise wrong(
-                self.name, "sub_agents", "sub_agents is not a list", "write sub_agents=[a, b]"
-            )
-        children = tuple(values)
-        for child in children:
-            if not isinstance(cast("object", child), Composable):
-                raise wrong(
-                    self.name,
-                    "sub_agents",
-                    f"{shorten(repr(child), 60)} is not an Agent or a flow",
-                    "pass them one by one: weft.Agent values, or flows such as Sequence(a, b)",
-                )
-        return children
-
     def _check_flows(self) -> None:
         """Refuse a flow below that leads nowhere, or has another agent of a name in the tree."""
         flows = [node for node, _ in tree.walk(self) if not isinstance(node, Agent)]
@@ -280,3 +259,13 @@ class Agent(Composable):
         for flow in flows:
             to_node(flow, where=f"{self.name}.sub_agents")
         check_agents(self, where=f"{self.name}.sub_agents")
+
+
+@cache
+def _checks() -> tuple[tuple[str, Check], ...]:
+    """The fields that are checked, in the order of their declaration."""
+    return tuple(
+        (one.name, cast("Check", one.metadata["check"]))
+        for one in fields(Agent)
+        if "check" in one.metadata
+    )

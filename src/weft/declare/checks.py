@@ -1,28 +1,64 @@
-"""What cannot be right in a declaration, said where it is written.
+"""Checks of declarations: each refuses what cannot be right, where it is written.
 
-Each check names the agent, the field and the fix. It takes what people pass, whatever its
-type, and returns what the agent keeps.
+A check names the agent, the field and the fix. It takes whatever people pass, and returns what the
+agent keeps.
 """
 
 import difflib
 import inspect
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
 from weft import schema
 from weft.codes import CODES
-from weft.declare.functions import is_async, is_generator, is_model, misfit, name_of
+from weft.declare.compose import Composable
+from weft.declare.functions import check_choice, is_async, is_generator, is_model, misfit, name_of
 from weft.declare.policy import Policy, TokenBudget, Transforms
-from weft.declare.tool import RESERVED, Tool
+from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.values import compact, has_lone_surrogate
+
+if TYPE_CHECKING:
+    from weft.declare.agent import Agent
+    from weft.declare.flow import Flow
+
+
+Check: TypeAlias = Callable[[str, str, object], object]
+"""A check of a field: called with the agent's name, the field and what was passed for it.
+
+It returns what the agent keeps, or raises.
+"""
+
+
+def by(check: Check) -> Mapping[str, Check]:
+    """The metadata of a field that this check looks at."""
+    return {"check": check}
+
+
+def optional(check: Check) -> Check:
+    """The same check for a field that may be None."""
+
+    def check_unless_none(agent: str, field: str, value: object) -> object:
+        return None if value is None else check(agent, field, value)
+
+    return check_unless_none
+
+
+def one_of(choices: object) -> Check:
+    """The check of a field that takes one of a few words."""
+
+    def check_word(agent: str, field: str, value: object) -> object:
+        check_choice(agent, field, value, choices)
+        return value
+
+    return check_word
 
 
 def wrong(agent: str, field: str, message: str, hint: str) -> DeclarationError:
@@ -51,45 +87,63 @@ def check_name(name: object, *, kind: str = "Agent") -> None:
         )
 
 
-def check_model(agent: str, model: object) -> None:
+def check_model(agent: str, field: str, model: object) -> object:
     """A model is a name, or an object that has a name and speaks a dialect."""
     if model is None or is_model(model):
-        return
+        return model
     hint = "pass a name, an object with `name` and `dialect`, or None to inherit"
     if isinstance(model, type):
         hint = f'pass an object of it: {model.__name__}("NAME")'
     elif isinstance(model, str) and model.strip().isprintable() and model.strip():
         hint = f'write model="{model.strip()}"'
-    raise wrong(agent, "model", f"{model!r} is not a model", hint)
+    raise wrong(agent, field, f"{model!r} is not a model", hint)
 
 
-def check_tools(agent: str, tools: tuple[Tool, ...]) -> None:
-    """Tool names are unique in an agent, and none is Weft's own."""
+def check_tools(agent: str, field: str, values: object) -> tuple[Tool, ...]:
+    """Tools, functions and toolsets as tools; their names are unique, and none is Weft's own."""
+    tools = to_tools(cast("Iterable[object]", values), where=f"{agent}.{field}")
     seen: set[str] = set()
     for tool in tools:
         if tool.name in RESERVED:
             raise wrong(
-                agent, "tools", f"the tool name `{tool.name}` is Weft's own", "rename the tool"
+                agent, field, f"the tool name `{tool.name}` is Weft's own", "rename the tool"
             )
         if tool.name in seen:
             raise wrong(
                 agent,
-                "tools",
+                field,
                 f"two tools are named `{tool.name}`",
                 "rename one: @tool(name=...), or give its toolset a prefix",
             )
         seen.add(tool.name)
+    return tools
 
 
-def check_instruction(agent: str, field: str, value: object) -> None:
+def check_children(agent: str, field: str, values: object) -> "tuple[Agent | Flow, ...]":
+    """Agents and flows that may be handed over to."""
+    if isinstance(values, Composable) or not isinstance(values, Iterable):
+        raise wrong(agent, field, f"{field} is not a list", f"write {field}=[a, b]")
+    children = tuple(cast("Iterable[object]", values))
+    for child in children:
+        if not isinstance(child, Composable):
+            raise wrong(
+                agent,
+                field,
+                f"{shorten(repr(child), 60)} is not an Agent or a flow",
+                "pass them one by one: weft.Agent values, or flows such as Sequence(a, b)",
+            )
+    return cast("tuple[Agent | Flow, ...]", children)
+
+
+def check_instruction(agent: str, field: str, value: object) -> object:
     """An instruction is text, or something that makes it."""
     if isinstance(value, str) or callable(value):
-        return
+        return value
     if isinstance(value, tuple):
         pieces = cast("tuple[object, ...]", value)
         known = len(pieces) in (2, 3) and isinstance(pieces[1], str)
         if known and callable(getattr(pieces[0], cast("str", pieces[1]), None)):
-            return
+            return pieces
     raise wrong(
         agent,
         field,
@@ -98,28 +152,40 @@ def check_instruction(agent: str, field: str, value: object) -> None:
     )
 
 
-def check_policy(agent: str, context: object, include_contents: object) -> Policy | None:
-    """What the agent sees: the policy, or ADK's word for it."""
+def check_policy(agent: str, field: str, context: object) -> Policy | None:
+    """A policy."""
     if isinstance(context, Transforms):
         raise wrong(
             agent,
-            "context",
+            field,
             f"{context} selects nothing: it is a transform",
             f"write C.default(){str(context).removeprefix('C')}",
         )
     if context is not None and not isinstance(context, Policy):
         raise wrong(
-            agent, "context", f"{shorten(repr(context), 60)} is no policy", _policy_hint(context)
+            agent, field, f"{shorten(repr(context), 60)} is no policy", _policy_hint(context)
         )
-    if include_contents not in (None, "default", "none"):
+    return context
+
+
+def check_contents(agent: str, field: str, value: object) -> object:
+    """ADK's words for what an agent sees."""
+    if value not in (None, "default", "none"):
         raise wrong(
             agent,
-            "include_contents",
-            f"{include_contents!r} is not a view",
+            field,
+            f"{value!r} is not a view",
             'pass "default" or "none", or a policy: context=C.none()',
         )
-    if include_contents != "none":
-        return C.default() if context is None and include_contents is not None else context
+    return value
+
+
+def merge_view(agent: str, context: Policy | None, include_contents: str | None) -> Policy | None:
+    """What the agent sees: its policy, or the one that ADK's word for it means."""
+    if include_contents is None:
+        return context
+    if include_contents == "default":
+        return C.default() if context is None else context
     if context is not None and context.view != "none":
         raise wrong(
             agent,
@@ -143,7 +209,7 @@ def _policy_hint(value: object) -> str:
     return "write one of C: C.window(5), C.none(), C.user(), C.auto()"
 
 
-def check_budget(agent: str, budget: object) -> TokenBudget | None:
+def check_budget(agent: str, field: str, budget: object) -> TokenBudget | None:
     """A budget, or its options as a dict."""
     if budget is None or isinstance(budget, TokenBudget):
         return budget
@@ -157,7 +223,7 @@ def check_budget(agent: str, budget: object) -> TokenBudget | None:
             reason = error.message
     raise wrong(
         agent,
-        "context_compressor",
+        field,
         reason,
         "write TokenBudget(token_budget=4096, keep_recent=3)",
     )
@@ -168,34 +234,35 @@ def check_schema(agent: str, field: str, declared: object) -> object:
     if declared is None:
         return None
     if isinstance(declared, str | int | float | bytes | list | set | tuple):
-        shown = shorten(repr(cast("object", declared)), 60)
+        spelling = shorten(repr(cast("object", declared)), 60)
         raise wrong(
             agent,
             field,
-            f"{shown} is not a type",
+            f"{spelling} is not a type",
             "pass a type: a dataclass, a pydantic model, list[str]; or a JSON Schema as a dict",
         )
     if inspect.isroutine(declared):
         raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
-    made = schema.of_type(declared, where=f"{agent}.{field}")
-    if has_lone_surrogate(compact(made)):
+    json_schema = schema.of_type(declared, where=f"{agent}.{field}")
+    if has_lone_surrogate(compact(json_schema)):
         raise wrong(agent, field, "the schema holds a lone surrogate", "mend its texts")
     if isinstance(declared, Mapping):
         return deepcopy(cast("Mapping[str, object]", declared))
     return declared
 
 
-def check_output_key(agent: str, key: object) -> None:
+def check_output_key(agent: str, field: str, key: object) -> object:
     """A state key."""
     if key is not None and (not isinstance(key, str) or not key):
-        raise wrong(agent, "output_key", f"{key!r} is no state key", "pass a non-empty string")
+        raise wrong(agent, field, f"{key!r} is no state key", "pass a non-empty string")
+    return key
 
 
 def check_key(flow: str, option: str, key: object) -> None:
     """A state key that a flow reads or writes."""
     if not isinstance(key, str) or not key.strip():
-        shown = shorten(repr(key), 60)
-        raise wrong(flow, option, f"{shown} is no state key", f'write {option}="results"')
+        spelling = shorten(repr(key), 60)
+        raise wrong(flow, option, f"{spelling} is no state key", f'write {option}="results"')
 
 
 def check_count(flow: str, option: str, value: object) -> None:
@@ -204,50 +271,53 @@ def check_count(flow: str, option: str, value: object) -> None:
         raise wrong(flow, option, f"{option}={value!r}", "pass a whole number of at least 1")
 
 
-def check_text(agent: str, field: str, value: object) -> None:
+def check_text(agent: str, field: str, value: object) -> object:
     """A text."""
     if not isinstance(value, str):
         raise wrong(agent, field, f"{field} is not text", "pass a string")
+    return value
 
 
-def check_flag(agent: str, field: str, value: object) -> None:
+def check_flag(agent: str, field: str, value: object) -> object:
     """True or False."""
     if not isinstance(value, bool):
         raise wrong(agent, field, f"{field}={value!r}", "pass True or False")
+    return value
 
 
-def check_steps(agent: str, value: object) -> None:
+def check_steps(agent: str, field: str, value: object) -> object:
     """At least one step."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise wrong(agent, "max_steps", f"max_steps={value!r}", "pass 1 or more")
+        raise wrong(agent, field, f"{field}={value!r}", "pass 1 or more")
+    return value
 
 
-def check_allow(agent: str, codes: object) -> tuple[str, ...]:
+def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     """Diagnostic codes, one or several."""
     listed = (codes,) if isinstance(codes, str) else codes
     if not isinstance(listed, Iterable):
-        raise wrong(agent, "allow", f"{codes!r} is no list of codes", 'write allow=["WEFT101"]')
-    kept: list[str] = []
+        raise wrong(agent, field, f"{codes!r} is no list of codes", 'write allow=["WEFT101"]')
+    checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
             near = difflib.get_close_matches(str(code), CODES, n=1)
             raise wrong(
                 agent,
-                "allow",
+                field,
                 f"{code!r} is not a diagnostic code",
                 f'did you mean "{near[0]}"?' if near else f"known: {', '.join(CODES)}",
             )
-        kept.append(code)
-    return tuple(kept)
+        checked.append(code)
+    return tuple(checked)
 
 
-def check_cleared(agent: str, labels: object) -> tuple[str, ...]:
+def check_cleared(agent: str, field: str, labels: object) -> tuple[str, ...]:
     """Labels, one or several."""
     listed = (labels,) if isinstance(labels, str) else labels
-    found = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
-    if not all(isinstance(label, str) and label for label in found):
-        raise wrong(agent, "cleared", f"{labels!r} is no list of labels", 'write ["secret"]')
-    return cast("tuple[str, ...]", found)
+    names = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
+    if not all(isinstance(label, str) and label for label in names):
+        raise wrong(agent, field, f"{labels!r} is no list of labels", 'write ["secret"]')
+    return cast("tuple[str, ...]", names)
 
 
 CALLBACKS: dict[str, str] = {
@@ -272,14 +342,14 @@ def check_callback(agent: str, field: str, value: object) -> object:
     for one in chain:
         if not callable(one):
             raise wrong(agent, field, f"{one!r} cannot be called", "pass a function or a list")
-        given = CALLBACKS[field]
-        taken = misfit(one, given.count(",") + 1)
+        parameters = CALLBACKS[field]
+        taken = misfit(one, parameters.count(",") + 1)
         if taken is not None:
             raise wrong(
                 agent,
                 field,
-                f"{field} takes ({given}); `{name_of(one)}` takes {taken}",
-                f"write def {field}({given})",
+                f"{field} takes ({parameters}); `{name_of(one)}` takes {taken}",
+                f"write def {field}({parameters})",
             )
     return chain if several else value
 

@@ -27,27 +27,27 @@ def check_value(op: Comparison, value: object, *, where: str) -> Json:
             hint="use .otherwise(agent) for a missing key",
         )
     try:
-        kept = require_json(value, where=where)
+        checked = require_json(value, where=where)
     except SessionError as error:
         raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
-    if op in _ORDERS and not (isinstance(kept, str) or _is_number(kept)):
+    if op in _ORDERS and not (isinstance(checked, str) or _is_number(checked)):
         raise DeclarationError(
-            f"{quoted(kept)} has no order", where=where, hint="pass a number or text"
+            f"{quoted(checked)} has no order", where=where, hint="pass a number or text"
         )
-    return kept
+    return checked
 
 
-def holds(op: Comparison, found: Json, value: Json) -> bool:
+def holds(op: Comparison, current: Json, value: Json) -> bool:
     """Whether the value that was found compares so with the one the case names."""
     match op:
         case "eq":
-            return same(found, value)
+            return same(current, value)
         case "ne":
-            return not same(found, value)
+            return not same(current, value)
         case "contains":
-            return _contains(found, value)
+            return _contains(current, value)
         case "gt" | "gte" | "lt" | "lte":
-            return _ordered(op, found, value)
+            return _ordered(op, current, value)
         case _ as unreachable:
             assert_never(unreachable)
 
@@ -68,22 +68,22 @@ def _label(text: str) -> str:
     return text.strip().casefold()
 
 
-def _contains(found: Json, value: Json) -> bool:
-    if isinstance(found, str) and isinstance(value, str):
-        return value.casefold() in found.casefold()
-    if isinstance(found, (list, tuple, set, frozenset)):
-        return any(same(item, value) for item in found)
-    if isinstance(found, Mapping) and isinstance(value, str):
-        return any(same(key, value) for key in found)
-    raise Incomparable(f"{_kind(found)} cannot contain {_kind(value)}")
+def _contains(current: Json, value: Json) -> bool:
+    if isinstance(current, str) and isinstance(value, str):
+        return value.casefold() in current.casefold()
+    if isinstance(current, (list, tuple, set, frozenset)):
+        return any(same(item, value) for item in current)
+    if isinstance(current, Mapping) and isinstance(value, str):
+        return any(same(key, value) for key in current)
+    raise Incomparable(f"{_kind(current)} cannot contain {_kind(value)}")
 
 
-def _ordered(op: str, found: Json, value: Json) -> bool:
-    if isinstance(found, str) and isinstance(value, str):
-        return bool(_ORDERS[op](_label(found), _label(value)))
-    if _is_number(found) and _is_number(value):
-        return bool(_ORDERS[op](found, value))
-    raise Incomparable(f"{_kind(found)} has no order with {_kind(value)}")
+def _ordered(op: str, current: Json, value: Json) -> bool:
+    if isinstance(current, str) and isinstance(value, str):
+        return bool(_ORDERS[op](_label(current), _label(value)))
+    if _is_number(current) and _is_number(value):
+        return bool(_ORDERS[op](current, value))
+    raise Incomparable(f"{_kind(current)} has no order with {_kind(value)}")
 
 
 def _is_number(value: Json) -> TypeGuard[float]:
@@ -93,16 +93,18 @@ def _is_number(value: Json) -> TypeGuard[float]:
 
 def _kind(value: Json) -> str:
     """The value with its kind: what a model returned often only looks like a number."""
-    shown = shorten(quoted(value), 60)
+    spelling = shorten(quoted(value), 60)
     if isinstance(value, str):
-        return f"the text {shown}"
-    return f"the number {shown}" if _is_number(value) else f"the {type(value).__name__} {shown}"
+        return f"the text {spelling}"
+    return (
+        f"the number {spelling}" if _is_number(value) else f"the {type(value).__name__} {spelling}"
+    )
 
 
-def looked_up(key: str, state: Mapping[str, Json]) -> Json:
+def look_up(key: str, state: Mapping[str, Json]) -> Json:
     """The value of the key, read as `{key}` in a template is; None if it is missing."""
-    found = state.get(key)
-    if found is None:
+    value = state.get(key)
+    if value is None:
         for variable in template.parse(f"{{{key}}}").variables:
             return template.lookup(variable, state, {})
-    return found
+    return value

@@ -1,4 +1,4 @@
-"""Options: one canonical name each, merged deeply, unknown ones refused where they are written."""
+"""Options of generation and of a run: one name each, merged deeply; unknown ones are refused."""
 
 import difflib
 import re
@@ -56,6 +56,13 @@ ALIASES = {
     "max_completion_tokens": "max_output_tokens",
     "stop": "stop_sequences",
 }
+
+
+def check_options(agent: str, field: str, config: object) -> JsonObject:
+    """The generation options of an agent."""
+    return check_generate_config(
+        cast("Mapping[str, Json] | None", config), where=f"{agent}.{field}"
+    )
 
 
 def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> JsonObject:
@@ -129,7 +136,7 @@ def _nonsense(name: str, value: Json) -> str | None:
         case "instruction_changes", str() if value not in CHANGES:
             return f"{value!r} is no way to tell of a change"
         case "extra", dict():
-            flat = (key for key, held in value.items() if not isinstance(held, dict))
+            flat = (key for key, inner in value.items() if not isinstance(inner, dict))
             return next((f"`{key}` holds no dict" for key in flat), None)
         case _:
             return None
@@ -140,11 +147,11 @@ def merge(*layers: Mapping[str, Json]) -> JsonObject:
     merged: JsonObject = {}
     for layer in layers:
         for name, value in layer.items():
-            held = merged.get(name)
+            base = merged.get(name)
             if value is None:
                 merged.pop(name, None)
-            elif isinstance(value, dict) and isinstance(held, dict):
-                merged[name] = merge(held, value)
+            elif isinstance(value, dict) and isinstance(base, dict):
+                merged[name] = merge(base, value)
             else:
                 merged[name] = value
     return merged
@@ -164,15 +171,15 @@ class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     money: float | None = None
 
     def __post_init__(self) -> None:
-        given: dict[str, object] = {
+        limits: dict[str, object] = {
             "tokens": self.tokens,
             "steps": self.steps,
             "seconds": self.seconds,
             "money": self.money,
         }
-        if all(value is None for value in given.values()):
+        if all(value is None for value in limits.values()):
             raise DeclarationError("it limits nothing", where="RunBudget", hint=_HINT)
-        for name, value in given.items():
+        for name, value in limits.items():
             whole = name in ("tokens", "steps")
             kinds = (int,) if whole else (int, float)
             if value is None:

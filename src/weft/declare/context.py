@@ -1,4 +1,4 @@
-"""What callbacks and tools are handed: the state they may change, and the session to read."""
+"""The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
@@ -65,12 +65,12 @@ class DraftActions:
     def to_actions(self, delta: Mapping[str, Json] | None = None) -> Actions:
         """The actions as they go into the event, with `delta` on top of what was written."""
         written = self.state_delta.delta
-        for name, given, kind in (
+        for name, current, kind in (
             ("transfer_to_agent", self.transfer_to_agent, str),
             ("escalate", self.escalate, bool),
             ("skip_summarization", self.skip_summarization, bool),
         ):
-            value = cast("object", given)
+            value = cast("object", current)
             if value is not None and not isinstance(value, kind):
                 words = "True or None" if kind is bool else "an agent's name"
                 raise UsageError(f"it is {value!r}", where=f"actions.{name}", hint=f"set {words}")
@@ -122,14 +122,14 @@ class CallbackContext:
     @property
     def user_content(self) -> Content | None:
         """What the user said to start this invocation."""
-        found: Content | None = None
+        content: Content | None = None
         for event in reversed(self.session.events):
             if event.invocation_id != self.invocation_id:
-                if found is not None:
+                if content is not None:
                     break
             elif event.author == "user" and not event.results and not event.isolation_scope:
-                found = event.content
-        return found
+                content = event.content
+        return content
 
     async def save_artifact(self, name: str, content: ContentLike) -> int:
         """Keep a new version of an artifact: text or a Part; gives the version, from 0."""

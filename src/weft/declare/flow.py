@@ -55,8 +55,8 @@ class Sequence(Composable):
         inputs: Inputs = (),
     ) -> None:
         _describe(self, name, description, inputs)
-        given = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
-        _set(self, "steps", _flat(self, given))
+        nodes = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
+        _set(self, "steps", _flat(self, nodes))
         check_agents(self, where=f"{name}.steps")
 
     @property
@@ -92,8 +92,8 @@ class Parallel(Composable):
         _describe(self, name, description, inputs)
         check_choice(name, "on_error", on_error, OnError)
         _set(self, "on_error", on_error)
-        given = to_nodes(branches, where=f"{name}.branches", hint="write Parallel(left, right)")
-        _set(self, "branches", _flat(self, given))
+        nodes = to_nodes(branches, where=f"{name}.branches", hint="write Parallel(left, right)")
+        _set(self, "branches", _flat(self, nodes))
         check_agents(self, where=f"{name}.branches")
 
     @property
@@ -122,8 +122,8 @@ class Fallback(Composable):
         inputs: Inputs = (),
     ) -> None:
         _describe(self, name, description, inputs)
-        given = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
-        _set(self, "choices", _flat(self, given))
+        nodes = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
+        _set(self, "choices", _flat(self, nodes))
         check_agents(self, where=f"{name}.choices")
 
     @property
@@ -253,7 +253,7 @@ Flow: TypeAlias = (
 Node: TypeAlias = Agent | Flow
 
 
-def looped(body: object, times: object) -> Loop:
+def make_loop(body: object, times: object) -> Loop:
     """The loop that `body * times` means."""
     where = f"{spell(body)} * {spell(times)}"
     node = to_node(body, where=where)

@@ -43,10 +43,10 @@ def _hinted(function: Callable[P, R], letter: str) -> Callable[P, R]:
 
 
 def _misused(
-    word: str, signature: inspect.Signature, given: list[str], error: TypeError
+    word: str, signature: inspect.Signature, keywords: list[str], error: TypeError
 ) -> DeclarationError:
     options = [name for name in signature.parameters if name != "self"]
-    wrong = next((name for name in given if name not in options), None)
+    wrong = next((name for name in keywords if name not in options), None)
     takes = f"write {word}({_options(signature)})"
     if wrong is None:
         return DeclarationError(
@@ -63,19 +63,19 @@ def _misused(
 
 def _options(signature: inspect.Signature) -> str:
     """What is written between the parentheses: names of places, and options with a =."""
-    shown: list[str] = []
+    parameters: list[str] = []
     for name, option in signature.parameters.items():
         if name == "self":
             continue
         if option.kind is option.VAR_POSITIONAL:
-            shown.append(f"*{name.rstrip('_')}")
+            parameters.append(f"*{name.rstrip('_')}")
         elif option.kind is option.VAR_KEYWORD:
-            shown.append("key=...")
+            parameters.append("key=...")
         elif option.kind is option.KEYWORD_ONLY:
-            shown.append(f"{name}=...")
+            parameters.append(f"{name}=...")
         else:
-            shown.append(name)
-    return ", ".join(shown)
+            parameters.append(name)
+    return ", ".join(parameters)
 
 
 def no_such_word(letter: str, name: str, words: Iterable[str]) -> AttributeError:

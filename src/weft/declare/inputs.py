@@ -53,6 +53,12 @@ def check_inputs(owner: str, declared: object) -> dict[str, object]:
     return inputs
 
 
+def check_input_keys(agent: str, field: str, declared: object) -> dict[str, object]:
+    """The inputs of an agent."""
+    del field
+    return check_inputs(agent, declared)
+
+
 def _is_key(text: str) -> bool:
     """Whether a template could read it: a name, in a scope or not, without a path."""
     variables = template.parse(f"{{{text}}}").variables
@@ -91,7 +97,7 @@ def lacking(inputs: Mapping[str, object], state: Mapping[str, Json]) -> Iterator
             yield Lack(key, f"the input `{key}` has another type: {problem}", wanted)
 
 
-def spelled_inputs(inputs: Mapping[str, object]) -> str:
+def spell_inputs(inputs: Mapping[str, object]) -> str:
     """Inputs as their author could write them: `{"topic": str}`."""
     pairs: list[str] = []
     for key, kind in inputs.items():

@@ -257,24 +257,24 @@ class Gate(Composable):
         return next((choice for choice in self.choices if same(choice, answer)), None)
 
 
-def _choices(gate: str, given: object) -> tuple[Choice, ...]:
+def _choices(gate: str, values: object) -> tuple[Choice, ...]:
     hint = 'write choices=["yes", "no"]'
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise wrong(gate, "choices", f"{given!r} is no list of choices", hint)
-    kept: list[Choice] = []
-    for choice in cast("Iterable[object]", given):
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise wrong(gate, "choices", f"{values!r} is no list of choices", hint)
+    choices: list[Choice] = []
+    for choice in cast("Iterable[object]", values):
         if not isinstance(choice, (str, int, float)) or choice == "":
             raise wrong(
                 gate, "choices", f"{choice!r} is no choice: it is no text, number or truth", hint
             )
-        if any(same(choice, other) for other in kept):
+        if any(same(choice, other) for other in choices):
             raise DeclarationError(
                 f"the choice {quoted(choice)} is there already",
                 where=f"{gate}.choices",
                 hint="texts are compared without letter case: keep one of the two",
             )
-        kept.append(choice)
-    return tuple(kept)
+        choices.append(choice)
+    return tuple(choices)
 
 
 @flow_node("race(first, second)")
@@ -305,8 +305,8 @@ class Race(Composable):
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "description", description)
         object.__setattr__(self, "inputs", check_inputs(name, inputs))
-        given = to_nodes(branches, where=f"{name}.branches", hint="write race(quick, thorough)")
-        object.__setattr__(self, "branches", given)
+        nodes = to_nodes(branches, where=f"{name}.branches", hint="write race(quick, thorough)")
+        object.__setattr__(self, "branches", nodes)
         check_agents(self, where=f"{name}.branches")
 
     @property
@@ -492,14 +492,14 @@ def to_node(value: object, *, where: str) -> "Node":
         return cast("Node", value)
     if callable(value):
         return Step(value)
-    shown = shorten(repr(value), 60)
+    spelling = shorten(repr(value), 60)
     hint = "an agent, a flow, or a function of one argument, the state, may stand there"
     if isinstance(value, Mapping):
         hint = 'write Route("key").eq("label", agent).otherwise(other)'
     elif isinstance(value, list | tuple) and value:
         hint = "write them one by one: Sequence(a, b), or (a | b) for both at once"
     raise DeclarationError(
-        f"{shown} is neither an agent, a flow nor a function", where=where, hint=hint
+        f"{spelling} is neither an agent, a flow nor a function", where=where, hint=hint
     )
 
 
@@ -511,12 +511,12 @@ def to_nodes(values: Iterable[object], *, where: str, hint: str) -> "tuple[Node,
     return nodes
 
 
-def operands(left: object, operator: str, right: object) -> "tuple[Node, Node]":
+def operands(left_side: object, operator: str, right_side: object) -> "tuple[Node, Node]":
     """Both sides of an operator as nodes; an error shows the expression."""
     try:
-        return to_node(left, where=""), to_node(right, where="")
+        return to_node(left_side, where=""), to_node(right_side, where="")
     except DeclarationError as error:
-        where = error.where or f"{spell(left)} {operator} {spell(right)}"
+        where = error.where or f"{spell(left_side)} {operator} {spell(right_side)}"
         raise DeclarationError(error.message, where=where, hint=error.hint) from None
 
 
@@ -529,24 +529,31 @@ def spell(value: object) -> str:
     return name_of(value) if callable(value) else shorten(repr(value), 60)
 
 
-def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
-    """Every node with its parent, depth first, a node before its children.
+def children(node: "Node") -> "tuple[Node, ...]":
+    """The nodes that a node runs. An agent runs none: its sub-agents are reached by transfer."""
+    return () if isinstance(node, Agent) else node.children
 
-    An agent is a leaf: its sub-agents are reached by transfer, not by the flow.
-    """
+
+def below(node: "Node") -> "tuple[Node, ...]":
+    """All nodes directly below a node: those it runs, or those it may hand over to."""
+    return node.sub_agents if isinstance(node, Agent) else node.children
+
+
+def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
+    """Every node of a flow with its parent, depth first, a node before its children."""
     waiting: list[tuple[Node, Node | None]] = [(node, None)]
     while waiting:
         current, parent = waiting.pop()
         yield current, parent
-        waiting.extend((child, current) for child in reversed(current.children))
+        waiting.extend((child, current) for child in reversed(children(current)))
 
 
 def agents_of(node: "Node") -> tuple[Agent, ...]:
     """Every agent once, sub-agents behind their parent, flows opened, in declared order."""
-    found: dict[str, Agent] = {}
+    agents: dict[str, Agent] = {}
     for agent in _agents(node):
-        found.setdefault(agent.name, agent)
-    return tuple(found.values())
+        agents.setdefault(agent.name, agent)
+    return tuple(agents.values())
 
 
 def check_agents(node: "Node", *, where: str) -> None:
@@ -556,8 +563,8 @@ def check_agents(node: "Node", *, where: str) -> None:
     """
     seen: dict[str, Agent] = {}
     for agent in _agents(node):
-        held = seen.setdefault(agent.name, agent)
-        if held is not agent and held != agent:
+        first = seen.setdefault(agent.name, agent)
+        if first is not agent and first != agent:
             raise DeclarationError(
                 f"two different agents are named `{agent.name}`",
                 where=where,
@@ -579,4 +586,4 @@ def _agents(node: "Node") -> Iterator[Agent]:
         seen.add(id(current))
         if isinstance(current, Agent):
             yield current
-        waiting.extend(reversed((*current.children, *current.sub_agents)))
+        waiting.extend(reversed(below(current)))

@@ -22,7 +22,7 @@ Kind = Literal["user", "model", "results", "foreign", "summary", "state"]
 """What an item is to an author: the user's words, the agent's, a call with its results, ..."""
 
 
-class Written(msgspec.Struct, frozen=True):
+class PolicyWord(msgspec.Struct, frozen=True):
     """One word of a policy with its options; the first `placed` are written without a name."""
 
     word: ClassVar[str] = ""
@@ -48,7 +48,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def _spelled(value: object) -> str:
-    if value is None or isinstance(value, str | int | float | bool | Written):
+    if value is None or isinstance(value, str | int | float | bool | PolicyWord):
         return repr(value)
     if isinstance(value, dict):
         return repr(cast("dict[object, object]", value))
@@ -60,32 +60,32 @@ def _spelled(value: object) -> str:
     return repr(name) if isinstance(name, str) else repr(value)
 
 
-class Everything(Written, frozen=True):
+class Everything(PolicyWord, frozen=True):
     """The whole visible log; without `data`, not the words of agents whose output is data."""
 
     word: ClassVar[str] = "default"
     data: bool = True
 
 
-class ThisTurn(Written, frozen=True):
+class ThisTurn(PolicyWord, frozen=True):
     """The current turn: the user's message and the agent's own traffic of this invocation."""
 
     word: ClassVar[str] = "none"
 
 
-class Nothing(Written, frozen=True):
+class Nothing(PolicyWord, frozen=True):
     """No conversation at all, not even the user's message."""
 
     word: ClassVar[str] = "nothing"
 
 
-class Auto(Written, frozen=True):
+class Auto(PolicyWord, frozen=True):
     """The whole log, reduced at birth, edited when that pays."""
 
     word: ClassVar[str] = "auto"
 
 
-class UserWords(Written, frozen=True):
+class UserWords(PolicyWord, frozen=True):
     """What the user said: all of it, the first, the last, or both ends."""
 
     word: ClassVar[str] = "user"
@@ -93,7 +93,7 @@ class UserWords(Written, frozen=True):
     which: Which = "all"
 
 
-class Window(Written, frozen=True):
+class Window(PolicyWord, frozen=True):
     """The last turns; a turn is a user's message with all that follows it."""
 
     word: ClassVar[str] = "window"
@@ -101,7 +101,7 @@ class Window(Written, frozen=True):
     turns: int
 
 
-class FromAgents(Written, frozen=True):
+class FromAgents(PolicyWord, frozen=True):
     """What these agents said and did."""
 
     word: ClassVar[str] = "agents"
@@ -109,7 +109,7 @@ class FromAgents(Written, frozen=True):
     names: tuple[str, ...]
 
 
-class WithoutAgents(Written, frozen=True):
+class WithoutAgents(PolicyWord, frozen=True):
     """Everything but what these agents said and did."""
 
     word: ClassVar[str] = "without_agents"
@@ -117,7 +117,7 @@ class WithoutAgents(Written, frozen=True):
     names: tuple[str, ...]
 
 
-class Matching(Written, frozen=True):
+class Matching(PolicyWord, frozen=True):
     """Items by author, kind and tag; each that is given must fit."""
 
     word: ClassVar[str] = "select"
@@ -126,7 +126,7 @@ class Matching(Written, frozen=True):
     tag: tuple[str, ...] = ()
 
 
-class Recent(Written, frozen=True):
+class Recent(PolicyWord, frozen=True):
     """Items whose worth, which fades with every turn, is still at least `min_score`."""
 
     word: ClassVar[str] = "recent"
@@ -135,7 +135,7 @@ class Recent(Written, frozen=True):
     min_score: float = 0.1
 
 
-class Relevant(Written, frozen=True):
+class Relevant(PolicyWord, frozen=True):
     """Items that have to do with a query: given, in state, or what the user said last."""
 
     word: ClassVar[str] = "relevant"
@@ -146,7 +146,7 @@ class Relevant(Written, frozen=True):
     model: object = None
 
 
-class StateKeys(Written, frozen=True):
+class StateKeys(PolicyWord, frozen=True):
     """The values of state keys, as items of their own."""
 
     word: ClassVar[str] = "state"
@@ -154,7 +154,7 @@ class StateKeys(Written, frozen=True):
     keys: tuple[str, ...]
 
 
-class Notes(Written, frozen=True):
+class Notes(PolicyWord, frozen=True):
     """What was noted under a key."""
 
     word: ClassVar[str] = "notes"
@@ -163,7 +163,7 @@ class Notes(Written, frozen=True):
     format: NotesFormat = "list"
 
 
-class ArtifactText(Written, frozen=True):
+class ArtifactText(PolicyWord, frozen=True):
     """The newest text of an artifact."""
 
     word: ClassVar[str] = "artifact"
@@ -171,7 +171,7 @@ class ArtifactText(Written, frozen=True):
     name: str
 
 
-class When(Written, frozen=True):
+class When(PolicyWord, frozen=True):
     """What a policy selects, while a predicate of the state holds."""
 
     word: ClassVar[str] = "when"
@@ -217,7 +217,7 @@ Restore = Literal["tools", "answer"]
 Scope = Literal["all", "results", "agents"]
 
 
-class Compact(Written, frozen=True):
+class Compact(PolicyWord, frozen=True):
     """Large results, texts and media become a handle with a digest of at most `to` tokens.
 
     `results`, `texts` and `media` are the tokens from which on that is done; None leaves them as
@@ -231,7 +231,7 @@ class Compact(Written, frozen=True):
     to: int = 300
 
 
-class Dedupe(Written, frozen=True):
+class Dedupe(PolicyWord, frozen=True):
     """The same large value once: an exact copy, or the newest of what superseded each other."""
 
     word: ClassVar[str] = "dedupe"
@@ -239,7 +239,7 @@ class Dedupe(Written, frozen=True):
     how: DedupeHow = "exact"
 
 
-class Project(Written, frozen=True):
+class Project(PolicyWord, frozen=True):
     """Only these fields of JSON results, or all but those."""
 
     word: ClassVar[str] = "project"
@@ -248,7 +248,7 @@ class Project(Written, frozen=True):
     tools: tuple[str, ...] = ()
 
 
-class Truncate(Written, frozen=True):
+class Truncate(PolicyWord, frozen=True):
     """At most so many tokens of each text and result."""
 
     word: ClassVar[str] = "truncate"
@@ -256,7 +256,7 @@ class Truncate(Written, frozen=True):
     keep: Keep = "head"
 
 
-class Summarize(Written, frozen=True):
+class Summarize(PolicyWord, frozen=True):
     """What lies before the last `before` turns as a summary that a model writes.
 
     One summary stands for `every` so many turns; None is as many as stay, where those are a few.
@@ -271,7 +271,7 @@ class Summarize(Written, frozen=True):
     model: object = None
 
 
-class Priority(Written, frozen=True):
+class Priority(PolicyWord, frozen=True):
     """Who survives a budget: 1 always, 4 first to go."""
 
     word: ClassVar[str] = "priority"
@@ -279,7 +279,7 @@ class Priority(Written, frozen=True):
     tier: int
 
 
-class Fit(Written, frozen=True):
+class Fit(PolicyWord, frozen=True):
     """So many tokens of these items, the best first, else the newest."""
 
     word: ClassVar[str] = "fit"
@@ -287,7 +287,7 @@ class Fit(Written, frozen=True):
     tokens: int
 
 
-class Fresh(Written, frozen=True):
+class Fresh(PolicyWord, frozen=True):
     """Results that are older than so many turns or seconds are stale."""
 
     word: ClassVar[str] = "fresh"
@@ -296,7 +296,7 @@ class Fresh(Written, frozen=True):
     stale: Stale = "drop"
 
 
-class Redact(Written, frozen=True):
+class Redact(PolicyWord, frozen=True):
     """What detectors, patterns and field names find is replaced in all that is sent."""
 
     word: ClassVar[str] = "redact"
@@ -307,7 +307,7 @@ class Redact(Written, frozen=True):
     restore: tuple[Restore, ...] = ()
 
 
-class Validate(Written, frozen=True):
+class Validate(PolicyWord, frozen=True):
     """What is to be found out about a request before it is sent; `model` looks too, if given."""
 
     word: ClassVar[str] = "validate"
@@ -316,7 +316,7 @@ class Validate(Written, frozen=True):
     model: object = None
 
 
-class Label(Written, frozen=True):
+class Label(PolicyWord, frozen=True):
     """A label on state keys, tools' results and artifacts that only who is cleared may see."""
 
     word: ClassVar[str] = "label"
@@ -327,7 +327,7 @@ class Label(Written, frozen=True):
     artifacts: tuple[str, ...] = ()
 
 
-class Fence(Written, frozen=True):
+class Fence(PolicyWord, frozen=True):
     """Text that nobody vouches for stands between marks that it cannot close."""
 
     word: ClassVar[str] = "fence"
@@ -335,7 +335,7 @@ class Fence(Written, frozen=True):
     what: tuple[Untrusted, ...] = ("results", "files", "agents")
 
 
-class Capture(Written, frozen=True):
+class Capture(PolicyWord, frozen=True):
     """The user's message goes into state."""
 
     word: ClassVar[str] = "capture"
@@ -343,7 +343,7 @@ class Capture(Written, frozen=True):
     key: str
 
 
-class NoteDown(Written, frozen=True):
+class NoteDown(PolicyWord, frozen=True):
     """The agent's answer is noted under a key."""
 
     word: ClassVar[str] = "note"
@@ -352,7 +352,7 @@ class NoteDown(Written, frozen=True):
     strategy: Strategy = "append"
 
 
-class Extract(Written, frozen=True):
+class Extract(PolicyWord, frozen=True):
     """What a schema asks for is read out of the conversation into state, by a model."""
 
     word: ClassVar[str] = "extract"
@@ -362,7 +362,7 @@ class Extract(Written, frozen=True):
     model: object = None
 
 
-class Distill(Written, frozen=True):
+class Distill(PolicyWord, frozen=True):
     """The conversation as single facts with their sources, in state, by a model."""
 
     word: ClassVar[str] = "distill"
@@ -371,7 +371,7 @@ class Distill(Written, frozen=True):
     model: object = None
 
 
-class Budget(Written, frozen=True):
+class Budget(PolicyWord, frozen=True):
     """The tokens of the whole request, with a reserve for the answer, and what gives way."""
 
     word: ClassVar[str] = "budget"

@@ -14,13 +14,13 @@ from weft.declare.compare import (
     Incomparable,
     check_value,
     holds,
-    looked_up,
+    look_up,
     quoted,
     same,
 )
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, ask, name_of
-from weft.declare.inputs import Inputs, check_inputs, spelled_inputs
+from weft.declare.inputs import Inputs, check_inputs, spell_inputs
 from weft.declare.nodes import check_agents, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
@@ -90,14 +90,14 @@ class Route(Composable):
     def head(self) -> str:
         """The route as it is written, without its cases."""
         key = quoted(self.key) if isinstance(self.key, str) else name_of(self.key)
-        said = [key] if self.key else []
+        options = [key] if self.key else []
         if self.name != "route":
-            said.append(f"name={quoted(self.name)}")
+            options.append(f"name={quoted(self.name)}")
         if self.description:
-            said.append(f"description={quoted(self.description)}")
+            options.append(f"description={quoted(self.description)}")
         if self.inputs:
-            said.append(f"inputs={spelled_inputs(self.inputs)}")
-        return f"Route({', '.join(said)})"
+            options.append(f"inputs={spell_inputs(self.inputs)}")
+        return f"Route({', '.join(options)})"
 
     @property
     def children(self) -> "tuple[Node, ...]":
@@ -166,20 +166,20 @@ class Route(Composable):
                 where=where,
                 hint=f'write Route("intent").{op}(...), or .when(lambda state: ..., agent)',
             )
-        kept = check_value(op, value, where=where)
+        checked = check_value(op, value, where=where)
         for case in self.cases:
-            if case.op == op and same(case.value, kept):
+            if case.op == op and same(case.value, checked):
                 raise DeclarationError(
                     f"the case {case.label} is there already",
                     where=where,
                     hint="texts are compared without letter case: keep one of the two",
                 )
-        made = Case(op, to_node(node, where=where), f"{op}({quoted(kept)})", value=kept)
-        return replace(self, cases=(*self.cases, made))
+        new_case = Case(op, to_node(node, where=where), f"{op}({quoted(checked)})", value=checked)
+        return replace(self, cases=(*self.cases, new_case))
 
     def pick(self, state: Mapping[str, Json]) -> "tuple[str, Node] | None":
         """The first case that holds, as its label and node; else `otherwise`, else None."""
-        found: Json = None
+        current: Json = None
         looked = False
         for case in self.cases:
             if case.predicate is not None:
@@ -187,31 +187,31 @@ class Route(Composable):
                     return case.label, case.node
                 continue
             if not looked:
-                found, looked = self._value(state), True
-            if found is not None and self._compared(case, found):
+                current, looked = self._value(state), True
+            if current is not None and self._compared(case, current):
                 return case.label, case.node
         return None if self.default is None else (OTHERWISE, self.default)
 
     def _value(self, state: Mapping[str, Json]) -> Json:
         """What the cases are compared with; None if it is missing, as a deleted key is."""
         if isinstance(self.key, str):
-            found = looked_up(self.key, state)
+            current = look_up(self.key, state)
             missing = f"there is no `{self.key}` in the state"
         else:
-            found = cast("Json", self._called(self.key, name_of(self.key), state))
+            current = cast("Json", self._called(self.key, name_of(self.key), state))
             missing = f"`{name_of(self.key)}` found nothing in the state"
-        if found is None and self.default is None:
+        if current is None and self.default is None:
             known = ", ".join(sorted(state)) or "nothing"
             raise RunError(
                 f"{missing} to route on",
                 where=self.head,
                 hint=f"write it upstream, or add .otherwise(agent); the state has: {known}",
             )
-        return found
+        return current
 
-    def _compared(self, case: Case, found: Json) -> bool:
+    def _compared(self, case: Case, current: Json) -> bool:
         try:
-            return holds(cast("Comparison", case.op), found, case.value)
+            return holds(cast("Comparison", case.op), current, case.value)
         except Incomparable as error:
             raise RunError(
                 f"{case.label} cannot be decided: {error}",
@@ -226,8 +226,10 @@ class Route(Composable):
         try:
             answer = ask(function, state)
         except Exception as error:
-            held = looked_up(self.key, state) if isinstance(self.key, str) else None
-            about = f"`{self.key}` = {shorten(quoted(held), 80)}" if held is not None else "state"
+            current = look_up(self.key, state) if isinstance(self.key, str) else None
+            about = (
+                f"`{self.key}` = {shorten(quoted(current), 80)}" if current is not None else "state"
+            )
             raise RunError(
                 f"{label} failed on {about}: {type(error).__name__}: {error}",
                 where=self.head,

@@ -6,7 +6,7 @@ from weft.declare.agent import Agent
 from weft.declare.compare import quoted
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
-from weft.declare.inputs import spelled_inputs
+from weft.declare.inputs import spell_inputs
 from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout
 from weft.declare.route import Route
 from weft.declare.visit import Visitor
@@ -20,10 +20,10 @@ def show(node: Node) -> str:
 
     Agents and steps stand by their names. What no operator can say takes the named form.
     """
-    return _code.visit(node)
+    return _flow_text.visit(node)
 
 
-class _Code(Visitor[str]):
+class _FlowText(Visitor[str]):
     """Each kind of node as code."""
 
     __slots__ = ()
@@ -119,7 +119,7 @@ class _Code(Visitor[str]):
         return _call("expect", name_of(node.predicate), quoted(node.message), *_options(node))
 
 
-_code = _Code()
+_flow_text = _FlowText()
 
 
 def _call(function: str, *arguments: str) -> str:
@@ -132,5 +132,5 @@ def _options(flow: "Flow") -> list[str]:
     if flow.description:
         options.append(f"description={quoted(flow.description)}")
     if flow.inputs:
-        options.append(f"inputs={spelled_inputs(flow.inputs)}")
+        options.append(f"inputs={spell_inputs(flow.inputs)}")
     return options

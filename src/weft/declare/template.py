@@ -102,11 +102,11 @@ def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
 
 def without_values(template: Template, positions: Iterable[int]) -> Template:
     """The template with the placeholders and escapes at these positions as the text they are."""
-    held = frozenset(positions)
+    starts = frozenset(positions)
     source = template.source
     pieces = tuple(
         Literal(source[piece.start : piece.end], piece.start, piece.end)
-        if piece.start in held
+        if piece.start in starts
         else piece
         for piece in template.pieces
     )
@@ -126,9 +126,9 @@ def _name(spot: Literal | Variable, source: str) -> str:
 
 def _parsed(source: str) -> Template:
     if "{" not in source:
-        pieces = (Literal(source, 0, len(source)),) if source else ()
-        return Template(source, pieces, ())
-    found: list[Literal | Variable] = []
+        text = (Literal(source, 0, len(source)),) if source else ()
+        return Template(source, text, ())
+    pieces: list[Literal | Variable] = []
     at = 0
     searching = 0
     while (brace := source.find("{", searching)) >= 0:
@@ -137,19 +137,19 @@ def _parsed(source: str) -> Template:
                 searching = match.end()
                 continue
             if brace > at:
-                found.append(Literal(source[at:brace], at, brace))
-            found.append(Literal(match["inner"], brace, match.end()))
+                pieces.append(Literal(source[at:brace], at, brace))
+            pieces.append(Literal(match["inner"], brace, match.end()))
         elif match := _VARIABLE.match(source, brace):
             if brace > at:
-                found.append(Literal(source[at:brace], at, brace))
-            found.append(_variable(match))
+                pieces.append(Literal(source[at:brace], at, brace))
+            pieces.append(_variable(match))
         else:
             searching = brace + 1
             continue
         at = searching = match.end()
     if at < len(source):
-        found.append(Literal(source[at:], at, len(source)))
-    return Template(source, tuple(found), tuple(p for p in found if isinstance(p, Variable)))
+        pieces.append(Literal(source[at:], at, len(source)))
+    return Template(source, tuple(pieces), tuple(p for p in pieces if isinstance(p, Variable)))
 
 
 def render(

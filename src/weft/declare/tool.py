@@ -82,10 +82,10 @@ class Tool(DeclaredStruct, frozen=True, kw_only=True):
                 "its description is not text", where=f"tool {name}", hint="pass a string"
             )
         if self.function is None:
-            kept = schema.of_type(self.parameters, where=f"tool {name}.parameters")
-            if kept.get("type", "object") != "object":
+            shape = schema.of_type(self.parameters, where=f"tool {name}.parameters")
+            if shape.get("type", "object") != "object":
                 raise DeclarationError(
-                    f"its parameters are of type {kept['type']!r}: a model gives them by name",
+                    f"its parameters are of type {shape['type']!r}: a model gives them by name",
                     where=f"tool {name}.parameters",
                     hint='write {"type": "object", "properties": {...}}',
                 )
@@ -210,9 +210,9 @@ def tool(
             raise DeclarationError(
                 "this is a tool already", where=f"tool {target.name}", hint="write one @tool(...)"
             )
-        made = _from_function(target, name=name, description=description, where="@tool")
+        plain = _from_function(target, name=name, description=description, where="@tool")
         return msgspec.structs.replace(
-            made,
+            plain,
             reads=tuple(reads),
             writes=tuple(writes),
             labels=tuple(labels),
@@ -301,15 +301,15 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
 
 
 def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
-    found = cast("object", toolset.get_tools())
-    if inspect.iscoroutine(found):
-        found.close()
+    tools = cast("object", toolset.get_tools())
+    if inspect.iscoroutine(tools):
+        tools.close()
         raise DeclarationError(
             f"the toolset {type(toolset).__name__} hands out its tools asynchronously",
             where=where,
             hint="await its get_tools() first and pass the tools",
         )
-    return to_tools(cast("Iterable[object]", found), where=f"{where}.{type(toolset).__name__}")
+    return to_tools(cast("Iterable[object]", tools), where=f"{where}.{type(toolset).__name__}")
 
 
 def _from_value(value: object, *, where: str) -> Tool:
@@ -374,24 +374,24 @@ def _from_object(value: object, run: Function, *, where: str) -> Tool:
     name = cast("object", getattr(value, "name", None))
     description = cast("object", getattr(value, "description", None))
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower()
-    made = _from_function(
+    converted = _from_function(
         run,
         name=name if isinstance(name, str) else snake,
         description=description if isinstance(description, str) else None,
         where=where,
     )
-    if made.description or not type(value).__doc__:
-        return made
+    if converted.description or not type(value).__doc__:
+        return converted
     text = inspect.cleandoc(type(value).__doc__ or "")
-    return msgspec.structs.replace(made, description=text, documented=True)
+    return msgspec.structs.replace(converted, description=text, documented=True)
 
 
 def _from_function(
     target: Function, *, name: str | None, description: str | None, where: str
 ) -> Tool:
-    shown = name or str(getattr(target, "__name__", type(target).__name__))
+    label = name or str(getattr(target, "__name__", type(target).__name__))
     signature = schema.of_function(
-        target, context_type=ToolContext, name=name, where=f"{where}.{shown}"
+        target, context_type=ToolContext, name=name, where=f"{where}.{label}"
     )
     return Tool(
         name=signature.name,

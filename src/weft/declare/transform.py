@@ -21,6 +21,7 @@ from weft.declare.hints import hinted_change, no_such_word
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
 from weft.errors import DeclarationError, RunError, SessionError
+from weft.late import late_pattern
 from weft.session.state import scope_of
 from weft.values import Json, JsonObject, require_json
 
@@ -94,10 +95,10 @@ def accumulated(key: str, into: str) -> Change:
     """Put a value at the end of a list."""
 
     def change(state: Look) -> JsonObject:
-        held = state.get(into)
-        if held is not None and not isinstance(held, list):
+        items = state.get(into)
+        if items is not None and not isinstance(items, list):
             listed(state, into, "accumulate")
-        return {into: [*cast("list[Json]", held or []), needed(state, key, "accumulate")]}
+        return {into: [*cast("list[Json]", items or []), needed(state, key, "accumulate")]}
 
     return change
 
@@ -106,14 +107,14 @@ def counted(key: str, by: float) -> Change:
     """Count on from what is there, or from 0."""
 
     def change(state: Look) -> JsonObject:
-        held = state.get(key)
-        if held is not None and (isinstance(held, bool) or not isinstance(held, int | float)):
+        number = state.get(key)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
             raise RunError(
-                f"`{key}` is a {type(held).__name__}, not a number",
+                f"`{key}` is a {type(number).__name__}, not a number",
                 where="S.counter",
                 hint="count under a key of its own",
             )
-        return {key: (held or 0) + by}
+        return {key: (number or 0) + by}
 
     return change
 
@@ -175,8 +176,8 @@ def logged(keys: tuple[str, ...]) -> Callable[[Look], None]:
     """Write values to the log named `weft`."""
 
     def look(state: Look) -> None:
-        shown = {key: state.get(key) for key in keys} if keys else dict(state)
-        _log.info("state: %s", shown)
+        values = {key: state.get(key) for key in keys} if keys else dict(state)
+        _log.info("state: %s", values)
 
     return look
 
@@ -186,7 +187,7 @@ def conditional(predicate: Callable[[Look], object], change: Callable[[Look], ob
     return lambda state: cast("JsonObject", change(state) or {}) if ask(predicate, state) else {}
 
 
-Held = TypeVar("Held")
+Value = TypeVar("Value")
 
 
 class Changes:
@@ -218,26 +219,26 @@ class Changes:
         targets = [new for _, new in pairs]
         if len(set(targets)) < len(targets):
             raise _wrong("rename", "two keys get one name", "give each a name of its own")
-        kept = tuple((old, new) for old, new in pairs if old != new)
-        made = _step("rename", renamed(kept), dict(pairs), renames=kept)
-        return replace(made, reads=tuple(old for old, _ in kept))
+        renames = tuple((old, new) for old, new in pairs if old != new)
+        step = _step("rename", renamed(renames), dict(pairs), renames=renames)
+        return replace(step, reads=tuple(old for old, _ in renames))
 
     @hinted_change
     def default(self, values: Mapping[str, Json] | None = None, /, **more: Json) -> Step:
         """Write values where there is none."""
-        kept = _values("default", {**_mapping("default", values), **more})
-        return _step("default", filled(kept), kept, writes=tuple(kept), fills=True)
+        defaults = _values("default", {**_mapping("default", values), **more})
+        return _step("default", filled(defaults), defaults, writes=tuple(defaults), fills=True)
 
     @hinted_change
     def set(self, *pair: object, **values: Json) -> Step:
         """Write values: S.set(city="Oslo"), S.set("user:name", "Ada"), or {"user:name": "Ada"}."""
         if len(pair) > 2 or (len(pair) == 1 and not isinstance(pair[0], Mapping)):
             raise _wrong("set", "it takes a key and a value", 'write S.set("user:name", "Ada")')
-        given = {cast("str", pair[0]): pair[1]} if len(pair) == 2 else {}
+        changes = {cast("str", pair[0]): pair[1]} if len(pair) == 2 else {}
         if len(pair) == 1:
-            given = dict(cast("Mapping[str, object]", pair[0]))
-        kept = _values("set", {**given, **values})
-        return _step("set", written(kept), kept, writes=tuple(kept))
+            changes = dict(cast("Mapping[str, object]", pair[0]))
+        checked = _values("set", {**changes, **values})
+        return _step("set", written(checked), checked, writes=tuple(checked))
 
     @hinted_change
     def merge(self, *keys: str, into: str, how: Callable[..., object] | None = None) -> Step:
@@ -264,8 +265,8 @@ class Changes:
         for function in functions.values():
             _function("compute", function)
         change = computed(cast("Mapping[str, Callable[..., object]]", functions))
-        made = _step("compute", change, functions, writes=tuple(functions))
-        return replace(made, asks=tuple(functions.values()))
+        step = _step("compute", change, functions, writes=tuple(functions))
+        return replace(step, asks=tuple(functions.values()))
 
     @hinted_change
     def accumulate(self, key: str, *, into: str) -> Step:
@@ -311,13 +312,13 @@ class Changes:
     @hinted_change
     def require(self, *keys: str) -> Expect:
         """Fail the run, unless all these keys have a value."""
-        kept = _keys("require", keys)
-        words = " and ".join(f"`{key}`" for key in kept)
+        names = _keys("require", keys)
+        words = " and ".join(f"`{key}`" for key in names)
         return Expect(
-            lambda state: all(state.get(key) is not None for key in kept),
+            lambda state: all(state.get(key) is not None for key in names),
             f"the state needs {words}",
             name="require",
-            reads=kept,
+            reads=names,
         )
 
     @hinted_change
@@ -335,12 +336,12 @@ class Changes:
                 f"{spell(change)} is no change of the state",
                 'write S.when(test, S.set(x="y")), or Route().when(test, flow).otherwise(...)',
             )
-        made = conditional(
+        function = conditional(
             cast("Callable[..., object]", predicate), cast("Callable[..., object]", change.function)
         )
         written = f"S.when({name_of(predicate)}, {change.written or change.name})"
         return replace(
-            change, function=cast("StateFunction", made), maybe=True, written=written,
+            change, function=cast("StateFunction", function), maybe=True, written=written,
             name=f"when_{change.name}", asks=(predicate, *change.asks),
         )  # fmt: skip
 
@@ -364,7 +365,7 @@ class Changes:
 def _step(
     verb: str,
     function: Callable[..., object],
-    shown: object,
+    inputs: object,
     *,
     into: str | None = None,
     reads: tuple[str, ...] = (),
@@ -376,17 +377,17 @@ def _step(
     fills: bool = False,
     tags: tuple[str, ...] = (),
 ) -> Step:
-    """A step under a name that says what it does."""
-    if isinstance(shown, Mapping):
-        options = cast("Mapping[str, object]", shown)
+    """A step under a name that says what it does; `inputs` are the arguments of the verb."""
+    if isinstance(inputs, Mapping):
+        options = cast("Mapping[str, object]", inputs)
         about = "_".join(options)
         words = [f"{key}={_spelled(value)}" for key, value in options.items()]
         if not all(key.isidentifier() for key in options):
             words = [f"{{{', '.join(f'{k!r}: {_spelled(v)}' for k, v in options.items())}}}"]
     else:
-        given = cast("tuple[object, ...]", shown)
-        about = "_".join(one if isinstance(one, str) else name_of(one) for one in given)
-        words = [_spelled(one) for one in given]
+        arguments = cast("tuple[object, ...]", inputs)
+        about = "_".join(one if isinstance(one, str) else name_of(one) for one in arguments)
+        words = [_spelled(one) for one in arguments]
     if into is not None:
         words.append(f"into={into!r}")
     name = re.sub(r"\W+", "_", f"{verb}_{about}").strip("_")
@@ -406,36 +407,36 @@ def _nothing(state: object) -> None:
 
 
 def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
-    found = tuple(cast("tuple[object, ...]", keys))
-    if len(found) < least:
+    names = tuple(cast("tuple[object, ...]", keys))
+    if len(names) < least:
         raise _wrong(verb, "it names no keys", f'write S.{verb}("key")')
-    if len(found) == 1 and isinstance(found[0], list):
-        listed = cast("list[object]", found[0])
+    if len(names) == 1 and isinstance(names[0], list):
+        listed = cast("list[object]", names[0])
         words = ", ".join(f'"{one}"' for one in listed)
         raise _wrong(verb, f"{listed!r} is a list", f"write S.{verb}({words})")
-    for key in found:
+    for key in names:
         if not isinstance(key, str) or not key:
             raise _wrong(verb, f"{spell(key)} is no key", "a key is a text that is not empty")
-    return cast("tuple[str, ...]", found)
+    return cast("tuple[str, ...]", names)
 
 
-def _mapping(verb: str, given: Mapping[str, Held] | None) -> dict[str, Held]:
-    if given is None or isinstance(cast("object", given), Mapping):
-        return dict(given or {})
-    raise _wrong(verb, f"{spell(given)} is no mapping", f'write S.{verb}({{"user:key": ...}})')
+def _mapping(verb: str, values: Mapping[str, Value] | None) -> dict[str, Value]:
+    if values is None or isinstance(cast("object", values), Mapping):
+        return dict(values or {})
+    raise _wrong(verb, f"{spell(values)} is no mapping", f'write S.{verb}({{"user:key": ...}})')
 
 
 def _values(verb: str, values: Mapping[str, object]) -> JsonObject:
     _keys(verb, values)
-    for key, held in values.items():
-        if held is None:
+    for key, value in values.items():
+        if value is None:
             raise _wrong(
                 verb,
                 f"`{key}` gets None, which is no value",
                 f'to delete it, write S.drop("{key}")',
             )
     try:
-        return {key: require_json(held, where=f"S.{verb}.{key}") for key, held in values.items()}
+        return {key: require_json(value, where=f"S.{verb}.{key}") for key, value in values.items()}
     except SessionError as error:
         raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
 
@@ -493,37 +494,37 @@ def listed(state: Look, key: str, verb: str) -> list[Json]:
 
 def _dotted(value: JsonObject, prefix: str) -> JsonObject:
     flat: JsonObject = {}
-    for key, held in value.items():
-        if isinstance(held, dict) and held:
-            flat.update(_dotted(held, f"{prefix}{key}."))
+    for key, inner in value.items():
+        if isinstance(inner, dict) and inner:
+            flat.update(_dotted(inner, f"{prefix}{key}."))
         else:
-            flat[f"{prefix}{key}"] = held
+            flat[f"{prefix}{key}"] = inner
     return flat
 
 
-_BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s*\[([ xX])\]\s*(\S.*?)\s*$")
+_BOX = late_pattern(r"^\s*(?:[-*+]|\d+[.)])\s*\[([ xX])\]\s*(\S.*?)\s*$")
 
 
-def noted(held: Json, note: Json, strategy: Strategy) -> Json:
+def noted(current: Json, note: Json, strategy: Strategy) -> Json:
     """The value of the key after the note; None where there is nothing to note."""
     match strategy:
         case "append":
-            listed = _listed(held)
+            listed = _listed(current)
             return listed if listed and listed[-1] == note else [*listed, note]
         case "replace":
             return note
         case "merge":
-            return _merged(held, _parsed(note))
+            return _merged(current, _parsed(note))
         case "checklist":
-            return _checked(held, note)
+            return _checked(current, note)
         case _:
             assert_never(strategy)
 
 
-def _listed(held: Json) -> list[Json]:
-    if held is None:
+def _listed(current: Json) -> list[Json]:
+    if current is None:
         return []
-    return [*held] if isinstance(held, list) else [held]
+    return [*current] if isinstance(current, list) else [current]
 
 
 def _parsed(note: Json) -> Json:
@@ -541,25 +542,25 @@ def _parsed(note: Json) -> Json:
         return note
 
 
-def _merged(held: Json, note: Json) -> Json:
-    if held is None:
+def _merged(current: Json, note: Json) -> Json:
+    if current is None:
         return note
-    if isinstance(held, dict) and isinstance(note, dict):
-        merged: JsonObject = {**held}
+    if isinstance(current, dict) and isinstance(note, dict):
+        merged: JsonObject = {**current}
         for key, value in note.items():
             old = merged.get(key)
             both = isinstance(old, dict | list) and isinstance(value, dict | list)
             merged[key] = _merged(old, value) if both else value
         return merged
-    united = _listed(held)
+    united = _listed(current)
     united += [one for one in _listed(note) if one not in united]
     return united
 
 
-def _checked(held: Json, note: Json) -> Json:
+def _checked(current: Json, note: Json) -> Json:
     """The list with the boxes of the note added, or ticked where they are there already."""
     boxes = _boxes(note)
-    items: list[Json] = [_item(one) for one in _listed(held)]
+    items: list[Json] = [_item(one) for one in _listed(current)]
     for box in boxes:
         at = next((i for i, one in enumerate(items) if _same(one, box)), None)
         if at is None:
@@ -571,8 +572,8 @@ def _checked(held: Json, note: Json) -> Json:
 
 def _boxes(note: Json) -> list[JsonObject]:
     if isinstance(note, str):
-        found = (_BOX.match(line) for line in note.splitlines())
-        return [{"text": box[2], "done": box[1] in "xX"} for box in found if box is not None]
+        matches = (_BOX.match(line) for line in note.splitlines())
+        return [{"text": box[2], "done": box[1] in "xX"} for box in matches if box is not None]
     boxes = [_item(one) for one in _listed(note)]
     return [box for box in boxes if box["text"]]
 

@@ -42,7 +42,7 @@ def check(root: "Node") -> None:
     seen: dict[str, tuple[Node, Node | None]] = {}
     for agent, parent in walk(root):
         if agent.name in seen:
-            held, first = seen[agent.name]
+            twin, first = seen[agent.name]
             where = f"{parent.name if parent is not None else root.name}.sub_agents"
             if agent.name == root.name:
                 raise DeclarationError(
@@ -50,11 +50,11 @@ def check(root: "Node") -> None:
                     where=where,
                     hint="leave it out: children reach their parent by transfer anyway",
                 )
-            if held is agent and first is parent:
+            if twin is agent and first is parent:
                 raise DeclarationError(
                     f"`{agent.name}` is listed twice", where=where, hint="list it once"
                 )
-            if held is agent:
+            if twin is agent:
                 raise DeclarationError(
                     f"`{agent.name}` has two parents,"
                     f" `{first.name if first is not None else root.name}` and"

@@ -1,7 +1,7 @@
 """Visit the nodes of a flow: one method a kind, and what follows from it for every flow.
 
 Whoever asks something of every kind of node implements `Visitor`; a type checker then names the
-method that is missing when a kind is added. Where most kinds have the same answer, `Question`
+method that is missing when a kind is added. Where most kinds have the same answer, `DefaultVisitor`
 gives it.
 """
 
@@ -17,7 +17,18 @@ from weft.declare import tree
 from weft.declare.agent import Agent
 from weft.declare.compose import Composable
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence
-from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout, agents_of
+from weft.declare.nodes import (
+    Expect,
+    Gate,
+    Map,
+    Race,
+    Step,
+    Tap,
+    Timeout,
+    agents_of,
+    below,
+    children,
+)
 from weft.declare.route import Case, Route
 from weft.declare.template import parse
 
@@ -114,7 +125,7 @@ class Visitor(ABC, Generic[T]):
         """A predicate that must hold."""
 
 
-class Question(Visitor[T]):
+class DefaultVisitor(Visitor[T]):
     """A visitor with one answer for all kinds of node that it has no method for."""
 
     __slots__ = ()
@@ -163,19 +174,14 @@ class Question(Visitor[T]):
         return self.visit_other(node)
 
 
-def below(node: Node) -> tuple[Node, ...]:
-    """All nodes directly below a node: those it runs, and those it may hand over to."""
-    return (*node.children, *node.sub_agents)
-
-
 def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
     """The node with every agent of its flow changed; the very same node where none is."""
     if isinstance(node, Agent):
         return change(node)
-    children = tuple(rebuild(child, change) for child in node.children)
-    if all(new is old for new, old in zip(children, node.children, strict=True)):
+    new_children = tuple(rebuild(child, change) for child in node.children)
+    if all(new is old for new, old in zip(new_children, node.children, strict=True)):
         return node
-    fresh = iter(children)
+    fresh = iter(new_children)
     rebuilt = copy(node)
     for name, value in vars(node).items():
         object.__setattr__(rebuilt, name, _with_children(value, fresh))
@@ -253,7 +259,7 @@ class _InnerAgents(Visitor[set[str]]):
         return self.visit(node.body)
 
     def _inside(self, node: Node) -> set[str]:
-        return {name for child in node.children for name in self.visit(child)}
+        return {name for child in children(node) for name in self.visit(child)}
 
     def visit_parallel(self, node: Parallel) -> set[str]:
         return self._inside(node)
@@ -286,7 +292,7 @@ class _InnerAgents(Visitor[set[str]]):
         return set()
 
 
-class _KeysTaken(Question[set[str]]):
+class _KeysTaken(DefaultVisitor[set[str]]):
     """The keys that a node itself takes from the state, to hand their values on.
 
     A node that only looks at the state, or decides by it, hands nothing on.

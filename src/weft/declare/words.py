@@ -118,18 +118,18 @@ class Vocabulary(Verbs[Transforms]):
         kinds = require_names("select", kind, "kinds", least=0)
         for one in kinds:
             check_choice("C.select", "kind", one, Kind)
-        found = Matching(
+        selector = Matching(
             author=require_names("select", author, "authors", least=0),
             kind=kinds,
             tag=require_names("select", tag, "tags", least=0),
         )
-        if found == Matching():
+        if selector == Matching():
             raise DeclarationError(
                 "it says nothing to select by",
                 where="C.select",
                 hint='write C.select(author="user"), or C.default() for everything',
             )
-        return _of(found)
+        return _of(selector)
 
     @hinted
     def recent(
@@ -198,10 +198,10 @@ class Vocabulary(Verbs[Transforms]):
                     where="C.relevant",
                     hint="pip install 'weft[embedding]', or leave scorer out",
                 )
-        found = Relevant(
+        selector = Relevant(
             query=query, from_state=from_state, top_k=top_k, scorer=scorer, model=model
         )
-        return _of(found)
+        return _of(selector)
 
     @hinted
     def state(self, *keys: str) -> Policy:

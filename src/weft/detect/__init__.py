@@ -2,12 +2,11 @@
 
 from weft.detect.find import PLACEHOLDER as PLACEHOLDER
 from weft.detect.find import find as find
-from weft.detect.found import Detector as Detector
-from weft.detect.found import Found as Found
 from weft.detect.kinds import GROUPS as GROUPS
 from weft.detect.kinds import KINDS as KINDS
+from weft.detect.kinds import Detector as Detector
+from weft.detect.kinds import add_detector as add_detector
 from weft.detect.kinds import check_kinds as check_kinds
-from weft.detect.kinds import detector_named as detector_named
 from weft.detect.kinds import kinds_named as kinds_named
 from weft.detect.patterns import Pattern as Pattern
 from weft.detect.patterns import PatternTimeout as PatternTimeout
@@ -17,3 +16,4 @@ from weft.detect.patterns import spelled as spelled
 from weft.detect.redaction import Redaction as Redaction
 from weft.detect.redaction import restored as restored
 from weft.detect.redaction import wanted as wanted
+from weft.detect.spans import Detection as Detection

@@ -7,7 +7,23 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from weft.detect.found import CAPITALS, Span, table
+from weft.detect.spans import Span, capitals, table, word_lists
+
+_CAPITALS = capitals()
+
+_WORD_LISTS = word_lists("addresses")
+ROADS = frozenset(_WORD_LISTS["roads"])
+RARE_ROADS = frozenset(_WORD_LISTS["rare roads"])
+LEADERS = frozenset(_WORD_LISTS["leaders"])
+LOWER_LEADERS = frozenset(_WORD_LISTS["lower leaders"])
+FOLLOWERS = frozenset(_WORD_LISTS["followers"])
+LINKS = frozenset(_WORD_LISTS["links"])
+COUNTRIES = frozenset(_WORD_LISTS["countries"])
+STATES = frozenset(_WORD_LISTS["states"])
+STOPS = frozenset(_WORD_LISTS["stops"])
+_COUNTED = frozenset(_WORD_LISTS["counted"])
+_MEASURES = frozenset(_WORD_LISTS["measures"])
+ENDINGS = tuple(_WORD_LISTS["endings"])
 
 _NUMBER = re.compile(
     r"[0-9](?<![\w.,$€£/:=#+%-][0-9])[0-9]{0,5}[a-zA-Z]?(?:[-/][0-9]{1,4}[a-z]?)?(?![\w:=%])(?!,\d)"
@@ -57,26 +73,6 @@ _SPELLED = re.compile(r"[^\s>]+")
 _STREET_FOLLOWS = re.compile(r" (?:[^\W\d_]|[0-9][\w/-]{0,8},? [^\W\d_]|[0-9]{1,3}[a-z])")
 
 _STREET_WORD = re.compile(r"[^\W\d_][\w'\u2019.\-]{0,30}")
-
-_MEASURES = table(
-    """
-year years day days hour hours minute minutes month months week weeks time times km mile miles
-step steps second seconds percent items tokens lines files people bytes rows points usd eur
-dollars euros am pm
-"""
-)
-
-_COUNTED = table(
-    """
-january february march april may june july august september october november december jan feb
-mar apr jun jul aug sep sept oct nov dec chapter section version page table figure part step
-phase day week year room gate flight line item order ticket case level class grade number no
-volume issue edition question task type round game episode season series model windows python
-top act article clause rule release build total monday tuesday wednesday thursday friday saturday
-sunday
-"""
-)
-"""Words that a number may follow without being one of a house."""
 
 CODE = (
     r"\d{4} ?[A-Z]{2}(?!\w)|(?:[A-Z]{1,2}-)?\d{4,5}(?:-\d{3,4})?(?!\w)(?![ .-]\d)"
@@ -157,17 +153,17 @@ def _may_end_street(text: str, end: int, *, plain: bool) -> bool:
 
 def _words_after(text: str, end: int, most: int) -> list[_Word]:
     """The words after a number, on its line, with nothing but blanks between them."""
-    found: list[_Word] = []
+    following: list[_Word] = []
     at = end
-    while len(found) < most and text[at : at + 1] == " ":
+    while len(following) < most and text[at : at + 1] == " ":
         match = _STREET_WORD.match(text, at + 1) or _NUMBER.match(text, at + 1)
         if match is None:
             break
-        found.append(_Word(match.group(), *match.span()))
-        if found[-1].text.endswith(".") and len(found[-1].text) > 4:
+        following.append(_Word(match.group(), *match.span()))
+        if following[-1].text.endswith(".") and len(following[-1].text) > 4:
             break
         at = match.end()
-    return found
+    return following
 
 
 def _number_first(text: str, start: int, end: int, *, plain: bool) -> int:
@@ -356,7 +352,7 @@ def _after_cue(text: str, words: list[_Word]) -> int | None:
     return None
 
 
-_WORD = rf"[{CAPITALS}∆][\w'\u2019.\-∆]{{0,40}}"
+_WORD = rf"[{_CAPITALS}∆][\w'\u2019.\-∆]{{0,40}}"
 
 _LINK = "(?:de|del|da|do|dos|di|la|le|am|an|im|in|der|den|ob|of|sur|upon|nad)"
 
@@ -385,15 +381,6 @@ _TOWN = re.compile(rf"(?: {_WORD}){{1,4}}(?=[,.?!\n]|\Z)")
 _ENDS_SENTENCE = re.compile(r"[^\W\d_]{4}\.\Z")
 
 _CODED_WORD = re.compile(r"-\d{4,6}\Z")
-
-STOPS = table(
-    """
-The I It My We You He She They Please Can Could Would Is Are Was And Or But If In On At For From
-To This That What When Where Who Why How Mobile Phone Fax Desk Office Email Tel Thanks Regards
-Name Date Our Your His Her User Bot
-"""
-)
-"""Words that begin something else."""
 
 _MOST_WORDS = 7
 
@@ -484,8 +471,8 @@ _AFTER_CITY = re.compile(
 )
 
 _CITY_BEFORE = re.compile(
-    rf"(?:\bin|,|\n)\s[{CAPITALS}][\w'\u2019.-]{{2,30}}"
-    rf"(?: (?:[{CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|das|dos|of|del|la|and|the|nan)){{0,6}} \Z"
+    rf"(?:\bin|,|\n)\s[{_CAPITALS}][\w'\u2019.-]{{2,30}}"
+    rf"(?: (?:[{_CAPITALS}][\w'\u2019.-]{{0,30}}|de|do|da|das|dos|of|del|la|and|the|nan)){{0,6}} \Z"
 )
 
 
@@ -503,104 +490,3 @@ def look_for_zips(text: str) -> Iterator[Span]:
     for match in _AFTER_CITY.finditer(text):
         if _CITY_BEFORE.search(text[max(0, match.start() - 90) : match.start()]) is not None:
             yield Span(*match.span())
-
-
-ROADS = table(
-    """
-street streets st str road rd avenue ave av boulevard blvd lane ln drive dr court ct courts
-square squares sq terrace ter place pl way close crescent cres gardens grove mews hill highway
-hwy parkway pkwy circle cir trail trl row walk quay alley plaza expressway turnpike esplanade
-parade rise wharf bypass loop pass extensions marg nagar
-"""
-)
-"""What follows the name of a street where the number stands first."""
-
-RARE_ROADS = table(
-    """
-alleyway anchorage annex arcade bayou beach bend bluff bluffs bottom branch bridge brook brooks
-burg burgs camp canyon cape causeway center centers chowk circles cliff cliffs club common commons
-corner corners course cove coves creek crest crossing crossroad curve dale dam divide drives
-estate estates extension fall falls ferry field fields flat flats ford fords forest forge forges
-fork forks fort freeway garden gateway ganj glen glens green greens groves harbor harbors harbour
-haven heights hills hollow inlet island islands isle junction junctions key keys knoll knolls lake
-lakes landing light lights loaf lock locks lodge mall manor manors meadow meadows mill mills
-mission motorway mount mountain mountains neck orchard oval overpass park parks parkways passage
-path pike pine pines plain plains plazas point points port ports prairie radial ramp ranch rapid
-rapids rest ridge ridges river road roads route rue run sector shoal shoals shore shores skyway
-spring springs spur spurs station stravenue stream summit throughway trace track trafficway
-tunnel underpass union unions valley valleys via viaduct view views village villages ville vista
-walks wall ways well wells
-"""
-)
-"""What may end a street too, after the number of a house, but is more often something else."""
-
-LEADERS = table(
-    """
-rue avenue av boulevard bd chemin impasse place quai allée via viale corso piazza vicolo strada
-largo borgo contrada calle avda avenida paseo plaza camino carrera carretera rua travessa praça
-estrada alameda rúa ulica ul aleja al náměstí ulice třída trg cesta calea bulevardul odos
-strasse straße λεωφόρος οδός jalan pasaje calzada peatonal callejón privada circuito ronda
-urbanización glorieta cuesta rampa viaducto prolongación drumul splaiul aleea intrarea
-șoseaua strand estrada
-"""
-)
-"""What stands in front of the name of a street."""
-
-LOWER_LEADERS = table(
-    """
-rue avenue boulevard chemin impasse quai allée ulica ul aleja calle avenida paseo rua travessa
-viale piazza strada corso vicolo
-"""
-)
-"""Those that are written small, and mean nothing else in front of a capital letter."""
-
-FOLLOWERS = table(
-    """
-utca u út útja útca tér tere körút krt rkp köz sor strasse straße platz weg allee gasse street
-road rd terrasse vej väg tie katu gade gata gate str kapu ulica cesta trg tänav iela gatvė sokak
-caddesi cad
-"""
-)
-"""What follows the name of a street where the number stands last."""
-
-ENDINGS = (
-    "straße", "strasse", "str", "gasse", "weg", "allee", "platz", "damm", "ufer", "steig",
-    "markt", "brücke", "gade",
-    "vej", "vænget", "allé", "stræde", "gatan", "vägen", "gränd", "backe", "gata", "veg",
-    "vegen", "veien", "vei", "gaten",
-    "bakken", "svingen", "stien", "vollen", "terrasse", "katu", "ntie", "stie", "kuja", "polku",
-    "raitti", "kaari",
-    "straat", "laan", "plein", "kade", "gracht", "dijk", "steenweg", "hove", "braut", "stræti",
-    "vegur", "götu", "gatu",
-    "hagi", "rodda", "steeg", "singel", "dreef", "baan", "torget", "stranda", "chaussee", "graben",
-    "-ring", "promenade", "utca", "körút", "tänav", "puiestee", "iela",
-)  # fmt: skip
-"""How a street's name ends where it is one word."""
-
-LINKS = table(
-    """
-de del della dei di da do dos das du des la le les el los las san santa st saint sankt van von
-der den zum zur am an al en
-"""
-)
-
-COUNTRIES = table(
-    """
-afghanistan albania algeria argentina armenia australia austria azerbaijan bangladesh belarus
-belgium bolivia brazil bulgaria cambodia canada chile china colombia croatia cyprus czechia
-denmark ecuador egypt england estonia ethiopia finland france georgia germany ghana greece
-greenland hungary iceland india indonesia iran iraq ireland israel italy japan jordan kazakhstan
-kenya korea kuwait latvia lebanon lithuania luxembourg malaysia malta mexico moldova morocco
-nepal netherlands nigeria norway pakistan peru philippines poland portugal qatar romania russia
-scotland serbia singapore slovakia slovenia spain sweden switzerland syria taiwan thailand
-tunisia turkey ukraine uruguay usa venezuela vietnam wales yemen zambia greenlander zealand
-kingdom states africa republic
-"""
-)
-
-STATES = table(
-    """
-AL AK AZ AR CA CO CT DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY
-NC ND OH OK OR PA RI SC SD TN TX UT VT VA WA WV WI WY DC PR GU VI AA AE AP MP AS
-"""
-)

@@ -1,81 +1,97 @@
-"""Look for several kinds at once."""
+"""Find values of several kinds in a text at once."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from weft.detect.found import Found
-from weft.detect.kinds import DETECTORS, KINDS
+from weft.detect.kinds import ALL_KINDS, KINDS, Detector, detectors_named
 from weft.detect.patterns import Pattern, search
+from weft.detect.spans import Detection
+from weft.errors import DeclarationError
+from weft.late import late_pattern
 
-PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>")
-"""What stands for a value that was taken out; nothing is looked for inside it."""
+PLACEHOLDER = late_pattern(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>")
+"""The placeholder of a value that was taken out. Nothing is looked for inside it."""
 
 _BLANK = "\ue000"
 
-_DIGIT = re.compile(r"[0-9]")
+_DIGIT = late_pattern(r"[0-9]")
+
+_RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 
 
-def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> list[Found]:
-    """What of these kinds stands in the text: in order, nothing twice.
+def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> list[Detection]:
+    """The values of these kinds in the text, in order, none of them twice.
 
-    Where finds overlap, the longest gives its kind and the union of all is one find, so that no
-    part of any of them stays behind.
+    Where values overlap, the longest gives its kind and the union of all is one value, so that
+    no part of any of them stays behind.
     """
     wanted = set(kinds)
-    looked = PLACEHOLDER.sub(_blanked, text) if "<" in text else text
-    found = [
-        Found(pattern.name, start, end, text[start:end])
+    masked = PLACEHOLDER.sub(_blanked, text) if "<" in text else text
+    detections = [
+        Detection(pattern.name, start, end, text[start:end])
         for pattern in patterns
-        for start, end in search(pattern, looked)
+        for start, end in search(pattern, masked)
     ]
     if not wanted or text.isspace():
-        return _apart(found, text)
-    read = plain(looked)
-    numbered = _DIGIT.search(read.text) is not None
-    for detector in DETECTORS:
-        if detector.kind not in wanted or (detector.numbered and not numbered):
+        return _apart(detections, text)
+    for detector in detectors_named(wanted):
+        detections += _from_detector(detector, masked, text)
+    simple = plain(masked)
+    has_digits = _DIGIT.search(simple.text) is not None
+    for kind in ALL_KINDS:
+        if kind.name not in wanted or (kind.numbered and not has_digits):
             continue
-        for span in detector.look(read.text):
-            start, end = read.span(*span)
+        for span in kind.look(simple.text):
+            start, end = simple.span(*span)
             if end > start:
-                found.append(Found(detector.kind, start, end, text[start:end]))
-    return _apart(found, text)
+                detections.append(Detection(kind.name, start, end, text[start:end]))
+    return _apart(detections, text)
 
 
 def _blanked(match: re.Match[str]) -> str:
     return _BLANK * len(match.group())
 
 
-_TRUST = {kind: at for at, kind in enumerate(KINDS)}
+def _from_detector(detector: Detector, masked: str, text: str) -> Iterator[Detection]:
+    for kind, start, end in detector.find(masked):
+        # a span outside the text would leave its value in place
+        if not 0 <= start <= end <= len(text):
+            raise DeclarationError(
+                f"it found {kind!r} at {start} to {end} in a text of {len(text)} characters",
+                where=type(detector).__name__,
+                hint="give the start and the end of a value as offsets in the text",
+            )
+        if end > start:
+            yield Detection(kind, start, end, text[start:end])
 
 
-def _apart(found: list[Found], text: str) -> list[Found]:
-    """The finds merged until none overlaps another, in the order of the text."""
-    if len(found) < 2:
-        return found
-    found.sort(key=lambda each: (each.start, -each.end, _TRUST.get(each.kind, -1)))
-    apart = [found[0]]
-    for each in found[1:]:
+def _apart(detections: list[Detection], text: str) -> list[Detection]:
+    """The detections merged until none overlaps another, in the order of the text."""
+    if len(detections) < 2:
+        return detections
+    detections.sort(key=lambda each: (each.start, -each.end, _RANKS.get(each.kind, -1)))
+    apart = [detections[0]]
+    for each in detections[1:]:
         last = apart[-1]
         if each.start >= last.end:
             apart.append(each)
         elif each.end > last.end:
             longer = last if last.end - last.start >= each.end - each.start else each
-            apart[-1] = Found(longer.kind, last.start, each.end, text[last.start : each.end])
+            apart[-1] = Detection(longer.kind, last.start, each.end, text[last.start : each.end])
     return apart
 
 
-_ODD = re.compile(
+_ODD = late_pattern(
     "[\u00a0\u00ad\u034f\u061c\u0660-\u0669\u06f0-\u06f9\u07c0-\u07c9\u0966-\u1099\u17b4\u17b5"
     "\u17e0-\u17e9\u180e-\u1819\u1946-\u194f\u19d0-\u19d9\u1a80-\u1a99\u1b50-\u1b59\u1bb0-\u1bb9"
     "\u1c40-\u1c59\u2000-\u2015\u2028-\u202f\u205f-\u2064\u2212\u3000\ua620-\uabf9\ufe00-\ufe0f"
     "\ufeff\uff01-\uff5e\U000104a0-\U000104a9\U0001d7ce-\U0001d7ff]"
 )
 
-_INVISIBLE = re.compile(
+_INVISIBLE = late_pattern(
     "[\u00ad\u034f\u061c\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
     "\ufe00-\ufe0f\ufeff]"
 )
@@ -88,20 +104,20 @@ _HYPHENS = "\u2010\u2011\u2012\u2013\u2212"
 
 
 class Plain(NamedTuple):
-    """A text in plain characters, and where each of them stands in the text it is of."""
+    """A text in plain characters, with the place of each one in the original text."""
 
     text: str
     places: list[int] | None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where a stretch of the plain text stands in the text it is of."""
+        """Where a stretch of the plain text stands in the original text."""
         if self.places is None or end <= start:
             return start, end
         return self.places[start], self.places[end - 1] + 1
 
 
 def plain(text: str) -> Plain:
-    """The text with look-alikes of ASCII replaced, and what cannot be seen left out."""
+    """The text with look-alikes of ASCII replaced and invisible characters left out."""
     if text.isascii() or _ODD.search(text) is None:
         return Plain(text, None)
     places = None
@@ -113,13 +129,13 @@ def plain(text: str) -> Plain:
 
 @lru_cache(1)
 def _replacements() -> dict[int, str]:
-    """What stands for each character that looks like one of ASCII."""
-    made = {full: chr(full - 0xFEE0) for full in range(0xFF01, 0xFF5F)}
-    made.update((ord(each), " ") for each in _BLANKS)
-    made.update((ord(each), "-") for each in _HYPHENS)
+    """The ASCII character for each one that looks like it."""
+    replacements = {full: chr(full - 0xFEE0) for full in range(0xFF01, 0xFF5F)}
+    replacements.update((ord(each), " ") for each in _BLANKS)
+    replacements.update((ord(each), "-") for each in _HYPHENS)
     for first, last in ((0x0660, 0x1C59), (0xA620, 0xABF9), (0x104A0, 0x104A9), (0x1D7CE, 0x1D7FF)):
         for code in range(first, last + 1):
             digit = unicodedata.decimal(chr(code), None)
             if digit is not None:
-                made[code] = str(digit)
-    return made
+                replacements[code] = str(digit)
+    return replacements

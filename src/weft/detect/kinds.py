@@ -1,15 +1,16 @@
-"""The table of detectors: every kind by its name, and the groups of kinds."""
+"""The kinds of values that can be found, by name, and detectors that users add to them."""
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Protocol
 
-from weft.detect.found import Detector, Look, Span
+from weft.detect.spans import Kind, Look, Span
 from weft.errors import DeclarationError
 
 
 def _late(family: str, name: str) -> Look:
-    """A detector of a family of kinds, whose patterns are compiled when it is first used."""
+    """The finder of one kind. Its chapter, with all its patterns, is loaded at its first use."""
 
     def look(text: str) -> Iterator[Span]:
         looks: Look = vars(import_module(f"weft.detect.{family}"))[name]
@@ -19,96 +20,130 @@ def _late(family: str, name: str) -> Look:
 
 
 # In order of trust: of two kinds that claim the same characters the earlier one wins.
-DETECTORS = (
-    Detector(
+ALL_KINDS = (
+    Kind(
         "api_key",
         _late("secrets", "look_for_keys"),
         "keys, tokens and passwords",
         secret=True,
         numbered=False,
     ),
-    Detector("email", _late("contact", "look_for_emails"), "e-mail addresses", numbered=False),
-    Detector("iban", _late("money", "look_for_ibans"), "bank accounts with a right checksum"),
-    Detector("card", _late("money", "look_for_cards"), "payment cards with a right checksum"),
-    Detector("crypto", _late("money", "look_for_wallets"), "addresses of wallets", numbered=False),
-    Detector("ssn", _late("national", "look_for_ssns"), "US social security numbers"),
-    Detector("passport", _late("national", "look_for_passports"), "passports, after the word"),
-    Detector(
+    Kind("email", _late("contact", "look_for_emails"), "e-mail addresses", numbered=False),
+    Kind("iban", _late("money", "look_for_ibans"), "bank accounts with a right checksum"),
+    Kind("card", _late("money", "look_for_cards"), "payment cards with a right checksum"),
+    Kind("crypto", _late("money", "look_for_wallets"), "addresses of wallets", numbered=False),
+    Kind("ssn", _late("national", "look_for_ssns"), "US social security numbers"),
+    Kind("passport", _late("national", "look_for_passports"), "passports, after the word"),
+    Kind(
         "driver_license",
         _late("national", "look_for_licences"),
         "driving licences, after the words",
     ),
-    Detector("national_id", _late("national", "look_for_national_ids"), "identity and tax numbers"),
-    Detector(
-        "license_plate", _late("national", "look_for_plates"), "number plates, after the words"
-    ),
-    Detector("medical_record", _late("national", "look_for_records"), "patients and insurances"),
-    Detector("bank_account", _late("money", "look_for_accounts"), "accounts, after the words"),
-    Detector(
-        "swift", _late("money", "look_for_swifts"), "bank codes, beside the word", numbered=False
-    ),
-    Detector("ip", _late("contact", "look_for_ips"), "addresses of machines", numbered=False),
-    Detector("mac", _late("contact", "look_for_macs"), "hardware addresses", numbered=False),
-    Detector(
-        "url", _late("contact", "look_for_urls"), "web addresses and host names", numbered=False
-    ),
-    Detector(
-        "birth_date", _late("dates", "look_for_birth_dates"), "dates after a word about birth"
-    ),
-    Detector("date", _late("dates", "look_for_dates"), "days, times and years", numbered=False),
-    Detector("phone", _late("contact", "look_for_phones"), "telephone numbers"),
-    Detector("zip", _late("addresses", "look_for_zips"), "postal codes"),
-    Detector("age", _late("dates", "look_for_ages"), "years of a life"),
-    Detector(
+    Kind("national_id", _late("national", "look_for_national_ids"), "identity and tax numbers"),
+    Kind("license_plate", _late("national", "look_for_plates"), "number plates, after the words"),
+    Kind("medical_record", _late("national", "look_for_records"), "patients and insurances"),
+    Kind("bank_account", _late("money", "look_for_accounts"), "accounts, after the words"),
+    Kind("swift", _late("money", "look_for_swifts"), "bank codes, beside the word", numbered=False),
+    Kind("ip", _late("contact", "look_for_ips"), "addresses of machines", numbered=False),
+    Kind("mac", _late("contact", "look_for_macs"), "hardware addresses", numbered=False),
+    Kind("url", _late("contact", "look_for_urls"), "web addresses and host names", numbered=False),
+    Kind("birth_date", _late("dates", "look_for_birth_dates"), "dates after a word about birth"),
+    Kind("date", _late("dates", "look_for_dates"), "days, times and years", numbered=False),
+    Kind("phone", _late("contact", "look_for_phones"), "telephone numbers"),
+    Kind("zip", _late("addresses", "look_for_zips"), "postal codes"),
+    Kind("age", _late("dates", "look_for_ages"), "years of a life"),
+    Kind(
         "address",
         _late("addresses", "look_for_addresses"),
         "postal addresses",
         shaped=False,
         numbered=False,
     ),
-    Detector(
-        "name", _late("names", "look_for_names"), "names of people", shaped=False, numbered=False
-    ),
+    Kind("name", _late("names", "look_for_names"), "names of people", shaped=False, numbered=False),
 )
-BY_NAME = {each.kind: each for each in DETECTORS}
+BY_NAME = {kind.name: kind for kind in ALL_KINDS}
 KINDS = tuple(BY_NAME)
-"""The kinds that a detector can find, by name."""
+"""The kinds that Weft finds by itself, by name."""
 
 GROUPS = {
-    "structured": tuple(each.kind for each in DETECTORS if each.shaped),
-    "secrets": tuple(each.kind for each in DETECTORS if each.secret),
-    "pii": tuple(each.kind for each in DETECTORS if not each.secret),
+    "structured": tuple(kind.name for kind in ALL_KINDS if kind.shaped),
+    "secrets": tuple(kind.name for kind in ALL_KINDS if kind.secret),
+    "pii": tuple(kind.name for kind in ALL_KINDS if not kind.secret),
 }
 """Names that stand for several kinds."""
 
 
-def detector_named(name: str) -> Detector:
-    """The detector of this kind, or an error that names the nearest one."""
-    if name in BY_NAME:
-        return BY_NAME[name]
-    raise unknown(name)
+class Detector(Protocol):
+    """Another engine that finds values in a text, added under a name with `add_detector`.
+
+    It must find the same in the same text every time: a request is compiled again and again, and
+    a value that is found once and not the next time would be sent.
+    """
+
+    def find(self, text: str) -> Iterable[tuple[str, int, int]]:
+        """The kind, the start and the end of every value in the text."""
+        ...
 
 
-def unknown(name: str) -> DeclarationError:
-    """The error for a kind that nobody can find."""
-    inside = [kind for kind in KINDS if kind in name.lower().split("_")]
-    near = inside or get_close_matches(name.lower(), [*KINDS, *GROUPS], n=1, cutoff=0.5)
-    listed = ", ".join([*KINDS, *GROUPS])
-    hint = f'write "{near[0]}", or one of {listed}' if near else f"write one of {listed}"
-    return DeclarationError(f"there is no detector named {name!r}", hint=hint)
+_added: dict[str, Detector] = {}
+
+
+def add_detector(name: str, detector: Detector) -> None:
+    """Add a detector, so that `C.default().redact(name)` replaces what it finds.
+
+    A name stands for one detector in a process: what was found under it is remembered.
+    """
+    if name in GROUPS or name in BY_NAME or _added.get(name, detector) is not detector:
+        raise DeclarationError(
+            f"there is a detector named {name!r} already",
+            where="add_detector",
+            hint="write another name",
+        )
+    # a policy reads anything else as a regular expression
+    if not name.isidentifier():
+        raise DeclarationError(
+            f"{name!r} is no name for a detector",
+            where="add_detector",
+            hint="write letters, digits and underscores, such as presidio",
+        )
+    _added[name] = detector
+
+
+def detectors_named(names: Iterable[str]) -> list[Detector]:
+    """The added detectors among these names."""
+    return [_added[name] for name in names if name in _added]
 
 
 def kinds_named(names: Iterable[str]) -> tuple[str, ...]:
-    """The kinds that the names and groups stand for, in the order of the table."""
+    """The kinds that the names and groups stand for, in the order of the table.
+
+    Names of added detectors follow, in the order in which they were added.
+    """
     wanted: set[str] = set()
     for name in names:
-        wanted.update(GROUPS[name] if name in GROUPS else (detector_named(name).kind,))
-    return tuple(kind for kind in KINDS if kind in wanted)
+        if name not in GROUPS and not _is_known(name):
+            raise _unknown(name)
+        wanted.update(GROUPS.get(name, (name,)))
+    return tuple(kind for kind in (*KINDS, *_added) if kind in wanted)
 
 
 def check_kinds(names: Iterable[str], *, where: str) -> None:
-    """Refuse a name that no detector and no group has."""
+    """Reject a name that no kind, no group and no added detector has."""
     for name in names:
-        if name not in GROUPS and name not in BY_NAME:
-            error = unknown(name)
+        if name not in GROUPS and not _is_known(name):
+            error = _unknown(name)
             raise DeclarationError(error.message, where=where, hint=error.hint)
+
+
+def _is_known(name: str) -> bool:
+    return name in BY_NAME or name in _added
+
+
+def _unknown(name: str) -> DeclarationError:
+    """The error for a name that stands for nothing, with the nearest one that does."""
+    names = [*KINDS, *GROUPS, *_added]
+    inside = [kind for kind in KINDS if kind in name.lower().split("_")]
+    near = inside or get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    listed = ", ".join(names)
+    hint = f'write "{near[0]}", or one of {listed}' if near else f"write one of {listed}"
+    return DeclarationError(f"there is no detector named {name!r}", hint=hint)

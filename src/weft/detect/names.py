@@ -11,23 +11,32 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from weft.detect._given_names import AMBIGUOUS, COMMON
-from weft.detect._name_words import (
-    NOT_NAMES,
-    ORGANISATION,
-    PARTICLES,
-    PERSON_VERBS,
-    SURE_ENDS,
-    SURNAME_ENDS,
-    SURNAME_WORDS,
-    SURNAMES,
-    TITLES,
-)
 from weft.detect.addresses import COUNTRIES
-from weft.detect.found import CAPITALS, Span, table
+from weft.detect.spans import Span, capitals, table, word_lists
+
+_CAPITALS = capitals()
+
+_WORD_LISTS = word_lists("names")
+COMMON = frozenset(_WORD_LISTS["given"])
+AMBIGUOUS = frozenset(_WORD_LISTS["ambiguous"])
+SURNAMES = frozenset(_WORD_LISTS["surnames"])
+SURNAME_WORDS = frozenset(_WORD_LISTS["surname words"])
+SURE_ENDS = tuple(_WORD_LISTS["sure ends"])
+SURNAME_ENDS = (*SURE_ENDS, *_WORD_LISTS["ends"])
+TITLES = frozenset(_WORD_LISTS["titles"])
+PARTICLES = frozenset(_WORD_LISTS["particles"])
+NOT_NAMES = frozenset(_WORD_LISTS["not names"])
+ORGANISATION = frozenset(_WORD_LISTS["organisation"])
+PERSON_VERBS = (
+    "lives", "lived", "shouted", "whispered", "smiled", "laughed", "replied", "was born",
+    "spent a", "had given", "has given",
+    "gave", "is from", "works for", "works at", "will be talking", "is very", "is a very",
+    "just has to", "explained", "sang",
+)  # fmt: skip
+"""What people do, and few other things."""
 
 _CAPITALISED = re.compile(
-    rf"[{CAPITALS}](?<!\w[{CAPITALS}])(?<!['\u2019][{CAPITALS}])[^\W\d_]*(?:['\u2019\-\u2010][^\W\d_]+)*"
+    rf"[{_CAPITALS}](?<!\w[{_CAPITALS}])(?<!['\u2019][{_CAPITALS}])[^\W\d_]*(?:['\u2019\-\u2010][^\W\d_]+)*"
 )
 
 _IDENTIFIER = re.compile(r"\A(?!Ma?c[A-Z]|(?:De|Di|La|Le|Du|Van|Von|Fitz)[A-Z]).*[a-z][A-Z]")
@@ -54,9 +63,9 @@ def look_for_names(text: str) -> Iterator[Span]:
     while at < len(words):
         size = sizes[at]
         if size:
-            found = words[at : at + size]
-            known.update(bare(each) for each in found if _is_part(each))
-            yield Span(_with_title(text, found[0].start), without_possessive(found[-1]))
+            parts = words[at : at + size]
+            known.update(bare(each) for each in parts if _is_part(each))
+            yield Span(_with_title(text, parts[0].start), without_possessive(parts[-1]))
         at += size or 1
     if not known:
         return
@@ -142,9 +151,11 @@ def _are_people(listed: Sequence[Word], text: str) -> bool:
     start = listed[0].start
     if PEOPLE.search(text[max(0, start - 24) : start]) is not None:
         return True
-    given = sum(is_given(each) for each in listed)
+    with_given = sum(is_given(each) for each in listed)
     known = sum(_is_known(each) for each in listed)
-    many = given * 3 >= len(listed) if given > 1 else given and known * 2 >= len(listed)
+    many = (
+        with_given * 3 >= len(listed) if with_given > 1 else with_given and known * 2 >= len(listed)
+    )
     return len(listed) > 3 and bool(many) and _is_one_list(listed, text)
 
 
@@ -221,14 +232,14 @@ def _is_turned(words: Sequence[Word], at: int, text: str) -> bool:
     known = words[at].text.isupper() and words[at].low in SURNAMES
     if not known and not is_surely_surname(words[at]):
         return False
-    given = words[at + 1]
-    if not is_given(given) or given.low in AMBIGUOUS or given.low in SURNAMES:
+    first_name = words[at + 1]
+    if not is_given(first_name) or first_name.low in AMBIGUOUS or first_name.low in SURNAMES:
         return False
     return _gap(words, at - 1, text) not in _LISTED and _gap(words, at + 1, text) not in _LISTED
 
 
-def _is_full_name(found: Sequence[Word], before: str, text: str) -> bool:
-    word, others = found[0], found[1:]
+def _is_full_name(parts: Sequence[Word], before: str, text: str) -> bool:
+    word, others = parts[0], parts[1:]
     sure = any(is_surely_surname(each) for each in others)
     likely = sure or any(looks_like_surname(each) for each in others)
     if is_given(word) and (word.low not in AMBIGUOUS or likely or is_cued(before)):
@@ -240,16 +251,16 @@ def _is_full_name(found: Sequence[Word], before: str, text: str) -> bool:
     ):
         return True
     if is_cued(before):
-        return is_announced(before) or likely or len(found) == 2
+        return is_announced(before) or likely or len(parts) == 2
     if any(each.low in COMMON and each.low not in AMBIGUOUS for each in others):
         return not _begins_sentence(before) or looks_like_surname(word)
     if (
         sure
-        or _does(text, found[-1].end)
-        or is_addressed(word.low, before, _after(found[-1], text))
+        or _does(text, parts[-1].end)
+        or is_addressed(word.low, before, _after(parts[-1], text))
     ):
         return True
-    return len(found) < 4 and is_above_address(text, word.start, found[-1].end)
+    return len(parts) < 4 and is_above_address(text, word.start, parts[-1].end)
 
 
 def _does(text: str, end: int) -> bool:
@@ -265,10 +276,10 @@ def _after(word: Word, text: str) -> str:
 
 def _is_single_name(words: Sequence[Word], at: int, before: str, text: str) -> bool:
     word = words[at]
-    given = is_given(word)
+    has_given = is_given(word)
     if word.low not in NOT_NAMES and is_announced(before):
         return True
-    if given and word.low not in AMBIGUOUS:
+    if has_given and word.low not in AMBIGUOUS:
         return True
     after = _after(word, text)
     if word.low not in NOT_NAMES and (
@@ -276,11 +287,13 @@ def _is_single_name(words: Sequence[Word], at: int, before: str, text: str) -> b
     ):
         return True
     surname = is_surely_surname(word)
-    if not given and not surname and not looks_like_surname(word):
+    if not has_given and not surname and not looks_like_surname(word):
         return False
-    if is_cued(before) or (given and _begins_line(text, word.start) and after[:1] in {":", ","}):
+    if is_cued(before) or (
+        has_given and _begins_line(text, word.start) and after[:1] in {":", ","}
+    ):
         return True
-    if given and re.match(r"[!?]", after) and before.endswith(", "):
+    if has_given and re.match(r"[!?]", after) and before.endswith(", "):
         return True
     if not surname or _is_enumerated(words, at, text) or after.startswith("-"):
         return False
@@ -349,13 +362,13 @@ def _is_joined(text: str, before: Word, word: Word) -> bool:
 
 
 def _is_organisation(words: Sequence[Word], at: int, size: int, text: str) -> bool:
-    found = words[at : at + size]
-    if size > 1 and found[-1].low in SURNAMES and is_given(found[0]):
-        found = found[:-1]
+    parts = words[at : at + size]
+    if size > 1 and parts[-1].low in SURNAMES and is_given(parts[0]):
+        parts = parts[:-1]
     after = at + size
-    spelled = next((each for each in reversed(found) if len(each.text) > 1), found[-1])
+    spelled = next((each for each in reversed(parts) if len(each.text) > 1), parts[-1])
     following = text[spelled.end : spelled.end + 32]
-    if is_firm([each.low for each in found], following) or is_firm([words[after - 1].text], ""):
+    if is_firm([each.low for each in parts], following) or is_firm([words[after - 1].text], ""):
         return True
     if after >= len(words):
         return False
@@ -389,8 +402,8 @@ def look_in_lower_case(text: str) -> Iterator[Span]:
     for match in _ANY.finditer(text):
         low = fold(match.group())
         start, end = match.span()
-        given = len(low) > 3 and low in COMMON and low not in AMBIGUOUS
-        if not given and not (
+        is_common = len(low) > 3 and low in COMMON and low not in AMBIGUOUS
+        if not is_common and not (
             low not in NOT_NAMES and _NAME_IS.search(text, max(0, start - 8), start)
         ):
             continue
@@ -510,7 +523,7 @@ PEOPLE = re.compile(
 )
 """What stands in front of a list of people."""
 
-_SPEAKER = re.compile(rf"(?m)^[> ]{{0,3}}([{CAPITALS}][^\W\d_]+):(?=[ \"\u201c])")
+_SPEAKER = re.compile(rf"(?m)^[> ]{{0,3}}([{_CAPITALS}][^\W\d_]+):(?=[ \"\u201c])")
 
 _LOOSE_TITLES = frozenset(
     {"sister", "brother", "general", "president", "don", "fr", "father", "col", "gen"}

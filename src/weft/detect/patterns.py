@@ -93,7 +93,7 @@ def _require_valid(expression: str, where: str) -> None:
         raise DeclarationError(
             "patterns need the package `regex`, which can stop one that takes too long",
             where=where,
-            hint="pip install regex",
+            hint="pip install 'weft[patterns]'",
         ) from None
     except ValueError as error:
         raise DeclarationError(

@@ -1,13 +1,12 @@
-"""Replace what is found by placeholders that stay the same for a whole session.
+"""Replace detected values by placeholders that stay the same for a whole session.
 
-A placeholder is made of the session, the kind and the value alone, so the same value is the same
-placeholder for every agent, in every window and in every process, and nobody who sees one can
-tell the value without the session's id.
+A placeholder depends on the session, the kind and the value alone. So the same value has the same
+placeholder for every agent, in every window and in every process, and nobody can compute the
+value from it without the session's id.
 """
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,23 +14,24 @@ from typing import NamedTuple
 import msgspec
 
 from weft.detect.find import PLACEHOLDER, find
-from weft.detect.found import Found
 from weft.detect.kinds import kinds_named
 from weft.detect.patterns import Pattern, PatternTimeout, pattern_of
+from weft.detect.spans import Detection
+from weft.late import late_pattern
 from weft.values import Json, compact
 
 WITHHELD = "withheld"
-"""The kind of a text that could not be looked through, so that all of it is taken out."""
+"""The kind of a text that could not be searched, so that all of it is taken out."""
 
 _ROUNDS = 4
 _LEAST_NUMBER = 1_000_000
 _CACHED_LETTERS = 200_000
-_TELLS = re.compile(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
+_TELLS = late_pattern(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
 """Names of fields that make a small number a value of a kind."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What is looked for: kinds of values, the author's patterns, and names of fields."""
+    """What to replace: kinds of values, the author's patterns, and names of fields."""
 
     kinds: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
@@ -42,7 +42,7 @@ class Wanted(msgspec.Struct, frozen=True):
 def wanted(
     kinds: tuple[str, ...], patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()
 ) -> Wanted:
-    """What names, groups, expressions and paths of fields stand for."""
+    """What these names, groups, regular expressions and paths of fields stand for."""
     return Wanted(
         kinds_named(kinds),
         tuple(pattern_of(each) for each in patterns),
@@ -59,7 +59,7 @@ class Cut(NamedTuple):
 
 
 class Redaction:
-    """What was replaced so far, for one session: `known` gives the value of each placeholder."""
+    """The values replaced so far in one session: `known` gives the value of each placeholder."""
 
     __slots__ = ("kinds", "known", "literals", "session", "timeouts", "wanted")
 
@@ -86,7 +86,7 @@ class Redaction:
         return text
 
     def rounds(self, text: str) -> Iterator[list[Cut]]:
-        """What to cut, again and again until nothing is found: one cut can uncover another."""
+        """The cuts of each round, until nothing is found: one cut can uncover another value."""
         for _ in range(_ROUNDS):
             cuts = self.cuts(text)
             if not cuts:
@@ -97,23 +97,25 @@ class Redaction:
             yield [Cut(0, len(text), self.placeholder(WITHHELD, text))]
 
     def cuts(self, text: str) -> list[Cut]:
-        """What to cut out of a text, in order."""
+        """The cuts of one round, in order."""
         if not text:
             return []
-        spoken = self._spoken(text)
-        if spoken:
-            return spoken
+        repeated = self._repeated(text)
+        if repeated:
+            return repeated
         try:
-            found = _found(text, self.wanted)
+            detections = found_in(text, self.wanted)
         except PatternTimeout as error:
+            # nobody knows what the pattern would have found: the whole text is withheld
             self.timeouts.append(error.message)
-            found = (Found(WITHHELD, 0, len(text), text),)
+            detections = (Detection(WITHHELD, 0, len(text), text),)
         return [
-            Cut(each.start, each.end, self.placeholder(each.kind, each.value)) for each in found
+            Cut(each.start, each.end, self.placeholder(each.kind, each.value))
+            for each in detections
         ]
 
-    def _spoken(self, text: str) -> list[Cut]:
-        """Values that were put back in place of a placeholder, wherever they are said again."""
+    def _repeated(self, text: str) -> list[Cut]:
+        """Values that once replaced a placeholder, wherever the text repeats them."""
         cuts: list[Cut] = []
         for value, placeholder in self.literals:
             at = text.find(value) if value else -1
@@ -128,47 +130,50 @@ class Redaction:
         return sorted(cuts)
 
     def placeholder(self, kind: str, value: Json) -> str:
-        """What stands for a value of this kind in this session."""
+        """The placeholder of a value of this kind in this session."""
         spelled = value if isinstance(value, str) else compact(value)
-        made = _placeholder(self.session, kind, spelled)
-        self.known[made] = value
-        self.kinds.setdefault(kind, set()).add(made)
-        return made
+        placeholder = _placeholder(self.session, kind, spelled)
+        self.known[placeholder] = value
+        self.kinds.setdefault(kind, set()).add(placeholder)
+        return placeholder
 
-    def value(self, held: Json, path: tuple[str, ...] = ()) -> Json:
-        """A JSON value with everything replaced; the very same where nothing is."""
-        if path and held is not None and self._is_field(path) and not _is_placeholder(held):
-            return self.placeholder(path[-1], held)
-        match held:
+    def value(self, value: Json, path: tuple[str, ...] = ()) -> Json:
+        """A JSON value with everything replaced; the very same object where nothing is."""
+        if path and value is not None and self._is_field(path) and not _is_placeholder(value):
+            return self.placeholder(path[-1], value)
+        match value:
             case bool() | None:
-                return held
+                return value
             case str():
-                return self._leaf(held, path)
+                return self._leaf(value, path)
             case int():
-                return self._number(held, path)
+                return self._number(value, path)
             case float():
-                return held
+                return value
             case dict():
-                made = {
-                    self.text(name): self.value(each, (*path, name)) for name, each in held.items()
+                fields = {
+                    self.text(name): self.value(each, (*path, name)) for name, each in value.items()
                 }
                 same = all(
-                    one == other and made[one] is held[other]
-                    for one, other in zip(made, held, strict=False)
+                    one == other and fields[one] is value[other]
+                    for one, other in zip(fields, value, strict=False)
                 )
-                return held if same and len(made) == len(held) else made
+                # two names can become one placeholder
+                return value if same and len(fields) == len(value) else fields
             case list():
-                listed = [self.value(each, path) for each in held]
-                same = all(one is other for one, other in zip(listed, held, strict=True))
-                return held if same else listed
+                listed = [self.value(each, path) for each in value]
+                same = all(one is other for one, other in zip(listed, value, strict=True))
+                return value if same else listed
 
     def _leaf(self, text: str, path: tuple[str, ...]) -> Json:
+        # a text can be JSON itself: its fields count too
         if self.wanted.fields and text[:1] in "{[" and len(text) > 2:
             inner = _parsed(text)
             if isinstance(inner, dict | list):
-                made = self.value(inner, path)
-                if made is not inner:
-                    return compact(made)
+                changed = self.value(inner, path)
+                if changed is not inner:
+                    return compact(changed)
+        # the name of the field is read as a label in front of the value
         if path:
             label = _label(path)
             cuts = [
@@ -187,13 +192,13 @@ class Redaction:
             return number
         spelled = str(number)
         label = _label(path)
-        found = [cut for cut in self.cuts(label + spelled) if cut.start >= len(label)]
-        if not found:
+        cuts = [cut for cut in self.cuts(label + spelled) if cut.start >= len(label)]
+        if not cuts:
             return number
-        made = found[0].placeholder
-        if found[0].end - found[0].start == len(spelled):
-            self.known[made] = number
-            return made
+        # the whole number is the value: restoring it must give a number, not a text
+        if cuts[0].end - cuts[0].start == len(spelled):
+            self.known[cuts[0].placeholder] = number
+            return cuts[0].placeholder
         return self.placeholder("number", number)
 
     def _is_field(self, path: tuple[str, ...]) -> bool:
@@ -201,7 +206,7 @@ class Redaction:
 
 
 def _label(path: tuple[str, ...]) -> str:
-    """What the name of a field says of its value; a bare `name` is that of whatever holds it."""
+    """The label that the name of a field is; a bare `name` names the object that holds it."""
     if not path:
         return ""
     if path[-1].lower() != "name":
@@ -215,8 +220,8 @@ def _is_whole(text: str, start: int, end: int) -> bool:
     return not before and not (text[end : end + 1].isalnum() and text[end - 1].isalnum())
 
 
-def _is_placeholder(held: Json) -> bool:
-    return isinstance(held, str) and PLACEHOLDER.fullmatch(held) is not None
+def _is_placeholder(value: Json) -> bool:
+    return isinstance(value, str) and PLACEHOLDER.fullmatch(value) is not None
 
 
 def _parsed(text: str) -> Json:
@@ -230,13 +235,13 @@ def _placeholder(session: str, kind: str, value: str) -> str:
     name = "".join(each if each.isascii() and each.isalnum() else "_" for each in kind.upper())
     data = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(session.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-    made = hashlib.blake2b(data, key=key, digest_size=5).hexdigest()
+    digest = hashlib.blake2b(data, key=key, digest_size=5).hexdigest()
     name = name.strip("_")[:40] or "VALUE"
-    return f"<{name if len(name) > 1 and name[0].isalpha() else f'V_{name}'}_{made}>"
+    return f"<{name if len(name) > 1 and name[0].isalpha() else f'V_{name}'}_{digest}>"
 
 
 def replaced(text: str, cuts: Sequence[Cut]) -> str:
-    """The text with its cuts made."""
+    """The text with placeholders in place of its cuts."""
     parts: list[str] = []
     at = 0
     for cut in cuts:
@@ -246,47 +251,44 @@ def replaced(text: str, cuts: Sequence[Cut]) -> str:
 
 
 def moved(ends: Sequence[int], cuts: Sequence[Cut]) -> list[int]:
-    """Where places of a text are once its cuts are made; one inside a cut goes to its end."""
-    made: list[int] = []
+    """Where places of a text are after its cuts; a place inside a cut goes to its end."""
+    places: list[int] = []
     for end in ends:
         shift = 0
         for cut in cuts:
             if cut.start >= end:
                 break
             shift += len(cut.placeholder) - (min(cut.end, end) - cut.start)
-        made.append(end + shift)
-    return made
+        places.append(end + shift)
+    return places
 
 
-def found_in(text: str, what: Wanted) -> tuple[Found, ...]:
-    """What of the wanted stands in a text; a text seen before is not looked through again."""
-    return _found(text, what)
-
-
-def _found(text: str, what: Wanted) -> tuple[Found, ...]:
+def found_in(text: str, what: Wanted) -> tuple[Detection, ...]:
+    """The wanted values in a text. The values of a text seen before are remembered."""
+    # a long text is not worth the memory
     if len(text) > _CACHED_LETTERS:
         return tuple(find(text, what.kinds, what.patterns))
     return _found_before(text, what)
 
 
 @lru_cache(8192)
-def _found_before(text: str, what: Wanted) -> tuple[Found, ...]:
+def _found_before(text: str, what: Wanted) -> tuple[Detection, ...]:
     return tuple(find(text, what.kinds, what.patterns))
 
 
 def restored(text: str, known: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
-    """The text with the values of its placeholders put back, and which these were."""
+    """The text with the values of its placeholders put back, and the placeholders with them."""
     used: dict[str, Json] = {}
     if "<" not in text:
         return text, used
     parts: list[str] = []
     at = 0
     for match in PLACEHOLDER.finditer(text):
-        made = match.group()
-        if made not in known:
+        placeholder = match.group()
+        if placeholder not in known:
             continue
-        held = known[made]
-        used[made] = held
-        parts += (text[at : match.start()], held if isinstance(held, str) else compact(held))
+        value = known[placeholder]
+        used[placeholder] = value
+        parts += (text[at : match.start()], value if isinstance(value, str) else compact(value))
         at = match.end()
     return "".join((*parts, text[at:])), used

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from weft.detect.found import Span, lowered, places
+from weft.detect.spans import Span, lowered, places
 
 # What a key begins with, and what follows. The beginnings are looked for as they are, so that a
 # long text without any costs next to nothing.
@@ -134,11 +134,11 @@ def _named(text: str, lower: str) -> Iterator[Span]:
             if value is None:
                 continue
             spoken = match.group().rstrip()[-1:].isalpha()
-            said = value["value"]
+            secret = value["value"]
             if not match["open"]:
-                said = _without_end(said, ".,:!?\\" if spoken else ".,:\\")
-            if _is_secret(word, said, quoted=bool(match["open"])):
-                yield Span(value.start("value"), value.start("value") + len(said))
+                secret = _without_end(secret, ".,:!?\\" if spoken else ".,:\\")
+            if _is_secret(word, secret, quoted=bool(match["open"])):
+                yield Span(value.start("value"), value.start("value") + len(secret))
 
 
 def _without_end(value: str, stops: str) -> str:

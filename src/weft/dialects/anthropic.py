@@ -1,4 +1,8 @@
-"""Anthropic Messages: content blocks in alternating turns, results first in the user's."""
+"""Anthropic Messages, whole: content blocks in alternating turns, results first in the user's.
+
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 import math
 import re
@@ -16,18 +20,28 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     SeenIds,
+    Side,
     TurnRules,
     is_plain,
+    no_role,
+    outline_of,
     refuse_complexity,
     refuse_effort,
     refuse_open_or_bounded,
-    refuse_range,
     refuse_result,
     refuse_tools,
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
+    require_object,
+    require_parts,
+    require_text,
+    two_calls,
 )
 from weft.dialects.measure import (
     LATER,
@@ -49,7 +63,7 @@ from weft.dialects.media import (
     unread_media,
 )
 from weft.dialects.openai_common import read_arguments
-from weft.dialects.options import Option, is_forced, one_of
+from weft.dialects.options import Option, is_forced, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire, letters
@@ -76,17 +90,16 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     put,
     readable,
     require_objects,
     result_part,
-    take,
     text_at,
     text_document_part,
     text_in,
     text_response,
-    thinking_option,
     without,
 )
 from weft.errors import ModelError
@@ -127,15 +140,15 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 def _write_thinking(wire: Wire, value: Json) -> list[str]:
     """A budget or none, an effort, and whether thoughts are shown."""
     missed: list[str] = []
-    for name, given in value.items() if isinstance(value, dict) else ():
-        if name == "budget" and isinstance(given, int):
-            wire["thinking"] = {"type": "disabled" if given == 0 else "adaptive"}
-            if given > 0:
-                wire["thinking"] = {"type": "enabled", "budget_tokens": given}
-        elif name == "effort" and given in _EFFORTS:
-            put(wire, "output_config.effort", given)
+    for name, setting in value.items() if isinstance(value, dict) else ():
+        if name == "budget" and isinstance(setting, int):
+            wire["thinking"] = {"type": "disabled" if setting == 0 else "adaptive"}
+            if setting > 0:
+                wire["thinking"] = {"type": "enabled", "budget_tokens": setting}
+        elif name == "effort" and setting in _EFFORTS:
+            put(wire, "output_config.effort", setting)
         elif name != "include":
-            missed.append(f"thinking.{name}={given}" if name == "effort" else f"thinking.{name}")
+            missed.append(f"thinking.{name}={setting}" if name == "effort" else f"thinking.{name}")
     if isinstance(value, dict) and "include" in value:
         thinking = wire.setdefault("thinking", {"type": "adaptive"})
         if isinstance(thinking, dict) and thinking["type"] != "disabled":
@@ -180,7 +193,37 @@ def _write_parallel(wire: Wire, value: Json) -> None:
     put(wire, "tool_choice.disable_parallel_tool_use", not value)
 
 
-class Anthropic(Dialect):
+_CHOICES = {"auto": "auto", "any": "any", "none": "none"}
+
+_DISPLAYS = {"summarized": True, "omitted": False}
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    thinking = object_in(wire.get("thinking"))
+    kind = text_at(thinking, "type")
+    budget: Json = {"disabled": 0, "adaptive": -1}.get(kind)
+    if kind == "enabled":
+        budget = thinking.get("budget_tokens")
+    include = _DISPLAYS.get(text_at(thinking, "display"))
+    return present(budget=budget, effort=at_path(wire, "output_config.effort"), include=include)
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    choice = object_in(wire.get("tool_choice"))
+    kind = text_at(choice, "type")
+    return {"name": choice.get("name")} if kind == "tool" else _CHOICES.get(kind)
+
+
+def _read_parallel(wire: JsonObject) -> Json:
+    alone = at_path(wire, "tool_choice.disable_parallel_tool_use")
+    return not alone if isinstance(alone, bool) else None
+
+
+_THINKING = Option(write=_write_thinking, read=_read_thinking)
+_TOOL_CHOICE = Option(write=_write_tool_choice, read=_read_tool_choice)
+
+
+class AnthropicDialect(Dialect):
     """System is a field, thinking goes back signed, an answer's length must be given."""
 
     traits = Traits(
@@ -193,42 +236,52 @@ class Anthropic(Dialect):
         names=Spelling(ANYTHING_BUT, 128),
         compared=("model", "tool_choice", "thinking", "speed"),
     )
+    form = RequestForm(
+        system="system",
+        needs=("model", "max_tokens"),
+        schemas=("input_schema",),
+        describes=(
+            "name", "description", "type", "strict", "cache_control", "input_examples",
+            "defer_loading", "allowed_callers", "eager_input_streaming",
+        ),
+        answer=("output_config", "format", "schema"),
+        beside=("type",),
+    )  # fmt: skip
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "max_output_tokens": "max_tokens",
-        "stop_sequences": "stop_sequences",
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "parallel_tool_calls": _write_parallel,
-        "service_tier": one_of("service_tier", "auto", "standard_only"),
-        "user": "metadata.user_id",
+        "temperature": Option("temperature", range=(0.0, 1.0)),
+        "top_p": Option("top_p", range=(0.0, 1.0)),
+        "top_k": Option("top_k"),
+        "max_output_tokens": Option("max_tokens"),
+        "stop_sequences": Option("stop_sequences"),
+        "service_tier": Option("service_tier", values=("auto", "standard_only")),
+        "user": Option("metadata.user_id"),
+        "thinking": _THINKING,
+        "tool_choice": _TOOL_CHOICE,
+        "parallel_tool_calls": Option(write=_write_parallel, read=_read_parallel),
     }
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """The newer models refuse sampling options and thinking budgets."""
         facts = facts_for(prompt.model)
         if not facts.sampling:
             if name in _SAMPLING:
                 return None
             if name == "thinking":
-                return (
-                    _write_thinking_between_tools
-                    if facts.rests == "between_tools"
-                    else _write_adaptive_thinking
-                )
+                between = facts.rests == "between_tools"
+                write = _write_thinking_between_tools if between else _write_adaptive_thinking
+                return _THINKING._replace(write=write)
         elif name == "tool_choice" and facts.thinks and _has_budget(prompt):
-            return _write_unforced_choice if is_forced(prompt.config[name]) else _write_tool_choice
+            forced = is_forced(prompt.config[name])
+            return _TOOL_CHOICE._replace(write=_write_unforced_choice) if forced else _TOOL_CHOICE
         return super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Options, then what the provider hashes in its order: tools, system, turns."""
         most = facts_for(prompt.model).output_limit or math.inf
         wire: Wire = {"model": wire_name(prompt.model), "max_tokens": min(MAX_TOKENS, most)}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         _settle(wire, None if "max_output_tokens" in prompt.config else most)
         system = prompt.system
         if prompt.output is not None and prompt.output.how == "native":
@@ -239,7 +292,7 @@ class Anthropic(Dialect):
             if ours:
                 form |= {"schema": output.schema, **(output.kept or {})}
             else:
-                sink.schema_losses(fit.losses, output.origin)
+                report.schema_losses(fit.losses, output.origin)
             if ours or fit.possible:
                 put(wire, "output_config.format", form)
                 placed.append(Placed("/output_config/format", output.origin))
@@ -247,14 +300,14 @@ class Anthropic(Dialect):
                 text = f"Reply with valid JSON matching this schema: {compact(output.schema)}"
                 system = (*system, TextBlock(role="system", origin=output.origin, text=text))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if any(self.has_kept(block) for block in system):
-            wire["system"] = [self.part(block, sink) for block in system]
+            wire["system"] = [self.part(block, report) for block in system]
             placed += [Placed(f"/system/{at}/text", (block,)) for at, block in enumerate(system)]
         elif system:
             wire["system"] = "\n\n".join(block.text for block in system)
             placed.append(Placed("/system", system))
-        mark_head(wire, placed, system, prompt, self.meter(prompt.model))
+        mark_head(wire, placed, system, prompt, self.meter)
         return wire, tuple(placed)
 
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
@@ -266,16 +319,16 @@ class Anthropic(Dialect):
         end = len(track.final) + len(lasting) - 1
         return mark_end(prompt, wire, self.traits.turns, lasting, end)
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and the schema of its input."""
         named: Wire = {"name": tool.name, "description": tool.description}
-        return {**named, "input_schema": self.parameters(tool, sink)}
+        return {**named, "input_schema": self.parameters(tool, report)}
 
     def takes_schema(self, schema: JsonObject) -> bool:
         """Recursion, for one, is refused."""
         return fit_schema("anthropic", schema, strict=True).possible
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One message; results come first, and blank text not at all.
 
         But for blank text that the model itself put among words: it goes back where it stood.
@@ -289,12 +342,12 @@ class Anthropic(Dialect):
             blank = isinstance(block, TextBlock) and not block.text.strip()
             if blank and not (worded and self.has_kept(block)):
                 continue
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is not None:
                 sources.append((f"/content/{len(content)}", block))
                 content.append(part)
         if not content and role == "user" and blocks and isinstance(blocks[0], TextBlock):
-            sink.said("WEFT204", blocks[0].origin, f"a blank turn reads `{BLANK}`")
+            report.add("WEFT204", blocks[0].origin, f"a blank turn reads `{BLANK}`")
             content.append({"type": "text", "text": BLANK})
             sources.append(("/content/0", blocks[0]))
         if not content:
@@ -308,46 +361,46 @@ class Anthropic(Dialect):
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text block."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         return {"type": "text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """Only a thought of its own: with the signature that proves it, or as it was answered."""
-        if not self.own(block, sink):
-            self.drop_foreign(block, sink, what="signature" if block.signature else "thought")
+        if not self.own(block, report):
+            self.drop_foreign(block, report, what="signature" if block.signature else "thought")
             return None
         if not block.signature:  # servers that imitate the provider sign nothing
             own = block.kept is not None
             return {"type": "thinking", "thinking": block.text} if own else None
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A tool_use block."""
-        self.drop_signature(block, sink)
-        call: Wire = {"type": "tool_use", "id": self.id_of(block.id, sink)}
-        return {**call, "name": self.name_of(block, sink), "input": block.args}
+        self.drop_signature(block, report)
+        call: Wire = {"type": "tool_use", "id": self.id_of(block.id, report)}
+        return {**call, "name": self.name_of(block, report), "input": block.args}
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A tool_result block: text, or text and media."""
-        wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, sink)}
+        wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, report)}
         text = result_text(block)
         if block.media:
-            said: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
-            wire["content"] = said + [self.media(media, sink) for media in block.media]
+            texts: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
+            wire["content"] = texts + [self.media(media, report) for media in block.media]
         else:
             wire["content"] = text
         if block.is_error:
             wire["is_error"] = True
         return wire
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image or a document; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         text = document_text(block)
         if block.role == "model":
-            return {"type": "text", "text": text or missing_media(block, sink)}
+            return {"type": "text", "text": text or missing_media(block, report)}
         if text is not None:
             source: Wire = {"type": "text", "media_type": "text/plain", "data": text}
             return _document(source, block.name)
@@ -358,7 +411,9 @@ class Anthropic(Dialect):
             return _document(source, block.name)
         if (kind in IMAGES and block.data) or (kind.startswith("image/") and url):
             return {"type": "image", "source": source}
-        return {"type": "text", "text": missing_media(block, sink)}
+        return {"type": "text", "text": missing_media(block, report)}
+
+    # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole message says."""
@@ -385,7 +440,7 @@ class Anthropic(Dialect):
         if written := count_in(usage.get("cache_creation_input_tokens")):
             metadata = Provenance(cache_write=written).onto(metadata)
         code, message = _lift_error(
-            stop, finish, body, said=any(part.kind != "empty" for part in parts)
+            stop, finish, body, has_content=any(part.kind != "empty" for part in parts)
         )
         return ModelResponse(
             content=Content(parts, "model") if parts else None,
@@ -395,6 +450,24 @@ class Anthropic(Dialect):
             usage=_lift_usage(usage) if usage else None,
             model_version=text_in(body.get("model")) or None,
             custom_metadata=metadata,
+        )
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return AnthropicStream()
+
+    # Requests, read back.
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Messages that only this provider has, or a field that others do not know."""
+        if not has_messages(wire):
+            return False
+        messages, tools = objects_in(wire.get("messages")), objects_in(wire.get("tools"))
+        blocks = [block for message in messages for block in objects_in(message.get("content"))]
+        return (
+            "system" in wire
+            or any(block.get("type") in _OWN_BLOCKS for block in blocks)
+            or any("input_schema" in tool for tool in tools)
         )
 
     def read(self, wire: JsonObject) -> ReadRequest:
@@ -409,21 +482,11 @@ class Anthropic(Dialect):
             turns=tuple(turns),
             tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
             output=_read_output(at_path(wire, "output_config.format")),
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=("messages", "system", "tools", "output_config.format"),
         )
 
-    def is_request(self, wire: JsonObject) -> bool:
-        """Messages that only this provider has, or a field that others do not know."""
-        if not has_messages(wire):
-            return False
-        messages, tools = objects_in(wire.get("messages")), objects_in(wire.get("tools"))
-        blocks = [block for message in messages for block in objects_in(message.get("content"))]
-        return (
-            "system" in wire
-            or any(block.get("type") in _OWN_BLOCKS for block in blocks)
-            or any("input_schema" in tool for tool in tools)
-        )
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """System text, tools, schema, choice and thinking."""
@@ -469,14 +532,16 @@ class Anthropic(Dialect):
         parts: list[Quantity] = []
         asks = False
         for index, block in enumerate(as_list(content)):
-            found = _weigh_block(f"/content/{index}", block)
-            asks = asks or found[0].kind != "result"
-            parts += found
+            quantities = _weigh_block(f"/content/{index}", block)
+            asks = asks or quantities[0].kind != "result"
+            parts += quantities
         return WeighedTurn(role, parts, asks=asks and role == "user")
+
+    # What the provider refuses.
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400."""
-        yield from refuse_range(wire, "", _RANGES)
+        yield from self.refuse_ranges(wire)
         yield from _refuse_sampling(wire, model)
         yield from _refuse_thinking(wire, model)
         yield from _refuse_effort(wire, model)
@@ -484,13 +549,47 @@ class Anthropic(Dialect):
         yield from _refuse_tools(wire, model)
         yield from _refuse_format(wire, model)
 
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return AnthropicStream()
-
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
         return AnthropicTurnRules(model)
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """Blocks with what they need; results come first."""
+        role, content = turn.get("role"), turn.get("content")
+        side: Side = "user" if role == "user" else "model" if role == "assistant" else "system"
+        if isinstance(content, str) and content.strip():
+            return Outline(side)
+        blocks = require_parts(turn, "content", at)
+        worded = any(str(block.get("text", "")).strip() for block in blocks)
+        calls: list[Named] = []
+        results: list[Named] = []
+        for index, block in enumerate(blocks):
+            place = f"/content/{index}"
+            match require_text(block, "type", at + place):
+                case "text":
+                    require_text(block, "text", at + place)
+                    if not worded:
+                        raise Misshapen(f"{at}{place}/text", "this text is blank", "leave it out")
+                case "tool_use":
+                    require_object(block.get("input"), f"{at}{place}/input")
+                    call_id = require_text(block, "id", at + place)
+                    calls.append(Named(call_id, require_text(block, "name", at + place), place))
+                case "tool_result":
+                    if len(results) < index:
+                        message = "this result stands behind other blocks"
+                        raise Misshapen(at + place, message, "put results first")
+                    results.append(Named(require_text(block, "tool_use_id", at + place), "", place))
+                case "thinking" if side == "user":
+                    message = "this thought stands in the user's turn"
+                    raise Misshapen(at + place, message, "leave it out")
+                case _:
+                    pass
+        outline = outline_of(side, calls, results, at)
+        own = side == "model" and blocks[-1].get("type") not in _SPOKEN
+        return outline._replace(paused=True) if own else outline
+
+
+# --- lowering
 
 
 def _document(source: Wire, name: str) -> Wire:
@@ -519,6 +618,9 @@ def _settle(wire: Wire, most: float | None) -> None:
         wire["max_tokens"] = min(MAX_TOKENS + budget, most)
 
 
+# --- answers
+
+
 _STOPS = {
     "end_turn": "STOP",
     "stop_sequence": "STOP",
@@ -544,32 +646,37 @@ def _lift_block(block: Json) -> Part:
         raise ERRORS.unreadable("a content block of the answer is no object")
     match block:
         case {"type": "text", "text": str(text)}:
-            kept = but(block, "type", "text")
+            other_fields = but(block, "type", "text")
             blank = text.isspace()  # which only goes back where it came from
             return Part(
-                text, part_metadata=provider_metadata(NAME, kept if kept or blank else None)
+                text,
+                part_metadata=provider_metadata(
+                    NAME, other_fields if other_fields or blank else None
+                ),
             )
         case {"type": "thinking", "thinking": str(text)}:
             signature = text_in(block.get("signature")) or None
-            kept = but(block, "type", "thinking", "signature" if signature else "")
+            other_fields = but(block, "type", "thinking", "signature" if signature else "")
             return Part(
                 text,
                 thought=True,
                 thought_signature=signature,
-                part_metadata=provider_metadata(NAME, kept if kept or signature is None else None),
+                part_metadata=provider_metadata(
+                    NAME, other_fields if other_fields or signature is None else None
+                ),
             )
         case {"type": "tool_use"}:
             # a call without a name is still a call: whoever answers it says what is wrong
             name, call_id = text_in(block.get("name")), text_in(block.get("id")) or None
-            kept = but(block, "type", "id", "name", "input")
+            other_fields = but(block, "type", "id", "name", "input")
             call = FunctionCall(name=name, id=call_id)
-            return lifted_call(NAME, call, block.get("input"), kept or None)
+            return lifted_call(NAME, call, block.get("input"), other_fields or None)
         case _:
             return opaque_part(NAME, block)
 
 
 def _lift_error(
-    stop: str, finish: str | None, body: JsonObject, *, said: bool
+    stop: str, finish: str | None, body: JsonObject, *, has_content: bool
 ) -> tuple[str | None, str | None]:
     """Why there is no answer, or not the one that was asked for."""
     if stop == "refusal":
@@ -577,7 +684,7 @@ def _lift_error(
         category, why = text_in(details.get("category")), text_in(details.get("explanation"))
         about = f"the model refused to answer ({category})" if category else ""
         return "refusal", why or about or "the model refused to answer"
-    if finish == "MAX_TOKENS" and not said:
+    if finish == "MAX_TOKENS" and not has_content:
         return "max_tokens", f"the model said nothing before it ran out of tokens ({stop})"
     return None, None
 
@@ -599,6 +706,9 @@ def _lift_usage(usage: JsonObject) -> Usage:
     )
 
 
+# --- streams
+
+
 class _GrowingBlock:
     """A content block that is still coming in; texts are joined once it is whole."""
 
@@ -614,11 +724,11 @@ class _GrowingBlock:
 
     def extend(self, field: str, value: Json) -> None:
         """More of a field of any kind: texts and lists grow, all else takes the place of it."""
-        held = self.block.get(field)
+        before = self.block.get(field)
         if isinstance(value, str):
             self.add(field, value)
-        elif isinstance(value, list) and isinstance(held, list):
-            self.block = {**self.block, field: held + value}
+        elif isinstance(value, list) and isinstance(before, list):
+            self.block = {**self.block, field: before + value}
         else:
             self.block = {**self.block, field: value}
 
@@ -732,21 +842,10 @@ def _out_of_order(event: str) -> ModelError:
     return ERRORS.unreadable(f"the stream has a {event} that nothing came before")
 
 
+# --- requests read back
+
+
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "model", "system": "system"}
-
-_NAMES = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_output_tokens": "max_tokens",
-    "stop_sequences": "stop_sequences",
-    "service_tier": "service_tier",
-    "user": "metadata.user_id",
-}
-
-_CHOICES = {"auto": "auto", "any": "any", "none": "none"}
-
-_DISPLAYS = {"summarized": True, "omitted": False}
 
 
 def _read_system(value: Json) -> tuple[ReadPart, ...]:
@@ -762,8 +861,8 @@ def _read_turn(message: JsonObject, where: str, calls: dict[str, str]) -> ReadTu
     if role is None:
         raise illegible(f"{message.get('role')!r} is no role", f"{where}/role")
     content = message.get("content")
-    said: Json = {"type": "text", "text": content} if isinstance(content, str) else content
-    blocks = require_objects(said, f"{where}/content")
+    listed: Json = {"type": "text", "text": content} if isinstance(content, str) else content
+    blocks = require_objects(listed, f"{where}/content")
     if role != "model":
         return ReadTurn(role, tuple(ReadPart(_read_part(block, calls), block) for block in blocks))
     calls |= {text_at(block, "id"): text_at(block, "name") for block in blocks if "id" in block}
@@ -782,12 +881,12 @@ def _read_part(block: JsonObject, calls: dict[str, str]) -> Part:
 
 def _read_result(block: JsonObject, calls: dict[str, str]) -> Part:
     content = block.get("content")
-    said = text_response(joined_text(content, "text"), failed=block.get("is_error") is True)
+    answer = text_response(joined_text(content, "text"), failed=block.get("is_error") is True)
     parts = content if isinstance(content, list) else []
-    shown = [_read_media(part) for part in parts if isinstance(part, dict)]
+    media = [_read_media(part) for part in parts if isinstance(part, dict)]
     call_id = text_at(block, "tool_use_id")
     name = calls.get(call_id, "")
-    return result_part(call_id, name, said, [part for part in shown if part is not None])
+    return result_part(call_id, name, answer, [part for part in media if part is not None])
 
 
 def _read_media(block: JsonObject) -> Part | None:
@@ -823,28 +922,7 @@ def _read_output(form: Json) -> ReadOutput | None:
     return ReadOutput(schema, "answer", beside) if isinstance(schema, dict) else None
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    thought = wire.get("thinking")
-    budget: Json = None
-    shown: Json = None
-    if isinstance(thought, dict):
-        budget = {"disabled": 0, "adaptive": -1}.get(text_at(thought, "type"))
-        if thought.get("type") == "enabled":
-            budget = thought.get("budget_tokens")
-        shown = _DISPLAYS.get(text_at(thought, "display"))
-    effort = at_path(wire, "output_config.effort")
-    config |= thinking_option(budget=budget, effort=effort, include=shown)
-    choice = wire.get("tool_choice")
-    if isinstance(choice, dict):
-        kind = text_at(choice, "type")
-        if kind in _CHOICES:
-            config["tool_choice"] = _CHOICES[kind]
-        elif kind == "tool":
-            config["tool_choice"] = {"name": choice.get("name")}
-        if isinstance(alone := choice.get("disable_parallel_tool_use"), bool):
-            config["parallel_tool_calls"] = not alone
-    return config
+# --- counting
 
 
 _STATEFUL = ("container", "context_management", "thread")
@@ -867,9 +945,9 @@ def _weigh_block(pointer: str, block: Json) -> list[Quantity]:
             return [Quantity(pointer, "call", as_json(block.get("input", {})), name)]
         case "tool_result":
             inner = as_list(block.get("content"))
-            shown = [one for one in inner if not _is_text(one)]
+            media = [one for one in inner if not _is_text(one)]
             text = "".join(_block_text(one) for one in inner if _is_text(one))
-            below = [part for one in shown for part in _weigh_block(pointer, one)]
+            below = [part for one in media for part in _weigh_block(pointer, one)]
             return [Quantity(pointer, "result", text), *below]
         case "image":
             return [_weigh_media(pointer, object_in(block.get("source")), "image/png")]
@@ -879,8 +957,8 @@ def _weigh_block(pointer: str, block: Json) -> list[Quantity]:
             return [Quantity(pointer, "other", as_json(block), uncounted=LATER)]
         case "search_result":
             text = "".join(_block_text(one) for one in as_list(block.get("content")))
-            told = as_text(block.get("title")) + as_text(block.get("source"))
-            return [Quantity(pointer, "document", told + text)]
+            heading = as_text(block.get("title")) + as_text(block.get("source"))
+            return [Quantity(pointer, "document", heading + text)]
         case _:
             return [Quantity(pointer, "other", as_json(readable(block)), uncounted=SERVED)]
 
@@ -905,7 +983,8 @@ def _block_text(block: Json) -> str:
     return as_text(block.get("text") if isinstance(block, dict) else block)
 
 
-_RANGES = {"temperature": (0.0, 1.0), "top_p": (0.0, 1.0)}
+# --- refusing: the head
+
 
 _SAMPLING_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": None}
 
@@ -1037,6 +1116,9 @@ def _refuse_format(wire: JsonObject, model: str) -> Findings:
     yield from refuse_open_or_bounded(form.get("schema"), "/output_config/format/schema")
 
 
+# --- refusing: the turns
+
+
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 _FOREIGN = frozenset(
@@ -1056,6 +1138,10 @@ _NAMES_TOOLS = frozenset(("tool_addition", "tool_reference", "tool_search_tool_r
 """Blocks that load a tool which was declared to be loaded later."""
 
 _PAIR = "answer every call in the very next turn, and nothing else"
+
+
+_SPOKEN = frozenset(("text", "thinking", "redacted_thinking", "tool_use"))
+"""Blocks after which the user speaks; after one of the provider's own the model can go on."""
 
 
 class AnthropicTurnRules:
@@ -1089,7 +1175,7 @@ class AnthropicTurnRules:
             self._last = (at, turn)
             return
         if role not in ("user", "assistant", "system"):
-            yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+            yield no_role(role, at)
         elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
             text = f"{self._model} takes no system text in mid-conversation"
             yield Finding(REQUEST, f"{at}/role", text, "put it before the conversation")
@@ -1134,8 +1220,7 @@ class AnthropicTurnRules:
                 if block.get("type") == "tool_use":
                     call = str(block.get("id"))
                     if call in self._seen:
-                        message = f"two calls have the id {call}"
-                        yield Finding(REQUEST, f"{where}/id", message, _PAIR)
+                        yield two_calls(call, f"{where}/id", _PAIR)
                     self._seen.add(call)
                     waiting[call] = where
             return
@@ -1247,4 +1332,4 @@ def _refuse_last_word(wire: JsonObject, at: str, message: JsonObject, model: str
         yield Finding(REQUEST, f"{at}/content", message_, "strip it")
 
 
-DIALECT = Anthropic()
+DIALECT = AnthropicDialect()

@@ -15,10 +15,21 @@ import msgspec
 
 from weft.diagnostics import Origin, Severity
 from weft.dialects.facts import is_own, same_model, wire_name
-from weft.dialects.legality import MODEL, Finding, Findings, TurnRules
-from weft.dialects.measure import Meter, Scale, WeighedHead, WeighedTurn
+from weft.dialects.legality import (
+    MODEL,
+    Finding,
+    Findings,
+    NoTurnRules,
+    Outline,
+    RequestForm,
+    StrictTurns,
+    TurnRules,
+    refuse_form,
+    refuse_range,
+)
+from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.names import is_misspelt, suggestion
-from weft.dialects.options import Option, fit_option
+from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire
@@ -98,6 +109,8 @@ class Traits(NamedTuple):
     """How calls are named; None where any text will do."""
     counts_system: bool = False
     """Whether the provider counts the system text as a turn."""
+    talks_on: bool = False
+    """Whether the model may say more between its calls and their results."""
     compared: tuple[str, ...] = ()
     """Fields beside tools, system and turns that must stay for anything to be reused."""
 
@@ -107,41 +120,47 @@ class Dialect:
 
     traits: ClassVar[Traits]
     options: ClassVar[Mapping[str, Option]]
+    """In the order they are read back and refused."""
+    other_ranges: ClassVar[Mapping[str, Range]] = {}
+    """Limits of fields that are no option of ours, by their path."""
+    form: ClassVar[RequestForm]
     errors: ClassVar[AnswerErrors]
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
-        name, held = self.traits.name, self.holds(prompt)
-        sink = LoweringReport(dialect=name, strict=strict, model=prompt.model, held=held)
+        name, stores = self.traits.name, self.holds(prompt)
+        report = LoweringReport(dialect=name, strict=strict, model=prompt.model, stores=stores)
         if track is None:
-            return self._lower(prompt, sink, Track())
+            return self._lower(prompt, report, Track())
         with track.lock:
-            return self._lower(prompt, sink, track if track.fits(prompt.items) else Track())
+            return self._lower(prompt, report, track if track.fits(prompt.items) else Track())
 
-    def _lower(self, prompt: Prompt, sink: LoweringReport, track: Track) -> Lowered:
+    def _lower(self, prompt: Prompt, report: LoweringReport, track: Track) -> Lowered:
         traits, items = self.traits, prompt.items
         head = track.head
         if head is None or not head.fits(prompt):
-            made, placed = self.head(prompt, sink)
-            lead = tuple(self._encodable(entry, sink) for entry in self.lead(prompt))
-            if not is_encodable(made):
-                made = cast("Wire", scrubbed(made))
-            head = Head(prompt, made, placed, lead, sink.taken())
+            wire_head, placed = self.head(prompt, report)
+            lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
+            if not is_encodable(wire_head):
+                wire_head = cast("Wire", scrubbed(wire_head))
+            head = Head(prompt, wire_head, placed, lead, report.take())
             track.head = head
         settled = items.settled
         if track.items < settled:
             fresh = items.since(track.items)
             if items.tail:
                 fresh = fresh[: settled - track.items]
-            ready, last = self._extend(track.open, fresh, sink)
-            track.settle(settled, ready, last, sink.taken())
+            ready, last = self._extend(track.open, fresh, report, track)
+            track.settle(settled, ready, last, report.take())
         tail = items.tail
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
-        said = tail[: len(tail) - len(once)]
-        rest, last = self._extend(track.open, said, sink) if said else ([], track.open)
+        lasting_items = tail[: len(tail) - len(once)]
+        rest, last = (
+            self._extend(track.open, lasting_items, report) if lasting_items else ([], track.open)
+        )
         lasting = [*rest, last] if last is not None else rest
         if once:
-            more, last = self._extend(last, once, sink)
+            more, last = self._extend(last, once, report)
             rest += more if last is None else [*more, last]
         else:
             rest = lasting
@@ -153,14 +172,14 @@ class Dialect:
             wire,
             head,
             traits.turns,
-            head.said + track.said + sink.taken(),
+            head.diagnostics + track.diagnostics + report.take(),
             track,
             len(track.final),
             rest,
             lasting,
         )
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError
 
@@ -180,7 +199,7 @@ class Dialect:
         """Elements before the turns, for a dialect where the system text is one of them."""
         return []
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """The elements for blocks of one role that stand together."""
         raise NotImplementedError
 
@@ -201,11 +220,16 @@ class Dialect:
         return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
     def _extend(
-        self, last: Entry | None, items: Sequence[Item], sink: LoweringReport
+        self,
+        last: Entry | None,
+        items: Sequence[Item],
+        report: LoweringReport,
+        track: Track | None = None,
     ) -> tuple[list[Entry], Entry | None]:
         """The turns that are final once these items follow `last`, and the new last one."""
         ready: list[Entry] = []
         merging = self.traits.merges_turns
+        done = len(track.final) if track is not None else 0
         for item in items:
             blocks = item.blocks
             block = blocks[0]
@@ -219,20 +243,26 @@ class Dialect:
             ):
                 entries: Sequence[Entry] = (self.spoken(block),)
                 if not block.text.isascii() and has_lone_surrogate(block.text):
-                    entries = (self._encodable(entries[0], sink),)
+                    entries = (self._encodable(entries[0], report),)
             else:
-                entries = [self._encodable(entry, sink) for entry in self._item(blocks, sink)]
-            for entry in entries:
+                entries = [self._encodable(entry, report) for entry in self._item(blocks, report)]
+            begins = -1
+            for number, entry in enumerate(entries):
                 if last is None:
                     last = entry
                 elif merging and entry.role == last.role:
                     last = self.merge(last, entry)
+                    continue
                 else:
                     ready.append(last)
                     last = entry
+                if not number:
+                    begins = done + len(ready)
+            if track is not None:
+                track.begins.append(begins)
         return ready, last
 
-    def _encodable(self, entry: Entry, sink: LoweringReport) -> Entry:
+    def _encodable(self, entry: Entry, report: LoweringReport) -> Entry:
         """The element as UTF-8 can carry it: this is the last place before it is sent.
 
         What comes from texts was mended where it was read; a name, an id or what a provider kept
@@ -242,26 +272,26 @@ class Dialect:
             return entry
         if entry.blocks:
             words = "a lone surrogate was replaced by U+FFFD"
-            sink.said("WEFT204", entry.blocks[0][1].origin, words, "mend it where it is made")
+            report.add("WEFT204", entry.blocks[0][1].origin, words, "mend it where it is made")
         return msgspec.structs.replace(entry, wire=cast("Wire", scrubbed(entry.wire)))
 
-    def _item(self, blocks: tuple[Block, ...], sink: LoweringReport) -> list[Entry]:
+    def _item(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry]:
         """The elements for an item: one turn for each stretch of one role."""
-        report_foreign_fields(blocks, sink)
-        sink.own_ids = frozenset(
-            block.id for block in blocks if isinstance(block, CallBlock) and self.own(block, sink)
+        report_foreign_fields(blocks, report)
+        report.own_ids = frozenset(
+            block.id for block in blocks if isinstance(block, CallBlock) and self.own(block, report)
         )
         entries: list[Entry] = []
         start = 0
         for index in range(1, len(blocks) + 1):
             if index == len(blocks) or blocks[index].role != blocks[start].role:
-                entries += self.turn(blocks[start].role, blocks[start:index], sink)
+                entries += self.turn(blocks[start].role, blocks[start:index], report)
                 start = index
         return entries
 
-    def part(self, block: Block, sink: LoweringReport) -> Wire | None:
+    def part(self, block: Block, report: LoweringReport) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
-        wire = self._part(block, sink)
+        wire = self._part(block, report)
         if block.kept is None or wire is None or block.provider != self.traits.name:
             return wire
         return self.with_kept(wire, block)
@@ -276,90 +306,90 @@ class Dialect:
         deep_update(merged, block.kept or {})
         return merged
 
-    def _part(self, block: Block, sink: LoweringReport) -> Wire | None:
+    def _part(self, block: Block, report: LoweringReport) -> Wire | None:
         match block:
             case TextBlock():
-                return self.text(block, sink)
+                return self.text(block, report)
             case ThoughtBlock():
-                return self.thought(block, sink)
+                return self.thought(block, report)
             case CallBlock():
-                return self.call(block, sink)
+                return self.call(block, report)
             case ResultBlock():
-                return self.result(block, sink)
+                return self.result(block, report)
             case MediaBlock():
-                return self.media(block, sink)
+                return self.media(block, report)
             case CodeBlock():
-                return self.code(block, sink)
+                return self.code(block, report)
             case CodeResultBlock():
-                return self.code_result(block, sink)
+                return self.code_result(block, report)
             case OpaqueBlock():
-                return self.opaque(block, sink)
+                return self.opaque(block, report)
             case _:
                 assert_never(block)
 
-    def name_of(self, block: CallBlock | ResultBlock, sink: LoweringReport) -> str:
+    def name_of(self, block: CallBlock | ResultBlock, report: LoweringReport) -> str:
         """The tool's name as the provider takes it; in a log it may be anything."""
         name = self.traits.names.legal(block.name)
         if name != block.name:
-            words = f"{sink.dialect} takes no tool called {block.name[:80]!r}, and reads `{name}`"
-            sink.said("WEFT611", block.origin, words)
+            words = f"{report.dialect} takes no tool called {block.name[:80]!r}, and reads `{name}`"
+            report.add("WEFT611", block.origin, words)
         return name
 
-    def id_of(self, call_id: str, sink: LoweringReport) -> str:
+    def id_of(self, call_id: str, report: LoweringReport) -> str:
         """The id of a call as the provider takes it; one that it gave itself goes back as it is."""
         ids = self.traits.ids
-        return call_id if ids is None or call_id in sink.own_ids else ids.legal(call_id)
+        return call_id if ids is None or call_id in report.own_ids else ids.legal(call_id)
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """Text."""
         raise NotImplementedError
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """A thought the provider takes back."""
         raise NotImplementedError
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A tool call."""
         raise NotImplementedError
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A tool result."""
         raise NotImplementedError
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """Media, or a text that says what could not be carried."""
         raise NotImplementedError
 
-    def code(self, block: CodeBlock, sink: LoweringReport) -> Wire:
+    def code(self, block: CodeBlock, report: LoweringReport) -> Wire:
         """Executed code; as text unless the provider has a part for it."""
-        return self.text(_as_text(block, f"[code]\n{block.code}", sink), sink)
+        return self.text(_as_text(block, f"[code]\n{block.code}", report), report)
 
-    def code_result(self, block: CodeResultBlock, sink: LoweringReport) -> Wire:
+    def code_result(self, block: CodeResultBlock, report: LoweringReport) -> Wire:
         """What code gave; as text unless the provider has a part for it."""
         text = f"[code gave {block.outcome}]\n{block.output}"
-        return self.text(_as_text(block, text, sink), sink)
+        return self.text(_as_text(block, text, report), report)
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """A provider's own part: back to it unchanged, to nobody else."""
         sealed = str(block.payload.get("type")) in self.traits.sealed
-        if self.own(block, sink) or (block.provider == self.traits.name and not sealed):
+        if self.own(block, report) or (block.provider == self.traits.name and not sealed):
             return block.payload
-        self.drop_foreign(block, sink)
+        self.drop_foreign(block, report)
         return None
 
-    def drop_foreign(self, block: Block, sink: LoweringReport, *, what: str = "part") -> None:
+    def drop_foreign(self, block: Block, report: LoweringReport, *, what: str = "part") -> None:
         """Say that something of another provider's, or another model's, was left out."""
-        maker, reader = block.provider or "an unknown provider", sink.dialect
+        maker, reader = block.provider or "an unknown provider", report.dialect
         if block.provider == self.traits.name:
-            maker, reader = block.model, sink.model
-        sink.said("WEFT704", block.origin, f"a {what} of {maker} cannot go to {reader}")
+            maker, reader = block.model, report.model
+        report.add("WEFT704", block.origin, f"a {what} of {maker} cannot go to {reader}")
 
-    def own(self, block: Block, sink: LoweringReport) -> bool:
+    def own(self, block: Block, report: LoweringReport) -> bool:
         """Whether the model that is asked made this: what is sealed is its alone to read."""
-        return block.provider == self.traits.name and same_model(block.model, sink.model)
+        return block.provider == self.traits.name and same_model(block.model, report.model)
 
     def place_options(
-        self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: LoweringReport
+        self, prompt: Prompt, wire: Wire, placed: list[Placed], report: LoweringReport
     ) -> None:
         """Put every option where the provider wants it, and report the ones it does not know."""
         for name, value in prompt.config.items():
@@ -371,7 +401,7 @@ class Dialect:
                     placed += [Placed(f"/{escape(key)}", origin) for key in extra]
                 continue
             if name in _ABOUT_TOOLS and not prompt.tools:
-                sink.said(
+                report.add(
                     "WEFT702",
                     origin,
                     f"`{name}` is left out: the request has no tools",
@@ -380,78 +410,78 @@ class Dialect:
                 continue
             value, lost = fit_option(name, value, prompt.model)
             for message in lost:
-                sink.lost("WEFT702", origin, message, _OWN_WORD)
+                report.lose("WEFT702", origin, message, _OWN_WORD)
             if value is None:
                 continue
             option = self.option(name, prompt)
             if option is None:
-                self._refuse(name, origin, sink)
-            elif isinstance(option, str):
-                put(wire, option, deepcopy(value))  # what the author wrote stays his
-                placed.append(Placed("/" + option.replace(".", "/"), origin))
+                self._refuse(name, origin, report)
+            elif option.pointer:
+                put(wire, option.path, deepcopy(value))  # what the author wrote stays his
+                placed.append(Placed(option.pointer, origin))
             else:
                 own: Wire = {}
-                for missed in option(own, value) or ():
-                    self._refuse(missed, origin, sink)
+                for missed in option.place(own, value):
+                    self._refuse(missed, origin, report)
                 deep_update(wire, own)
                 placed += [Placed(pointer, origin) for pointer in leaves(own)]
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """Where an option goes, for this model."""
         return self.options.get(name)
 
-    def _refuse(self, name: str, origin: Origin, sink: LoweringReport) -> None:
-        sink.lost(
+    def _refuse(self, name: str, origin: Origin, report: LoweringReport) -> None:
+        report.lose(
             "WEFT702",
             origin,
-            f"{sink.dialect} has no option `{name}`",
+            f"{report.dialect} has no option `{name}`",
             _OWN_WORD,
         )
 
     def drop_signature(
-        self, block: TextBlock | ThoughtBlock | CallBlock, sink: LoweringReport
+        self, block: TextBlock | ThoughtBlock | CallBlock, report: LoweringReport
     ) -> None:
         """Say that a signature another provider gave is left out."""
-        if block.signature and not self.own(block, sink):
-            self.drop_foreign(block, sink, what="signature")
+        if block.signature and not self.own(block, report):
+            self.drop_foreign(block, report, what="signature")
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function the model may call."""
         raise NotImplementedError
 
-    def declared(self, tool: ToolDecl, sink: LoweringReport) -> Wire | None:
+    def declared(self, tool: ToolDecl, report: LoweringReport) -> Wire | None:
         """A tool in full; one of another provider's own is left out, and reported."""
         if tool.own is not None:
             if tool.provider == self.traits.name:
                 return tool.own
             hint = "declare a tool of your own for it, or ask the model it was made for"
-            sink.lost("WEFT702", tool.origin, f"{sink.dialect} has no tool `{tool.name}`", hint)
+            report.lose("WEFT702", tool.origin, f"{report.dialect} has no tool `{tool.name}`", hint)
             return None
-        wire = self.declaration(tool, sink)
+        wire = self.declaration(tool, report)
         if tool.kept and tool.provider == self.traits.name:
             deep_update(wire, tool.kept)
         return wire
 
-    def parameters(self, tool: ToolDecl, sink: LoweringReport) -> JsonObject:
+    def parameters(self, tool: ToolDecl, report: LoweringReport) -> JsonObject:
         """A tool's parameters as the provider takes them."""
         if tool.provider == self.traits.name:
             return tool.parameters
         fit = fit_schema(self.traits.schemas, tool.parameters)
-        sink.schema_losses(fit.losses, tool.origin)
+        report.schema_losses(fit.losses, tool.origin)
         return fit.schema
 
     def put_tools(
-        self, prompt: Prompt, wire: Wire, placed: list[Placed], sink: LoweringReport
+        self, prompt: Prompt, wire: Wire, placed: list[Placed], report: LoweringReport
     ) -> None:
         """The tools, followed by those of the provider's own that `extra` asked for."""
         tools: list[Json] = []
         for tool in prompt.tools:
-            declared = self.declared(tool, sink)
+            declared = self.declared(tool, report)
             if declared is not None:
                 placed.append(Placed(self.add_tool(tools, tool, declared), tool.origin))
-        held = wire.get("tools")
+        own_tools = wire.get("tools")
         if tools:
-            wire["tools"] = [*tools, *held] if isinstance(held, list) else tools
+            wire["tools"] = [*tools, *own_tools] if isinstance(own_tools, list) else tools
 
     def add_tool(self, tools: list[Json], tool: ToolDecl, declared: Wire) -> str:
         """Put one more tool into the list; the place where it stands."""
@@ -492,11 +522,40 @@ class Dialect:
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """What the provider would refuse of everything but the turns."""
+        yield from self.refuse_ranges(wire)
+
+    def refuse_ranges(self, wire: JsonObject) -> Findings:
+        """Numbers outside of what the provider takes."""
+        for option in self.options.values():
+            if option.range is not None:
+                yield from refuse_range(wire, option.path, option.range)
+        for path, limits in self.other_ranges.items():
+            yield from refuse_range(wire, path, limits)
+
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """What the provider refuses in the turns of a request.
+
+        Under `strict` this is also said of models of which it is not known.
+        """
+        return NoTurnRules()
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """Who speaks in a turn, and its calls and results; Misshapen where that cannot be told."""
         raise NotImplementedError
 
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
-        raise NotImplementedError
+    def refuse_form(self, wire: JsonObject) -> Findings:
+        """What stands where this provider does not look for it."""
+        return refuse_form(wire, self.form, self.traits.turns)
+
+    def strict_turns(self, model: str) -> StrictTurns:
+        """The rules for turns of our own making."""
+        traits = self.traits
+        return StrictTurns(
+            self.turn_rules(model, strict=True),
+            self.outline,
+            alternates=traits.merges_turns,
+            talks_on=traits.talks_on,
+        )
 
     def refused_head(self, wire: JsonObject, model: str) -> tuple[Finding, ...]:
         """What the provider would refuse of everything but the turns, the model's name included."""
@@ -517,7 +576,7 @@ class Dialect:
 @functools.lru_cache(maxsize=256)
 def _meter(dialect: Dialect, model: str) -> Meter:
     traits = dialect.traits
-    scale = Scale(
+    weigher = Weigher(
         traits.name,
         traits.turns,
         dialect.weigh_head,
@@ -525,7 +584,7 @@ def _meter(dialect: Dialect, model: str) -> Meter:
         merges=traits.merges_turns,
         counts_system=traits.counts_system,
     )
-    return Meter(scale, model)
+    return Meter(weigher, model)
 
 
 def model_name(wire: JsonObject, model: str) -> str:
@@ -541,8 +600,8 @@ def _refuse_name(name: str, model: str) -> Findings:
         yield Finding(MODEL, "/model", f"there is no model `{name}`", hint)
 
 
-def _as_text(block: CodeBlock | CodeResultBlock, text: str, sink: LoweringReport) -> TextBlock:
-    sink.said("WEFT705", block.origin, f"{sink.dialect} gets executed code as text")
+def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:
+    report.add("WEFT705", block.origin, f"{report.dialect} gets executed code as text")
     return TextBlock(role=block.role, origin=block.origin, text=text)
 
 
@@ -568,7 +627,7 @@ _BOOKKEEPING = frozenset(
 """Fields that say nothing which anybody else could miss."""
 
 
-def report_foreign_fields(blocks: Sequence[Block], sink: LoweringReport) -> None:
+def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> None:
     """Say, once a turn, that what another provider said beside its words is left out.
 
     Thoughts are told of by those who drop them.
@@ -576,20 +635,22 @@ def report_foreign_fields(blocks: Sequence[Block], sink: LoweringReport) -> None
     foreign = [
         block
         for block in blocks
-        if block.kept and block.provider != sink.dialect and not isinstance(block, ThoughtBlock)
+        if block.kept and block.provider != report.dialect and not isinstance(block, ThoughtBlock)
     ]
     names = dict.fromkeys(
         name for block in foreign for name in _meaningful_fields(block.kept or {})
     )
     if names:
-        told = ", ".join(f"`{name}`" for name in names)
+        listed = ", ".join(f"`{name}`" for name in names)
         maker = foreign[0].provider or "an unknown provider"
-        sink.said("WEFT704", foreign[0].origin, f"{told} of {maker} cannot go to {sink.dialect}")
+        report.add(
+            "WEFT704", foreign[0].origin, f"{listed} of {maker} cannot go to {report.dialect}"
+        )
 
 
-def _meaningful_fields(kept: JsonObject) -> list[str]:
+def _meaningful_fields(fields: JsonObject) -> list[str]:
     return [
-        name for name, value in kept.items() if name not in _BOOKKEEPING and not _is_empty(value)
+        name for name, value in fields.items() if name not in _BOOKKEEPING and not _is_empty(value)
     ]
 
 

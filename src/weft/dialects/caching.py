@@ -6,7 +6,7 @@ conversation so far. Such marks are no part of what they compare, so they may mo
 one request to the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft.diagnostics import Origin
 from weft.dialects.facts import Cache, facts_for
@@ -49,7 +49,7 @@ def mark_head(
     placed: list[Placed],
     system: Sequence[TextBlock],
     prompt: Prompt,
-    meter: Meter,
+    meter_for: Callable[[str], Meter],
 ) -> None:
     """Mark the end of the tools and of the system text that never changes.
 
@@ -62,7 +62,8 @@ def mark_head(
     tools, text = wire.get("tools"), wire.get("system")
     if letters(tools) + letters(text) < cache.minimum:
         return
-    cost = meter.head(meter.scale.head(wire))
+    meter = meter_for(prompt.model)
+    cost = meter.head(meter.weigher.head(wire))
     before = cost.total - cost.system - cost.schema - cost.thinking
     free = cache.breakpoints - 1 - marks_in(wire)
     mark = marker(prompt, cache, wire)
@@ -171,13 +172,13 @@ def marks_in(wire: Wire) -> int:
 
 def _marks(wire: Wire) -> list[Json]:
     """The marks of the tools and the system text."""
-    found: list[Json] = []
+    marks: list[Json] = []
     for key in ("tools", "system"):
         listed = wire.get(key)
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, dict) and MARK in one:
-                found.append(one[MARK])
-    return found
+                marks.append(one[MARK])
+    return marks
 
 
 def _ttl(mark: Json, cache: Cache) -> str:

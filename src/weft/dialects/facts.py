@@ -214,14 +214,14 @@ def facts_for(model: str) -> Facts:
     provider, slash, bare = model.rpartition("/")
     if model.startswith("local:"):
         provider, slash, bare = "", "", model  # what follows is a path
-    found = next((facts for pattern, facts in _MODELS if re.match(pattern, bare)), None)
+    family = next((facts for pattern, facts in _MODELS if re.match(pattern, bare)), None)
     if not slash:
-        return _in_full(found, bare) if found is not None else Facts(_CHAT, known=False)
+        return _in_full(family, bare) if family is not None else Facts(_CHAT, known=False)
     first = provider.split("/")[0]
     dialect = _PROVIDERS.get(first)
     if dialect is None:
         return Facts(_CHAT, known=False)
-    facts = _in_full(found, bare) if found is not None else Facts(dialect)
+    facts = _in_full(family, bare) if family is not None else Facts(dialect)
     if first not in _OWN:
         facts = facts._replace(
             late_system=False, cache=Cache(), thinks=True, rests="disabled", efforts=None

@@ -1,4 +1,8 @@
-"""Gemini generateContent: parts in contents, roles user and model, JSON Schema fields."""
+"""Gemini generateContent, whole: parts in contents, roles user and model, JSON Schema fields.
+
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -29,12 +33,20 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     TurnRules,
     is_plain,
+    no_role,
+    outline_of,
     refuse_effort,
-    refuse_range,
     refuse_tools,
     refuse_undeclared,
+    require_object,
+    require_parts,
+    require_text,
 )
 from weft.dialects.measure import (
     OWN_TOOLS,
@@ -45,7 +57,7 @@ from weft.dialects.measure import (
     WeighedTurn,
 )
 from weft.dialects.media import mime_of, missing_media, unread_media
-from weft.dialects.options import one_of
+from weft.dialects.options import Option, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
@@ -58,7 +70,6 @@ from weft.dialects.wire import (
     as_json,
     as_list,
     as_text,
-    at_path,
     deep_update,
     difference,
     either_case,
@@ -69,13 +80,12 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     put,
     require_objects,
-    take,
     text_at,
     text_in,
-    thinking_option,
     without,
 )
 from weft.ir import (
@@ -100,6 +110,9 @@ from weft.values import Json, JsonObject
 NAME = "gemini"
 ERRORS = AnswerErrors(NAME, key="GEMINI_API_KEY")
 
+_CONFIG = "generationConfig"
+
+
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that another model made."""
 
@@ -119,11 +132,11 @@ def _write_thinking(wire: Wire, value: Json) -> list[str]:
         return ["thinking"]
     names = {"budget": "thinkingBudget", "effort": "thinkingLevel", "include": "includeThoughts"}
     missed: list[str] = []
-    for name, given in value.items():
-        if name == "effort" and given not in _EFFORTS:
-            missed.append(f"thinking.effort={given}")
+    for name, setting in value.items():
+        if name == "effort" and setting not in _EFFORTS:
+            missed.append(f"thinking.effort={setting}")
         elif name in names:
-            put(wire, f"generationConfig.thinkingConfig.{names[name]}", given)
+            put(wire, f"generationConfig.thinkingConfig.{names[name]}", setting)
         else:
             missed.append(f"thinking.{name}")
     return missed
@@ -144,7 +157,36 @@ def _write_logprobs(wire: Wire, value: Json) -> None:
         put(wire, "generationConfig.logprobs", value)
 
 
-class Gemini(Dialect):
+_MODES = {"AUTO": "auto", "ANY": "any", "NONE": "none"}
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    thinking = object_at(wire, _CONFIG, "thinkingConfig")
+    level = thinking.get("thinkingLevel")
+    return present(
+        budget=thinking.get("thinkingBudget"),
+        effort=level.lower() if isinstance(level, str) else None,
+        include=thinking.get("includeThoughts"),
+    )
+
+
+def _read_logprobs(wire: JsonObject) -> Json:
+    config = object_at(wire, _CONFIG)
+    if config.get("responseLogprobs") is not True:
+        return None
+    count = config.get("logprobs")
+    return count if isinstance(count, int) else True
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    calling = object_at(wire, "toolConfig", "functionCallingConfig")
+    mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
+    if mode == "ANY" and isinstance(names, list) and len(names) == 1:
+        return {"name": names[0]}
+    return _MODES.get(mode) if isinstance(mode, str) else None
+
+
+class GeminiDialect(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
     traits = Traits(
@@ -158,33 +200,42 @@ class Gemini(Dialect):
         ids=None,
         compared=("cachedContent",),
     )
+    form = RequestForm(
+        system="systemInstruction",
+        tool="functionDeclarations",
+        schemas=("parametersJsonSchema", "parameters"),
+        describes=("name", "description", "behavior", "response", "responseJsonSchema"),
+        answer=(_CONFIG, "responseJsonSchema"),
+        beside=("responseMimeType",),
+    )
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "generationConfig.temperature",
-        "top_p": "generationConfig.topP",
-        "top_k": "generationConfig.topK",
-        "max_output_tokens": "generationConfig.maxOutputTokens",
-        "stop_sequences": "generationConfig.stopSequences",
-        "seed": "generationConfig.seed",
-        "presence_penalty": "generationConfig.presencePenalty",
-        "frequency_penalty": "generationConfig.frequencyPenalty",
-        "logprobs": _write_logprobs,
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "service_tier": one_of("serviceTier", "standard", "flex", "priority"),
+        "temperature": Option(f"{_CONFIG}.temperature", range=(0.0, 2.0)),
+        "top_p": Option(f"{_CONFIG}.topP", range=(0.0, 1.0)),
+        "top_k": Option(f"{_CONFIG}.topK"),
+        "max_output_tokens": Option(f"{_CONFIG}.maxOutputTokens"),
+        "stop_sequences": Option(f"{_CONFIG}.stopSequences"),
+        "seed": Option(f"{_CONFIG}.seed"),
+        "presence_penalty": Option(f"{_CONFIG}.presencePenalty", range=(-2.0, 2.0)),
+        "frequency_penalty": Option(f"{_CONFIG}.frequencyPenalty", range=(-2.0, 2.0)),
+        "service_tier": Option("serviceTier", values=("standard", "flex", "priority")),
+        "thinking": Option(write=_write_thinking, read=_read_thinking),
+        "logprobs": Option(write=_write_logprobs, read=_read_logprobs),
+        "tool_choice": Option(write=_write_tool_choice, read=_read_tool_choice),
     }
+    other_ranges: ClassVar = {f"{_CONFIG}.candidateCount": (1.0, 8.0)}
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """The model stands in the address, not in the body."""
         wire: Wire = {}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
             schema = output.schema
             if output.provider != self.traits.name:
                 fit = fit_schema("gemini", schema)
-                sink.schema_losses(fit.losses, output.origin)
+                report.schema_losses(fit.losses, output.origin)
                 schema = fit.schema
             put(wire, "generationConfig.responseMimeType", "application/json")
             put(wire, "generationConfig.responseJsonSchema", schema)
@@ -193,38 +244,38 @@ class Gemini(Dialect):
             placed.append(Placed("/generationConfig/responseMimeType", prompt.output.origin))
             placed.append(Placed("/generationConfig/responseJsonSchema", prompt.output.origin))
         if any(self.has_kept(block) for block in prompt.system):
-            wire["systemInstruction"] = {"parts": [self.part(one, sink) for one in prompt.system]}
+            wire["systemInstruction"] = {"parts": [self.part(one, report) for one in prompt.system]}
             spot = "/systemInstruction/parts/{}/text"
             placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
         elif prompt.system:
             wire["systemInstruction"] = {"parts": [{"text": prompt.system_text}]}
             placed.append(system_placed(prompt, "/systemInstruction/parts/0/text"))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if "cachedContent" in wire:
-            placed = self._without_cached(wire, placed, sink)
+            placed = self._without_cached(wire, placed, report)
         return wire, tuple(placed)
 
     def _without_cached(
-        self, wire: Wire, placed: list[Placed], sink: LoweringReport
+        self, wire: Wire, placed: list[Placed], report: LoweringReport
     ) -> list[Placed]:
         """Leave out what the cached content holds: the provider refuses to be told twice."""
-        held = [key for key in CACHED if wire.pop(key, None) is not None]
-        if held:
-            sink.said(
+        cached = [key for key in CACHED if wire.pop(key, None) is not None]
+        if cached:
+            report.add(
                 "WEFT702",
                 Origin("config", "extra"),
-                f"{', '.join(held)} are left out: the cached content has them",
+                f"{', '.join(cached)} are left out: the cached content has them",
                 "create the cached content with them",
                 severity=Severity.INFO,
             )
-        return [one for one in placed if one.pointer.split("/")[1] not in held]
+        return [one for one in placed if one.pointer.split("/")[1] not in cached]
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and, where there are any, parameters."""
         declaration: Wire = {"name": tool.name, "description": tool.description}
         if tool.parameters.get("properties"):
-            declaration["parametersJsonSchema"] = self.parameters(tool, sink)
+            declaration["parametersJsonSchema"] = self.parameters(tool, report)
         return declaration
 
     def add_tool(self, tools: list[Json], tool: ToolDecl, declared: Wire) -> str:
@@ -232,31 +283,31 @@ class Gemini(Dialect):
         if tool.own is not None:
             return super().add_tool(tools, tool, declared)
         last = tools[-1] if tools else None
-        held = last.get("functionDeclarations") if isinstance(last, dict) else None
-        if not isinstance(held, list):
-            held = list[Json]()
-            tools.append({"functionDeclarations": held})
-        held.append(declared)
-        return f"/tools/{len(tools) - 1}/functionDeclarations/{len(held) - 1}"
+        functions = last.get("functionDeclarations") if isinstance(last, dict) else None
+        if not isinstance(functions, list):
+            functions = list[Json]()
+            tools.append({"functionDeclarations": functions})
+        functions.append(declared)
+        return f"/tools/{len(tools) - 1}/functionDeclarations/{len(functions) - 1}"
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One content; the first call of a turn that another model signed says so."""
         parts: list[Json] = []
         sources: list[tuple[str, Block]] = []
         for block in blocks:
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is not None:
                 sources.append((f"/parts/{len(parts)}", block))
                 parts.append(part)
         if not parts:
             return []
         if role == "system":
-            role = self._fenced(blocks[0], parts, sink)
+            role = self._fenced(blocks[0], parts, report)
         return [Entry({"role": role, "parts": parts}, role, tuple(sources))]
 
-    def _fenced(self, block: Block, parts: list[Json], sink: LoweringReport) -> Role:
+    def _fenced(self, block: Block, parts: list[Json], report: LoweringReport) -> Role:
         """A word of the author's in mid-conversation: there is no role for it but the user's."""
-        sink.said("WEFT708", block.origin, f"{sink.dialect} gets a system turn as the user's")
+        report.add("WEFT708", block.origin, f"{report.dialect} gets a system turn as the user's")
         for at, part in enumerate(parts):
             if isinstance(part, dict) and "text" in part:
                 parts[at] = {**part, "text": f"[system]: {part['text']}"}
@@ -267,88 +318,90 @@ class Gemini(Dialect):
         wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
         return Entry(wire, block.role, (("/parts/0", block),))
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part."""
-        return self._signed({"text": block.text}, block, sink)
+        return self._signed({"text": block.text}, block, report)
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """A thought of its own goes back: if it is signed, or stands here as it was answered."""
-        if not self.own(block, sink):
-            self.drop_foreign(block, sink)
+        if not self.own(block, report):
+            self.drop_foreign(block, report)
             return None
         if not block.signature and block.kept is None:
             return None
         part: Wire = {"text": block.text, "thought": True} if block.text else {"text": ""}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A functionCall part, with its signature where it has one."""
-        call: Wire = {"name": self.name_of(block, sink), "args": block.args}
+        call: Wire = {"name": self.name_of(block, report), "args": block.args}
         if block.given:
             call["id"] = block.id
         part: Wire = {"functionCall": call}
-        if not self.own(block, sink):
-            self.drop_signature(block, sink)
+        if not self.own(block, report):
+            self.drop_signature(block, report)
             return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A functionResponse part; its response is an object already."""
-        response: Wire = {"name": self.name_of(block, sink), "response": block.response}
+        response: Wire = {"name": self.name_of(block, report), "response": block.response}
         if block.given:
             response["id"] = block.call_id
         if block.media:
-            response["parts"] = [self.media(media, sink) for media in block.media]
+            response["parts"] = [self.media(media, report) for media in block.media]
         return {"functionResponse": response}
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """Inline data, or an address."""
         if UNREAD.match(mime_of(block)):
-            return {"text": missing_media(block, sink)}
-        held: Wire = {"mimeType": block.mime_type}
+            return {"text": missing_media(block, report)}
+        source: Wire = {"mimeType": block.mime_type}
         if block.uri is not None:
-            held["fileUri"] = block.uri
-            part: Wire = {"fileData": held}
+            source["fileUri"] = block.uri
+            part: Wire = {"fileData": source}
         else:
-            held["data"] = block.data
-            part = {"inlineData": held}
-        return self._signed(part, block, sink)
+            source["data"] = block.data
+            part = {"inlineData": source}
+        return self._signed(part, block, report)
 
-    def code(self, block: CodeBlock, sink: LoweringReport) -> Wire:
+    def code(self, block: CodeBlock, report: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"executableCode": {"language": block.language, "code": block.code}}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def code_result(self, block: CodeResultBlock, sink: LoweringReport) -> Wire:
+    def code_result(self, block: CodeResultBlock, report: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"codeExecutionResult": {"outcome": block.outcome, "output": block.output}}
-        return self._signed(part, block, sink)
+        return self._signed(part, block, report)
 
-    def own(self, block: Block, sink: LoweringReport) -> bool:
+    def own(self, block: Block, report: LoweringReport) -> bool:
         """A signature that does not say whose it is comes from the log's own provider, this."""
-        return not block.provider or super().own(block, sink)
+        return not block.provider or super().own(block, report)
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """The log's own format is this provider's; what another model signed says so."""
-        part = block.payload if not block.provider else super().opaque(block, sink)
-        if part is None or "thoughtSignature" not in part or same_model(block.model, sink.model):
+        part = block.payload if not block.provider else super().opaque(block, report)
+        if part is None or "thoughtSignature" not in part or same_model(block.model, report.model):
             return part
-        self.drop_foreign(block, sink, what="signature")
+        self.drop_foreign(block, report, what="signature")
         return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
 
     def _signed(
         self,
         part: Wire,
         block: TextBlock | ThoughtBlock | CallBlock | MediaBlock | CodeBlock | CodeResultBlock,
-        sink: LoweringReport,
+        report: LoweringReport,
     ) -> Wire:
         """The part with its signature, if the model that is asked gave it."""
         if not block.signature:
             return part
-        if not self.own(block, sink):
-            self.drop_foreign(block, sink, what="signature")
+        if not self.own(block, report):
+            self.drop_foreign(block, report, what="signature")
             return part
         return {**part, "thoughtSignature": block.signature}
+
+    # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole answer says; the first candidate is the answer."""
@@ -380,7 +433,7 @@ class Gemini(Dialect):
         if blocked and not candidates:
             finish = blocked if blocked in _REASONS else "OTHER"
         code, message = _lift_error(
-            first, finish, body, said=any(part.kind != "empty" for part in parts)
+            first, finish, body, has_content=any(part.kind != "empty" for part in parts)
         )
         return ModelResponse(
             content=Content(parts, "model") if parts else None,
@@ -395,6 +448,16 @@ class Gemini(Dialect):
             logprobs_result=object_in(first.get("logprobsResult")) or None,
             avg_logprobs=float(average) if isinstance(average, (int, float)) else None,
         )
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return GeminiStream()
+
+    # Requests, read back.
+
+    def spell(self, wire: JsonObject) -> JsonObject:
+        """The request with every name of the provider's in camelCase."""
+        return {_camel(key): _spell_value(value, _camel(key)) for key, value in wire.items()}
 
     def read(self, wire: JsonObject) -> ReadRequest:
         """System, turns, tools, schema and options of a request."""
@@ -414,9 +477,11 @@ class Gemini(Dialect):
             ),
             tools=tuple(each for tool in tools for each in _read_tools(tool)),
             output=output,
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=tuple(places),
         )
+
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """System text, tools, schema and choice."""
@@ -451,15 +516,17 @@ class Gemini(Dialect):
         parts: list[Quantity] = []
         asks = False
         for index, part in enumerate(as_list(turn.get("parts"))):
-            found = _weigh_part(f"/parts/{index}", part)
-            asks = asks or not any(one.kind == "result" for one in found)
-            parts += found
+            quantities = _weigh_part(f"/parts/{index}", part)
+            asks = asks or not any(one.kind == "result" for one in quantities)
+            parts += quantities
         return WeighedTurn(role, parts, asks=asks and role == "user")
+
+    # What the provider refuses.
 
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400."""
         config = object_at(wire, "generationConfig")
-        yield from refuse_range(config, "/generationConfig", _RANGES)
+        yield from self.refuse_ranges(wire)
         yield from _refuse_limits(config, model)
         yield from _refuse_tools(wire, model)
         if not _makes_images(
@@ -470,17 +537,31 @@ class Gemini(Dialect):
         yield from _refuse_schema(config)
         yield from _refuse_abilities(wire, config, model)
 
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return GeminiStream()
-
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
         return GeminiTurnRules(model)
 
-    def spell(self, wire: JsonObject) -> JsonObject:
-        """The request with every name of the provider's in camelCase."""
-        return {_camel(key): _spell_value(value, _camel(key)) for key, value in wire.items()}
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """Every part holds one thing, and what it needs."""
+        role = turn.get("role")
+        if role not in ("user", "model"):
+            raise Misshapen(*no_role(role, at, "use user or model")[1:])
+        calls: list[Named] = []
+        results: list[Named] = []
+        for index, part in enumerate(require_parts(turn, "parts", at)):
+            text = part.get("text")
+            if text and isinstance(text, str) and len(part) == 1:
+                continue
+            place = f"/parts/{index}"
+            _require_one_thing(part, at + place)
+            if "functionCall" in part:
+                calls.append(_outline_pair(part, "functionCall", "args", at, place))
+            elif "functionResponse" in part:
+                results.append(_outline_pair(part, "functionResponse", "response", at, place))
+        return outline_of("user" if role == "user" else "model", calls, results, at)
+
+
+# --- answers
 
 
 _GOOD = frozenset(("STOP", "MAX_TOKENS", "CONTINUATION"))
@@ -520,117 +601,117 @@ def _lift_parts(candidate: JsonObject) -> tuple[Part, ...]:
     return tuple(_lift_part(part) for part in parts)
 
 
-def _lift_part(given: Json) -> Part:
+def _lift_part(wire: Json) -> Part:
     """One part of an answer as a part of the log."""
-    if not isinstance(given, dict):
+    if not isinstance(wire, dict):
         raise ERRORS.unreadable("a part of the answer is no object")
     for field, read in _LIFTERS.items():
-        value = given.get(field)
+        value = wire.get(field)
         if isinstance(value, dict):
-            part = read(given, value)
+            part = read(wire, value)
             if part is not None:
                 return part
-    text, signature = given.get("text"), _signature(given)
-    if isinstance(text, str) and given.get("thought") is True:
-        return _lift_thought(given, text, signature)
+    text, signature = wire.get("text"), _signature(wire)
+    if isinstance(text, str) and wire.get("thought") is True:
+        return _lift_thought(wire, text, signature)
     if isinstance(text, str) and text:
-        return _with_fields(Part(text), {"text": text}, given)
-    if signature and given.keys() <= {"text", "thought", "thoughtSignature"}:
-        return _lift_thought(given, "", signature)
-    return Part("") if given == {"text": ""} else opaque_part(NAME, given)
+        return _with_fields(Part(text), {"text": text}, wire)
+    if signature and wire.keys() <= {"text", "thought", "thoughtSignature"}:
+        return _lift_thought(wire, "", signature)
+    return Part("") if wire == {"text": ""} else opaque_part(NAME, wire)
 
 
-def _signature(given: JsonObject) -> str | None:
-    return text_in(given.get("thoughtSignature")) or None
+def _signature(wire: JsonObject) -> str | None:
+    return text_in(wire.get("thoughtSignature")) or None
 
 
-def _with_fields(part: Part, made: JsonObject, given: JsonObject) -> Part:
+def _with_fields(part: Part, spelled: JsonObject, wire: JsonObject) -> Part:
     """The part, signed, with what it lacks of the form it was given in once it is `made` again."""
-    signature = _signature(given)
+    signature = _signature(wire)
     if signature:
-        made = {**made, "thoughtSignature": signature}
-    metadata = provider_metadata(NAME, difference(made, given) or None)
+        spelled = {**spelled, "thoughtSignature": signature}
+    metadata = provider_metadata(NAME, difference(spelled, wire) or None)
     if signature is None and metadata is None:
         return part
     return replace(part, thought_signature=signature, part_metadata=metadata)
 
 
-def _lift_thought(given: JsonObject, text: str, signature: str | None) -> Part:
+def _lift_thought(wire: JsonObject, text: str, signature: str | None) -> Part:
     """A thought, or nothing but a signature; one that is unsigned goes back as well."""
-    made: JsonObject = {"text": text, "thought": True} if text else {"text": ""}
+    spelled: JsonObject = {"text": text, "thought": True} if text else {"text": ""}
     if signature:
-        made["thoughtSignature"] = signature
-    kept = difference(made, given)
+        spelled["thoughtSignature"] = signature
+    missing = difference(spelled, wire)
     return Part(
-        text if "text" in given else None,
-        thought=True if given.get("thought") else None,
+        text if "text" in wire else None,
+        thought=True if wire.get("thought") else None,
         thought_signature=signature,
-        part_metadata=provider_metadata(NAME, kept if kept or signature is None else None),
+        part_metadata=provider_metadata(NAME, missing if missing or signature is None else None),
     )
 
 
-def _lift_call(given: JsonObject, call: JsonObject) -> Part | None:
+def _lift_call(wire: JsonObject, call: JsonObject) -> Part | None:
     name = text_in(call.get("name"))
     arguments = call.get("args", {})
     call_id = text_in(call.get("id")) or None
-    made: JsonObject = {"name": name, "args": arguments}
+    spelled: JsonObject = {"name": name, "args": arguments}
     if call_id and not call_id.startswith("adk-"):
-        made["id"] = call_id
-    whole: JsonObject = {"functionCall": made}
-    signature = _signature(given)
+        spelled["id"] = call_id
+    whole: JsonObject = {"functionCall": spelled}
+    signature = _signature(wire)
     if signature:
         whole["thoughtSignature"] = signature
-    kept = difference(whole, given) if name else None
+    missing = difference(whole, wire) if name else None
     return lifted_call(
-        NAME, FunctionCall(name=name, id=call_id), arguments, kept or None, signature
+        NAME, FunctionCall(name=name, id=call_id), arguments, missing or None, signature
     )
 
 
-def _lift_tool_call(given: JsonObject, asked: JsonObject) -> Part | None:
+def _lift_tool_call(wire: JsonObject, asked: JsonObject) -> Part | None:
     """A call of the provider's own tool, which stands in the log as it is."""
-    if not given.keys() <= {"toolCall", "thoughtSignature"}:
+    if not wire.keys() <= {"toolCall", "thoughtSignature"}:
         return None
-    return Part(tool_call=asked, thought_signature=_signature(given))
+    return Part(tool_call=asked, thought_signature=_signature(wire))
 
 
-def _lift_tool_response(given: JsonObject, came: JsonObject) -> Part | None:
-    if not given.keys() <= {"toolResponse", "thoughtSignature"}:
+def _lift_tool_response(wire: JsonObject, came: JsonObject) -> Part | None:
+    if not wire.keys() <= {"toolResponse", "thoughtSignature"}:
         return None
-    return Part(tool_response=came, thought_signature=_signature(given))
+    return Part(tool_response=came, thought_signature=_signature(wire))
 
 
-def _lift_inline(given: JsonObject, blob: JsonObject) -> Part | None:
+def _lift_inline(wire: JsonObject, blob: JsonObject) -> Part | None:
     data, mime_type = blob.get("data"), text_in(blob.get("mimeType"))
     if not isinstance(data, str):
         return None
-    made: JsonObject = {"inlineData": {"mimeType": mime_type or _ANY_TYPE, "data": data}}
-    held = Blob(mime_type or None, data, text_in(blob.get("displayName")) or None)
-    return _with_fields(Part(inline_data=held), made, given)
+    spelled: JsonObject = {"inlineData": {"mimeType": mime_type or _ANY_TYPE, "data": data}}
+    data_part = Blob(mime_type or None, data, text_in(blob.get("displayName")) or None)
+    return _with_fields(Part(inline_data=data_part), spelled, wire)
 
 
-def _lift_file(given: JsonObject, file: JsonObject) -> Part | None:
+def _lift_file(wire: JsonObject, file: JsonObject) -> Part | None:
     uri, mime_type = file.get("fileUri"), text_in(file.get("mimeType"))
     if not isinstance(uri, str):
         return None
-    made: JsonObject = {"fileData": {"mimeType": mime_type or _ANY_TYPE, "fileUri": uri}}
-    held = FileData(uri, mime_type or None, text_in(file.get("displayName")) or None)
-    return _with_fields(Part(file_data=held), made, given)
+    spelled: JsonObject = {"fileData": {"mimeType": mime_type or _ANY_TYPE, "fileUri": uri}}
+    file_part = FileData(uri, mime_type or None, text_in(file.get("displayName")) or None)
+    return _with_fields(Part(file_data=file_part), spelled, wire)
 
 
-def _lift_code(given: JsonObject, code: JsonObject) -> Part | None:
+def _lift_code(wire: JsonObject, code: JsonObject) -> Part | None:
     source, language = text_in(code.get("code")), text_in(code.get("language"))
-    made: JsonObject = {"executableCode": {"language": language or "PYTHON", "code": source}}
+    spelled: JsonObject = {"executableCode": {"language": language or "PYTHON", "code": source}}
     written = ExecutableCode(source, language or None, text_in(code.get("id")) or None)
-    return _with_fields(Part(executable_code=written), made, given)
+    return _with_fields(Part(executable_code=written), spelled, wire)
 
 
-def _lift_code_result(given: JsonObject, ran: JsonObject) -> Part | None:
+def _lift_code_result(wire: JsonObject, ran: JsonObject) -> Part | None:
     outcome, output = text_in(ran.get("outcome")), text_in(ran.get("output"))
-    made: JsonObject = {
+    spelled: JsonObject = {
         "codeExecutionResult": {"outcome": outcome or "OUTCOME_OK", "output": output}
     }
     gave = CodeExecutionResult(outcome or None, output or None, text_in(ran.get("id")) or None)
-    return _with_fields(Part(code_execution_result=gave), made, given)
+    return _with_fields(Part(code_execution_result=gave), spelled, wire)
 
 
 _LIFTERS: dict[str, Callable[[JsonObject, JsonObject], Part | None]] = {
@@ -646,7 +727,7 @@ _LIFTERS: dict[str, Callable[[JsonObject, JsonObject], Part | None]] = {
 
 
 def _lift_error(
-    first: JsonObject, finish: str | None, body: JsonObject, *, said: bool
+    first: JsonObject, finish: str | None, body: JsonObject, *, has_content: bool
 ) -> tuple[str | None, str | None]:
     """Why there is no answer, or not the one that was asked for."""
     feedback = object_in(body.get("promptFeedback"))
@@ -661,7 +742,7 @@ def _lift_error(
     why = text_in(first.get("finishMessage"))
     if finish == "MAX_TOKENS":
         words = why or "the model said nothing before it ran out of tokens"
-        return (None, None) if said else ("max_tokens", words)
+        return (None, None) if has_content else ("max_tokens", words)
     reason = text_in(first.get("finishReason"))
     return finish.lower(), why or f"the model stopped before it was done ({reason})"
 
@@ -679,6 +760,9 @@ def _lift_usage(counts: JsonObject) -> tuple[Usage | None, JsonObject]:
         return msgspec.convert(taken, Usage), spent
     except msgspec.ValidationError:  # a detail of another kind than it was
         return None, without(counts)
+
+
+# --- streams
 
 
 _GROWING = frozenset(("citationMetadata", "logprobsResult"))
@@ -707,9 +791,9 @@ class _GrowingCandidate:
                     if isinstance(part, dict):
                         self._add_part(part)
             elif value is not None:
-                held = self.fields.get(key)
-                if isinstance(held, dict) and isinstance(value, dict):
-                    value = _grown(held, value) if key in _GROWING else {**held, **value}
+                before = self.fields.get(key)
+                if isinstance(before, dict) and isinstance(value, dict):
+                    value = _grown(before, value) if key in _GROWING else {**before, **value}
                 self.fields[key] = value
 
     def whole(self) -> JsonObject:
@@ -760,24 +844,24 @@ class _GrowingCandidate:
             self.parts[-1] = {**part, "functionCall": without(call, "partialArgs", "willContinue")}
         for piece in objects_in(pieces):
             self._arguments.add(piece)
-        held = self.parts[-1]
+        growing = self.parts[-1]
         more = without(call, "partialArgs", "willContinue", "args")
-        whole = {**object_in(held["functionCall"]), **more}
+        whole = {**object_in(growing["functionCall"]), **more}
         whole["args"] = self._arguments.values
-        held = {**held, **without(part, "functionCall")}
-        held["functionCall"] = whole
-        self.parts[-1] = held
+        growing = {**growing, **without(part, "functionCall")}
+        growing["functionCall"] = whole
+        self.parts[-1] = growing
         if not goes_on:
             self._arguments = None
 
 
-def _grown(held: JsonObject, more: JsonObject) -> JsonObject:
+def _grown(before: JsonObject, more: JsonObject) -> JsonObject:
     """Both: lists one after the other, all else as it was said last."""
-    grown = {**held, **more}
+    grown = {**before, **more}
     for key, value in more.items():
-        before = held.get(key)
-        if isinstance(before, list) and isinstance(value, list):
-            grown[key] = before + value
+        old = before.get(key)
+        if isinstance(old, list) and isinstance(value, list):
+            grown[key] = old + value
     return grown
 
 
@@ -797,15 +881,15 @@ class GeminiStream:
         if candidates is None and (name == "error" or tells_error(data)):
             raise ERRORS.failure(None, data)
         self._fields.update(data)
-        shown: tuple[Part, ...] = ()
+        pieces: tuple[Part, ...] = ()
         for chunk in candidates if isinstance(candidates, list) else ():
             if isinstance(chunk, dict):
                 index = chunk.get("index", 0)
                 candidate = self._candidate(index)
                 candidate.add(chunk)
                 if index == 0:
-                    shown += _partial_parts(chunk.get("content"))
-        return ModelResponse(content=Content(shown, "model"), partial=True) if shown else None
+                    pieces += _partial_parts(chunk.get("content"))
+        return ModelResponse(content=Content(pieces, "model"), partial=True) if pieces else None
 
     def ended(self) -> None:
         """The word of a server that imitates the provider, for the reason it should have given."""
@@ -831,15 +915,15 @@ class GeminiStream:
 
 def _partial_parts(content: Json) -> tuple[Part, ...]:
     """What a chunk has to show; several parts of one kind are one."""
-    shown: list[Part] = []
+    pieces: list[Part] = []
     parts = content.get("parts") if isinstance(content, dict) else None
     for part in parts if isinstance(parts, list) else ():
         text = part.get("text") if isinstance(part, dict) else None
         if isinstance(part, dict) and isinstance(text, str) and text:
-            shown.append(Part(text, thought=True if part.get("thought") else None))
-    if len(shown) > 1 and all(part.thought == shown[0].thought for part in shown):
-        return (Part("".join(part.text or "" for part in shown), thought=shown[0].thought),)
-    return tuple(shown)
+            pieces.append(Part(text, thought=True if part.get("thought") else None))
+    if len(pieces) > 1 and all(part.thought == pieces[0].thought for part in pieces):
+        return (Part("".join(part.text or "" for part in pieces), thought=pieces[0].thought),)
+    return tuple(pieces)
 
 
 _STEP = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'.*?'|".*?")\]""")
@@ -863,9 +947,9 @@ class _GrowingArguments:
         if not steps:
             return
         value = _piece_value(piece)
-        held = _value_at(self.values, steps)
-        if path == self._open and isinstance(value, str) and isinstance(held, str):
-            value = held + value
+        before = _value_at(self.values, steps)
+        if path == self._open and isinstance(value, str) and isinstance(before, str):
+            value = before + value
         _set_at(self.values, steps, value)
         self._open = str(path) if piece.get("willContinue") else ""
 
@@ -888,50 +972,37 @@ def _steps(path: str) -> list[str | int]:
     return steps
 
 
-def _value_at(held: Json, steps: Sequence[str | int]) -> Json:
+def _value_at(value: Json, steps: Sequence[str | int]) -> Json:
     for step in steps:
-        if isinstance(held, dict) and isinstance(step, str):
-            held = held.get(step)
-        elif isinstance(held, list) and isinstance(step, int) and step < len(held):
-            held = held[step]
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
         else:
             return None
-    return held
+    return value
 
 
-def _set_at(held: Json, steps: Sequence[str | int], value: Json) -> None:
+def _set_at(holder: Json, steps: Sequence[str | int], value: Json) -> None:
     """Put a value at its path, making the objects and lists on the way."""
     for at, step in enumerate(steps):
         last = at == len(steps) - 1
         fresh: Json = value if last else [] if isinstance(steps[at + 1], int) else {}
-        if isinstance(held, dict) and isinstance(step, str):
-            if last or not isinstance(held.get(step), (dict, list)):
-                held[step] = fresh
-            held = held[step]
-        elif isinstance(held, list) and isinstance(step, int):
-            held.extend([None] * (step + 1 - len(held)))
-            if last or not isinstance(held[step], (dict, list)):
-                held[step] = fresh
-            held = held[step]
+        if isinstance(holder, dict) and isinstance(step, str):
+            if last or not isinstance(holder.get(step), (dict, list)):
+                holder[step] = fresh
+            holder = holder[step]
+        elif isinstance(holder, list) and isinstance(step, int):
+            holder.extend([None] * (step + 1 - len(holder)))
+            if last or not isinstance(holder[step], (dict, list)):
+                holder[step] = fresh
+            holder = holder[step]
         else:
             return
 
 
-_CONFIG = "generationConfig"
+# --- requests read back
 
-_NAMES = {
-    "temperature": f"{_CONFIG}.temperature",
-    "top_p": f"{_CONFIG}.topP",
-    "top_k": f"{_CONFIG}.topK",
-    "max_output_tokens": f"{_CONFIG}.maxOutputTokens",
-    "stop_sequences": f"{_CONFIG}.stopSequences",
-    "seed": f"{_CONFIG}.seed",
-    "presence_penalty": f"{_CONFIG}.presencePenalty",
-    "frequency_penalty": f"{_CONFIG}.frequencyPenalty",
-    "service_tier": "serviceTier",
-}
-
-_MODES = {"AUTO": "auto", "ANY": "any", "NONE": "none"}
 
 _PARTS = {
     "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData",
@@ -959,7 +1030,7 @@ def _spell_value(value: Json, key: str) -> Json:
 
 
 def _camel(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found[1].upper(), name)
+    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda match: match[1].upper(), name)
 
 
 def _content_parts(content: Json) -> list[JsonObject]:
@@ -985,8 +1056,8 @@ def _read_part(part: JsonObject) -> Part:
     known = {key: value for key, value in part.items() if key in _PARTS}
     try:
         read_one = msgspec.convert(known, Part)
-        for shown in (read_one.function_response or FunctionResponse()).parts or ():
-            msgspec.convert(shown, Part)
+        for media in (read_one.function_response or FunctionResponse()).parts or ():
+            msgspec.convert(media, Part)
     except msgspec.ValidationError:
         return Part()
     return read_one
@@ -994,17 +1065,17 @@ def _read_part(part: JsonObject) -> Part:
 
 def _read_tools(tool: JsonObject) -> list[ReadTool]:
     """The functions of an entry, and what else stands in it: a tool of the provider's own."""
-    found: list[ReadTool] = []
+    tools: list[ReadTool] = []
     for declared in require_objects(tool.get("functionDeclarations"), "functionDeclarations"):
         schema = declared.get("parametersJsonSchema", _plain_schema(declared.get("parameters")))
-        held: JsonObject = schema if isinstance(schema, dict) else {}
-        held = held or {"type": "object", "properties": {}}
+        parameters: JsonObject = schema if isinstance(schema, dict) else {}
+        parameters = parameters or {"type": "object", "properties": {}}
         name, about = text_at(declared, "name"), text_at(declared, "description")
-        found.append(ReadTool(declared, name, about, held))
+        tools.append(ReadTool(declared, name, about, parameters))
     own = {key: value for key, value in tool.items() if key != "functionDeclarations"}
-    if own or not found:
-        found.append(ReadTool(own, next(iter(own), ""), own=True))
-    return found
+    if own or not tools:
+        tools.append(ReadTool(own, next(iter(own), ""), own=True))
+    return tools
 
 
 def _read_output(wire: JsonObject) -> ReadOutput | None:
@@ -1018,8 +1089,8 @@ def _read_output(wire: JsonObject) -> ReadOutput | None:
     plain = _plain_schema(typed)
     if not isinstance(plain, dict):
         return None
-    kept: JsonObject = {"responseJsonSchema": None, "responseSchema": typed}
-    return ReadOutput(plain, "answer", kept)
+    fields: JsonObject = {"responseJsonSchema": None, "responseSchema": typed}
+    return ReadOutput(plain, "answer", fields)
 
 
 def _plain_schema(schema: Json) -> Json:
@@ -1034,7 +1105,9 @@ def _plain_schema(schema: Json) -> Json:
         if name == "type":
             plain[name] = _KINDS.get(str(value), value)
         elif name == "properties" and isinstance(value, dict):
-            plain[name] = {each: _plain_schema(held) for each, held in value.items()}
+            plain[name] = {
+                each: _plain_schema(property_schema) for each, property_schema in value.items()
+            }
         elif name in ("items", "anyOf", "prefixItems", "additionalProperties"):
             plain[name] = _plain_schema(value)
         elif name not in ("nullable", "propertyOrdering"):
@@ -1044,26 +1117,7 @@ def _plain_schema(schema: Json) -> Json:
     return plain
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    thought = f"{_CONFIG}.thinkingConfig"
-    level = at_path(wire, f"{thought}.thinkingLevel")
-    config |= thinking_option(
-        budget=at_path(wire, f"{thought}.thinkingBudget"),
-        effort=level.lower() if isinstance(level, str) else None,
-        include=at_path(wire, f"{thought}.includeThoughts"),
-    )
-    if at_path(wire, f"{_CONFIG}.responseLogprobs") is True:
-        count = at_path(wire, f"{_CONFIG}.logprobs")
-        config["logprobs"] = count if isinstance(count, int) else True
-    calling = at_path(wire, "toolConfig.functionCallingConfig")
-    if isinstance(calling, dict):
-        mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
-        if mode == "ANY" and isinstance(names, list) and len(names) == 1:
-            config["tool_choice"] = {"name": names[0]}
-        elif isinstance(mode, str) and mode in _MODES:
-            config["tool_choice"] = _MODES[mode]
-    return config
+# --- counting
 
 
 _REFERENCE = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
@@ -1076,47 +1130,50 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 def _weigh_part(pointer: str, part: Json) -> list[Quantity]:
     if not isinstance(part, dict):
         return [Quantity(pointer, "text", as_text(part))]
-    found: list[Quantity] = []
+    seals: list[Quantity] = []
     if either_case(part, "toolCall") or either_case(part, "toolResponse"):  # not counted as input
         return [Quantity(pointer, "other", "", uncounted=SERVED)]
     signature = either_case(part, "thoughtSignature")
     if isinstance(signature, str):
-        found.append(Quantity(pointer, "thought", "", sealed=len(signature)))
+        seals.append(Quantity(pointer, "thought", "", sealed=len(signature)))
     if part.get("thought"):
-        return found
+        return seals
     if "text" in part:
-        return [*found, Quantity(pointer, "text", as_text(part["text"]))]
+        return [*seals, Quantity(pointer, "text", as_text(part["text"]))]
     if isinstance(call := either_case(part, "functionCall"), dict):
         args = as_json(call.get("args", {}))
-        return [*found, Quantity(pointer, "call", args, as_text(call.get("name")))]
+        return [*seals, Quantity(pointer, "call", args, as_text(call.get("name")))]
     if isinstance(result := either_case(part, "functionResponse"), dict):
         text = as_text(result.get("name")) + as_json(result.get("response"))
-        shown = [_weigh_media(pointer, object_in(one)) for one in as_list(result.get("parts"))]
-        return [*found, Quantity(pointer, "result", text), *shown]
+        media = [_weigh_media(pointer, object_in(one)) for one in as_list(result.get("parts"))]
+        return [*seals, Quantity(pointer, "result", text), *media]
     if isinstance(code := either_case(part, "executableCode"), dict):
-        return [*found, Quantity(pointer, "text", as_text(code.get("code")))]
+        return [*seals, Quantity(pointer, "text", as_text(code.get("code")))]
     if isinstance(output := either_case(part, "codeExecutionResult"), dict):
-        return [*found, Quantity(pointer, "text", as_text(output.get("output")))]
-    return [*found, _weigh_media(pointer, part)]
+        return [*seals, Quantity(pointer, "text", as_text(output.get("output")))]
+    return [*seals, _weigh_media(pointer, part)]
 
 
 def _weigh_media(pointer: str, part: JsonObject) -> Quantity:
     for key in ("inlineData", "fileData"):
-        if isinstance(held := either_case(part, key), dict):
-            data = as_text(held.get("data")) if key == "inlineData" else ""
-            return Quantity(pointer, "media", data, as_text(either_case(held, "mimeType")))
+        if isinstance(source := either_case(part, key), dict):
+            data = as_text(source.get("data")) if key == "inlineData" else ""
+            return Quantity(pointer, "media", data, as_text(either_case(source, "mimeType")))
     return Quantity(pointer, "other", as_json(part))
 
 
 def _is_recursive(schema: JsonObject | None) -> bool:
     """Whether a definition of the schema names itself, directly or through others."""
     definitions = object_in((schema or {}).get("$defs"))
-    names = {name: set(_REFERENCE.findall(as_json(held))) for name, held in definitions.items()}
+    names = {
+        name: set(_REFERENCE.findall(as_json(references)))
+        for name, references in definitions.items()
+    }
     reached = dict(names)
     for _ in names:
-        for name, held in reached.items():
-            reached[name] = held.union(*(names.get(each, set()) for each in held))
-    return any(name in held for name, held in reached.items())
+        for name, references in reached.items():
+            reached[name] = references.union(*(names.get(each, set()) for each in references))
+    return any(name in references for name, references in reached.items())
 
 
 def _system_texts(value: Json) -> list[str]:
@@ -1125,7 +1182,9 @@ def _system_texts(value: Json) -> list[str]:
 
 
 def _weigh_tool(declaration: JsonObject) -> WeighedTool:
-    schema = next((found for key in _SCHEMAS if (found := either_case(declaration, key))), None)
+    schema = next(
+        (candidate for key in _SCHEMAS if (candidate := either_case(declaration, key))), None
+    )
     return WeighedTool(
         as_text(declaration.get("name")),
         as_text(declaration.get("description")),
@@ -1133,13 +1192,8 @@ def _weigh_tool(declaration: JsonObject) -> WeighedTool:
     )
 
 
-_RANGES = {
-    "temperature": (0.0, 2.0),
-    "topP": (0.0, 1.0),
-    "presencePenalty": (-2.0, 2.0),
-    "frequencyPenalty": (-2.0, 2.0),
-    "candidateCount": (1.0, 8.0),
-}
+# --- refusing: the head
+
 
 _TOOL_NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
 
@@ -1215,8 +1269,8 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
                 message = "`parameters` and `parametersJsonSchema` stand together"
                 yield Finding(SCHEMA, where, message, "leave out one of them")
             name = str(function.get("name", ""))
-            shown = schema if isinstance(schema, dict) and "type" in schema else typed
-            functions.append(DeclaredTool(where, name, shown, where))
+            parameters = schema if isinstance(schema, dict) and "type" in schema else typed
+            functions.append(DeclaredTool(where, name, parameters, where))
         if "googleSearchRetrieval" in tool and not model.startswith("gemini-1"):
             message = f"{model} searches by `googleSearch`"
             yield Finding(REQUEST, at, message, "use googleSearch")
@@ -1258,15 +1312,15 @@ def _refuse_combinations(wire: JsonObject, config: JsonObject, model: str) -> Fi
 
 
 def _refuse_schema(config: JsonObject) -> Findings:
-    held = [key for key in ("responseSchema", "responseJsonSchema") if config.get(key)]
-    if len(held) > 1:
+    schemas = [key for key in ("responseSchema", "responseJsonSchema") if config.get(key)]
+    if len(schemas) > 1:
         message = "the answer has two schemas"
-        yield Finding(SCHEMA, f"/generationConfig/{held[0]}", message, "leave out one of them")
+        yield Finding(SCHEMA, f"/generationConfig/{schemas[0]}", message, "leave out one of them")
     kind = config.get("responseMimeType")
-    if held and kind not in ("application/json", "text/x.enum"):
+    if schemas and kind not in ("application/json", "text/x.enum"):
         hint = 'set responseMimeType to "application/json"'
         message = "the answer has a schema, and need not be JSON"
-        yield Finding(OPTION, f"/generationConfig/{held[0]}", message, hint)
+        yield Finding(OPTION, f"/generationConfig/{schemas[0]}", message, hint)
 
 
 def _refuse_abilities(wire: JsonObject, config: JsonObject, model: str) -> Findings:
@@ -1296,13 +1350,16 @@ def _refuse_abilities(wire: JsonObject, config: JsonObject, model: str) -> Findi
                 yield Finding(REQUEST, f"/{key}", message, "leave it out")
 
 
+# --- refusing: the turns
+
+
 _RESULT_MEDIA = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
 """What a function may show beside its result."""
 
 _PAIR = "answer every call in the very next turn"
 
 
-class _Side(NamedTuple):
+class _OpenTurn(NamedTuple):
     """Neighbouring contents of one role, which are one turn: what stands in it so far."""
 
     at: str
@@ -1319,8 +1376,8 @@ class GeminiTurnRules:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._before: _Side | None = None
-        self._open: _Side | None = None
+        self._before: _OpenTurn | None = None
+        self._open: _OpenTurn | None = None
         self._unsigned: tuple[str, ...] = ()
 
     def fork(self) -> "GeminiTurnRules":
@@ -1333,14 +1390,14 @@ class GeminiTurnRules:
         """One more content."""
         role = turn.get("role", "user")
         if role not in ("user", "model", "function"):
-            yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or model")
+            yield no_role(role, at, "use user or model")
         side = "model" if role == "model" else "user"
         if self._open is not None and self._open.side != side:
             yield from self._pair(self._before, self._open)
             self._close()
             self._open = None
         if self._open is None:
-            self._open = _Side(at, side)
+            self._open = _OpenTurn(at, side)
         if is_plain(turn.get("parts")):
             return
         listed = turn.get("parts")
@@ -1365,10 +1422,10 @@ class GeminiTurnRules:
         if self._open is None:
             yield Finding(REQUEST, "/contents", "there are no turns", "say something")
             return
-        last = self.fork()
-        yield from self._pair(last._before, self._open)
-        last._close()
+        yield from self._pair(self._before, self._open)
         if re.match(r"gemini-[3-9]", self._model):
+            last = self.fork()
+            last._close()
             for at in last._unsigned:
                 message = "this call has no signature, and the turn is not over"
                 hint = "send it as it came, or with `skip_thought_signature_validator`"
@@ -1384,7 +1441,7 @@ class GeminiTurnRules:
             self._unsigned = (*self._unsigned, turn.unsigned)
         self._before = turn
 
-    def _pair(self, before: _Side | None, turn: _Side) -> Findings:
+    def _pair(self, before: _OpenTurn | None, turn: _OpenTurn) -> Findings:
         """As many results as calls, in the turn that follows them."""
         if before is not None and before.calls and before.calls != turn.results:
             message = f"{before.calls} calls stand here, and {turn.results} results follow"
@@ -1396,7 +1453,7 @@ class GeminiTurnRules:
             yield Finding(REQUEST, turn.at, "results stand here that answer no call", _PAIR)
 
 
-def _with_parts(turn: _Side, parts: list[tuple[str, JsonObject]]) -> _Side:
+def _with_parts(turn: _OpenTurn, parts: list[tuple[str, JsonObject]]) -> _OpenTurn:
     """The turn with more parts; one signature holds for all that follows it in the answer."""
     calls, results, unsigned, signed = turn.calls, turn.results, turn.unsigned, turn.signed
     for where, part in parts:
@@ -1406,7 +1463,7 @@ def _with_parts(turn: _Side, parts: list[tuple[str, JsonObject]]) -> _Side:
                 unsigned = where
             calls += 1
         results += "functionResponse" in part
-    return _Side(turn.at, turn.side, calls, results, unsigned, signed)
+    return _OpenTurn(turn.at, turn.side, calls, results, unsigned, signed)
 
 
 def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
@@ -1417,16 +1474,43 @@ def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
         if key in part and UNREAD.match(kind):
             yield unread_media(kind, f"{where}/{key}/mimeType", "gemini")
     place = f"{where}/functionResponse/parts"
-    shown = placed_objects(object_at(part, "functionResponse").get("parts"), place)
-    if shown and re.match(r"gemini-(1|2)(\.|-)", model):
+    media_parts = placed_objects(object_at(part, "functionResponse").get("parts"), place)
+    if media_parts and re.match(r"gemini-(1|2)(\.|-)", model):
         message = f"{model} takes no media in a function's result"
         yield Finding(MEDIA, place, message, "send it in the user's turn that follows")
         return
-    for at, media in shown:
-        held = object_at(media, "inlineData") or object_at(media, "fileData")
-        kind = str(held.get("mimeType", "")).lower()
+    for at, media in media_parts:
+        source = object_at(media, "inlineData") or object_at(media, "fileData")
+        kind = str(source.get("mimeType", "")).lower()
         if kind and not _RESULT_MEDIA.match(kind):
             yield unread_media(kind, at, "a function's result")
 
 
-DIALECT = Gemini()
+def _require_one_thing(part: JsonObject, at: str) -> None:
+    """Refuse a part that holds nothing, two things, or media without its data."""
+    kinds = [kind for kind in part if kind in _PART_KINDS]
+    if len(kinds) > 1:
+        raise Misshapen(at, f"this part holds {' and '.join(kinds)}", "give each a part of its own")
+    if "text" in part and not part["text"] and "thoughtSignature" not in part:
+        raise Misshapen(at, "this part is empty", "leave it out")
+    for kind, needed in (("inlineData", "data"), ("fileData", "fileUri")):
+        if kind in part:
+            require_text(require_object(part[kind], f"{at}/{kind}"), needed, f"{at}/{kind}")
+
+
+_PART_KINDS = frozenset(
+    ("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
+     "codeExecutionResult")
+)  # fmt: skip
+
+
+def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: str) -> Named:
+    """A call or a result, with its name, and its id where it has one."""
+    at = f"{at}/{kind}"
+    pair = require_object(part[kind], turn_at + at)
+    require_object(pair.get(needed, {}), f"{turn_at}{at}/{needed}")
+    call_id = require_text(pair, "id", turn_at + at) if "id" in pair else ""
+    return Named(call_id, require_text(pair, "name", turn_at + at), at)
+
+
+DIALECT = GeminiDialect()

@@ -61,14 +61,14 @@ def document_text(block: MediaBlock) -> str | None:
     return text if text.strip() else None
 
 
-def missing_media(block: MediaBlock, sink: LoweringReport) -> str:
+def missing_media(block: MediaBlock, report: LoweringReport) -> str:
     """The text that stands for media which cannot be carried, reported."""
     place = "the model's own turn" if block.role == "model" else "a message"
-    held = "an address" if block.uri is not None else "data"
-    sink.lost(
+    carrier = "an address" if block.uri is not None else "data"
+    report.lose(
         "WEFT703",
         block.origin,
-        f"{sink.dialect} cannot carry {block.mime_type} as {held} in {place}",
+        f"{report.dialect} cannot carry {block.mime_type} as {carrier} in {place}",
         "convert the media, or send it in a user message",
     )
     named = block.name or block.uri
@@ -98,12 +98,12 @@ def unread_media(kind: str, pointer: str, who: str) -> Finding:
 
 def refuse_mistaken_type(kind: str, data: object, pointer: str) -> Findings:
     """Data that is an image or a document, but not the one it is said to be."""
-    found = _type_by_content(data)
-    if not found or kind not in (*IMAGES, PDF):
+    actual = _type_by_content(data)
+    if not actual or kind not in (*IMAGES, PDF):
         return
-    if found != kind:
-        message = f"this is said to be {kind}, and is {found}"
-        yield Finding(MEDIA, pointer, message, f"write {found}")
+    if actual != kind:
+        message = f"this is said to be {kind}, and is {actual}"
+        yield Finding(MEDIA, pointer, message, f"write {actual}")
 
 
 def _type_by_content(data: object) -> str:

@@ -72,7 +72,7 @@ def require_model_name(name: str, *, where: str) -> None:
         raise UsageError(
             f"there is no client for the model `{name}`: nobody knows the provider `{provider}`",
             where=where,
-            hint=f"{also}known: {', '.join(_shown())}; {known}",
+            hint=f"{also}known: {', '.join(_listed_providers())}; {known}",
         )
     names = near_names(("openai", "anthropic", "gemini"), name)
     also = f"did you mean {' or '.join(f'`{each}`' for each in names)}? " if names else ""
@@ -83,7 +83,7 @@ def require_model_name(name: str, *, where: str) -> None:
     )
 
 
-def _shown() -> list[str]:
+def _listed_providers() -> list[str]:
     """The providers, the vendors of most models first, without other names for the same."""
     vendors = ["gemini", "anthropic", "openai"]
     others = (name for name in PROVIDERS if facts_for(f"{name}/x").dialect == "openai-chat")
@@ -125,8 +125,8 @@ def _vendor(name: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _is_listed(vendor: str, name: str) -> bool:
-    found = (each.find_model(name) for each in _sellers() if each.id == vendor)
-    return any(model is not None for model in found)
+    matches = (each.find_model(name) for each in _sellers() if each.id == vendor)
+    return any(model is not None for model in matches)
 
 
 def _sellers() -> "Sequence[Provider]":

@@ -1,4 +1,9 @@
-"""OpenAI Chat Completions, and every server that speaks it: system is a turn, results a role."""
+"""OpenAI Chat Completions, whole, and every server that speaks it.
+
+The system text is a turn, and results have a role of their own.
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 import re
 from collections.abc import Sequence
@@ -18,12 +23,21 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     TurnRules,
     is_plain,
+    no_role,
     refuse_result,
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
+    require_arguments,
+    require_object,
+    require_text,
+    require_words,
 )
 from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
 from weft.dialects.media import (
@@ -70,7 +84,7 @@ from weft.dialects.openai_common import (
     weigh_result,
     write_choice,
 )
-from weft.dialects.options import EFFORTS, Option
+from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
 from weft.dialects.wire import (
@@ -92,14 +106,13 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     require_objects,
     result_part,
-    take,
     text_at,
     text_in,
     text_response,
-    thinking_option,
     without,
 )
 from weft.ir import (
@@ -131,9 +144,9 @@ _AUDIO_FORMATS = {
 
 def _write_thinking(wire: Wire, value: Json) -> list[str]:
     missed: list[str] = []
-    for name, given in value.items() if isinstance(value, dict) else ():
-        if name == "effort" and given in EFFORTS:
-            wire["reasoning_effort"] = given
+    for name, setting in value.items() if isinstance(value, dict) else ():
+        if name == "effort" and setting in EFFORTS:
+            wire["reasoning_effort"] = setting
         else:
             missed.append(f"thinking.{name}")
     return missed
@@ -152,7 +165,32 @@ def _write_logprobs(wire: Wire, value: Json) -> None:
         wire["top_logprobs"] = value
 
 
-class OpenAIChat(Dialect):
+def _read_stops(wire: JsonObject) -> Json:
+    stops = wire.get("stop")
+    return None if isinstance(stops, str) else stops  # ours is a list; a text stays as it is
+
+
+def _read_limit(wire: JsonObject) -> Json:
+    limit = wire.get("max_completion_tokens", wire.get("max_tokens"))
+    return limit if isinstance(limit, int) else None
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    return present(effort=wire.get("reasoning_effort"))
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    return read_choice(wire.get("tool_choice"), at_path(wire, "tool_choice.function.name"))
+
+
+def _read_logprobs(wire: JsonObject) -> Json:
+    count = wire.get("top_logprobs")
+    if wire.get("logprobs") is None:
+        return None
+    return count if isinstance(count, int) else wire["logprobs"]
+
+
+class OpenAIChatDialect(Dialect):
     """System is a turn, tool results have their own role and are text."""
 
     traits = Traits(
@@ -171,42 +209,50 @@ class OpenAIChat(Dialect):
             "service_tier",
         ),
     )
+    form = RequestForm(
+        needs=("model",),
+        tool="function",
+        describes=("name", "description", "strict"),
+        answer=("response_format", "json_schema", "schema"),
+        beside=("name",),
+    )
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "max_output_tokens": "max_tokens",
-        "stop_sequences": "stop",
-        "seed": "seed",
-        "presence_penalty": "presence_penalty",
-        "frequency_penalty": "frequency_penalty",
-        "logprobs": _write_logprobs,
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "parallel_tool_calls": "parallel_tool_calls",
-        "service_tier": "service_tier",
-        "user": "user",
+        "temperature": Option("temperature", range=(0.0, 2.0)),
+        "top_p": Option("top_p", range=(0.0, 1.0)),
+        "stop_sequences": Option("stop", read=_read_stops),
+        "seed": Option("seed"),
+        "presence_penalty": Option("presence_penalty", range=(-2.0, 2.0)),
+        "frequency_penalty": Option("frequency_penalty", range=(-2.0, 2.0)),
+        "parallel_tool_calls": Option("parallel_tool_calls"),
+        "service_tier": Option("service_tier"),
+        "user": Option("user"),
+        "max_output_tokens": Option("max_tokens", read=_read_limit),
+        "thinking": Option(write=_write_thinking, read=_read_thinking),
+        "tool_choice": Option(write=_write_tool_choice, read=_read_tool_choice),
+        "logprobs": Option(write=_write_logprobs, read=_read_logprobs),
     }
+    other_ranges: ClassVar = {"top_logprobs": (0.0, 20.0), "n": (1.0, 128.0)}
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """OpenAI renamed the limit; the servers that speak its format did not."""
         if is_shut_out(name, prompt):
             return None
         if name == "max_output_tokens" and is_openai(prompt.model):
-            return "max_completion_tokens"
+            return Option("max_completion_tokens")
         return super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Model, options, answer format and tools."""
         wire: Wire = {"model": wire_name(prompt.model)}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         if prompt.output is not None and prompt.output.how == "native":
-            held = output_format(prompt.output, sink)
-            wire["response_format"] = {"type": "json_schema", "json_schema": held}
+            json_schema = output_format(prompt.output, report)
+            wire["response_format"] = {"type": "json_schema", "json_schema": json_schema}
             placed.append(Placed("/response_format", prompt.output.origin))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if any(map(self.has_kept, prompt.system)):
             spot = "/messages/{}/content"
             placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
@@ -215,10 +261,10 @@ class OpenAIChat(Dialect):
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         function: Wire = {"name": tool.name, "description": tool.description}
-        function["parameters"] = self.parameters(tool, sink)
+        function["parameters"] = self.parameters(tool, report)
         return {"type": "function", "function": function}
 
     def lead(self, prompt: Prompt) -> list[Entry]:
@@ -226,33 +272,33 @@ class OpenAIChat(Dialect):
         if not prompt.system:
             return []
         if any(map(self.has_kept, prompt.system)):
-            sink = LoweringReport(dialect=self.traits.name, strict=False)
-            return self.turn("system", prompt.system, sink)
+            report = LoweringReport(dialect=self.traits.name, strict=False)
+            return self.turn("system", prompt.system, report)
         return [Entry({"role": "system", "content": prompt.system_text}, "system", ())]
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One message of the model's; of the user's, results first and then one message."""
         if role == "model":
-            return self._model_turn(blocks, sink)
+            return self._model_turn(blocks, report)
         entries: list[Entry] = []
-        shown: list[tuple[Wire, Block]] = []
-        said: list[tuple[Wire, Block]] = []
+        result_media: list[tuple[Wire, Block]] = []
+        parts: list[tuple[Wire, Block]] = []
         fields: Wire = {}
         for block in blocks:
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is None:
                 continue
             if isinstance(block, ResultBlock):
                 entries.append(Entry(part, "tool", (("", block),)))
-                shown += self._shown(block, sink)
+                result_media += self._result_media(block, report)
             elif "role" in part:
                 entries.append(Entry(part, str(part["role"]), (("/content", block),)))
             elif "type" in part:
-                said.append((part, block))
+                parts.append((part, block))
             else:
                 fields |= part
-        if shown or said:
-            message = self._message("user", shown + said)
+        if result_media or parts:
+            message = self._message("user", result_media + parts)
             entries.append(Entry(message.wire | fields, "user", message.blocks, message.joined))
         return entries
 
@@ -261,32 +307,32 @@ class OpenAIChat(Dialect):
         role = self.traits.model_role if block.role == "model" else "user"
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
-    def _model_turn(self, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
-        said: list[tuple[Wire, Block]] = []
+    def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
+        parts: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}
         sources: list[tuple[str, Block]] = []
-        for made in blocks:
-            block = self._for_anyone(made, sink)
-            part = self.part(block, sink)
+        for source in blocks:
+            block = self._for_anyone(source, report)
+            part = self.part(block, report)
             if part is None:
                 continue
             if isinstance(block, CallBlock):
                 sources.append((f"/tool_calls/{len(calls)}", block))
                 calls.append(part)
             elif "type" in part:
-                said.append((part, block))
+                parts.append((part, block))
             else:
                 sources += [(f"/{key}", block) for key in part]
                 own.update(part)
-        if not said and all(isinstance(block, ThoughtBlock) for _, block in sources):
+        if not parts and all(isinstance(block, ThoughtBlock) for _, block in sources):
             return []
         wire: Wire = {"role": "assistant"}
         if "content" not in own:
             wire["content"] = None
         pieces: tuple[tuple[int, Block], ...] = ()
-        if said:
-            text = self._message("assistant", said)
+        if parts:
+            text = self._message("assistant", parts)
             wire["content"] = text.wire["content"]
             sources = [*text.blocks, *sources]
             pieces = text.joined
@@ -294,24 +340,26 @@ class OpenAIChat(Dialect):
             wire["tool_calls"] = calls
         return [Entry({**own, **wire}, "assistant", tuple(sources), pieces)]
 
-    def _shown(self, result: ResultBlock, sink: LoweringReport) -> list[tuple[Wire, Block]]:
+    def _result_media(
+        self, result: ResultBlock, report: LoweringReport
+    ) -> list[tuple[Wire, Block]]:
         """What a result shows, after a line that says whose it is."""
         if not result.media:
             return []
-        sink.said(
+        report.add(
             "WEFT703",
             result.origin,
             f"the media of {result.name} follows its result in a user message",
             severity=Severity.INFO,
         )
         label: Wire = {"type": "text", "text": f"[shown by {result.name}]:"}
-        return [(label, result), *((self.media(media, sink), media) for media in result.media)]
+        return [(label, result), *((self.media(media, report), media) for media in result.media)]
 
-    def _message(self, role: str, said: Sequence[tuple[Wire, Block]]) -> Entry:
+    def _message(self, role: str, parts: Sequence[tuple[Wire, Block]]) -> Entry:
         """A message: one text where it is only text, which every server takes, else parts."""
-        texts = [(str(part["text"]), block) for part, block in said if _is_text(part)]
-        if len(texts) == len(said) and not any(self.has_kept(block) for _, block in said):
-            if len(said) == 1:
+        texts = [(str(part["text"]), block) for part, block in parts if _is_text(part)]
+        if len(texts) == len(parts) and not any(self.has_kept(block) for _, block in parts):
+            if len(parts) == 1:
                 text, block = texts[0]
                 return Entry({"role": role, "content": text}, role, (("/content", block),))
             whole = join_texts(texts)
@@ -319,81 +367,83 @@ class OpenAIChat(Dialect):
             pieces = tuple((end - len(GAP), one) for end, (_, one) in zip(ends, texts, strict=True))
             wire: Wire = {"role": role, "content": whole.text}
             return Entry(wire, role, (("/content", whole),), pieces)
-        sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(said))
-        return Entry({"role": role, "content": [part for part, _ in said]}, role, sources)
+        sources = tuple((f"/content/{index}", block) for index, (_, block) in enumerate(parts))
+        return Entry({"role": role, "content": [part for part, _ in parts]}, role, sources)
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is a turn of its own."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         if block.role == "system":
             return {"role": "system", "content": block.text}
         return {"type": "text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """Back to the model whose server gave it a field; no other thought goes back."""
-        if self.has_kept(block) and self.own(block, sink):
+        if self.has_kept(block) and self.own(block, report):
             return {}
         if block.signature and not self.has_kept(block):
-            self.drop_signature(block, sink)
-        elif not self.own(block, sink):
-            self.drop_foreign(block, sink, what="thought")
+            self.drop_signature(block, report)
+        elif not self.own(block, report):
+            self.drop_foreign(block, report, what="thought")
         return None
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """Fields beside the content, or a part of it: the server's that made them."""
-        if self.own(block, sink):
+        if self.own(block, report):
             return block.payload
-        self.drop_foreign(block, sink)
+        self.drop_foreign(block, report)
         return None
 
-    def _for_anyone(self, block: Block, sink: LoweringReport) -> Block:
+    def _for_anyone(self, block: Block, report: LoweringReport) -> Block:
         """The block; what only its own model's server understands goes to no other model."""
         if not isinstance(block, (TextBlock, CallBlock)) or not self.has_kept(block):
             return block
-        if self.own(block, sink):
+        if self.own(block, report):
             return block
-        kept = block.kept or {}
-        anyones = {key: value for key, value in kept.items() if key in ("arguments", "type")}
-        if kept.get("said_in") == ["refusal"]:
+        fields = block.kept or {}
+        anyones = {key: value for key, value in fields.items() if key in ("arguments", "type")}
+        if fields.get("said_in") == ["refusal"]:
             anyones["said_in"] = ["refusal"]
-        if len(anyones) < len(kept):
-            self.drop_foreign(block, sink, what="field")
+        if len(anyones) < len(fields):
+            self.drop_foreign(block, report, what="field")
         return msgspec.structs.replace(block, kept=anyones or None)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
         """The part in its server's form: a text may stand in fields beside the content."""
-        held = block.kept or {}
+        fields = block.kept or {}
         if isinstance(block, CallBlock):
-            held = {key: value for key, value in held.items() if key not in ("arguments", "type")}
-            deep_update(wire, held)
+            fields = {
+                key: value for key, value in fields.items() if key not in ("arguments", "type")
+            }
+            deep_update(wire, fields)
             return wire
-        names = held.get("said_in")
+        names = fields.get("said_in")
         if not isinstance(names, list) or not isinstance(block, (TextBlock, ThoughtBlock)):
             return super().with_kept(wire, block)
-        fields: Wire = {str(name): block.text for name in names}
-        return {**fields, **{key: value for key, value in held.items() if key != "said_in"}}
+        said_in: Wire = {str(name): block.text for name in names}
+        return {**said_in, **{key: value for key, value in fields.items() if key != "said_in"}}
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """An element of tool_calls; its arguments are text."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         if self.has_kept(block) and (block.kept or {}).get("type") == "custom":
-            custom: Wire = {"name": self.name_of(block, sink), "input": block.args.get("input")}
-            return {"id": self.id_of(block.id, sink), "type": "custom", "custom": custom}
+            custom: Wire = {"name": self.name_of(block, report), "input": block.args.get("input")}
+            return {"id": self.id_of(block.id, report), "type": "custom", "custom": custom}
         text = arguments_text(block, self.traits.name)
-        function: Wire = {"name": self.name_of(block, sink), "arguments": text}
-        return {"id": self.id_of(block.id, sink), "type": "function", "function": function}
+        function: Wire = {"name": self.name_of(block, report), "arguments": text}
+        return {"id": self.id_of(block.id, report), "type": "function", "function": function}
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A turn of role tool."""
-        call_id = self.id_of(block.call_id, sink)
+        call_id = self.id_of(block.call_id, report)
         return {"role": "tool", "tool_call_id": call_id, "content": output_text(block)}
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image, a sound or a PDF; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         if (text := document_text(block)) is not None:
             return {"type": "text", "text": text}
-        readable = block.role == "user" and reads_media(kind, sink.model)
+        readable = block.role == "user" and reads_media(kind, report.model)
         if readable and kind.startswith("image/") and url:
             return {"type": "image_url", "image_url": {"url": url}}
         if readable and block.data:
@@ -405,7 +455,9 @@ class OpenAIChat(Dialect):
             if kind == PDF:
                 file: Wire = {"filename": block.name or "document.pdf"}
                 return {"type": "file", "file": {**file, "file_data": data_url(block)}}
-        return {"type": "text", "text": missing_media(block, sink)}
+        return {"type": "text", "text": missing_media(block, report)}
+
+    # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What the first choice says; the others are kept beside it."""
@@ -424,8 +476,8 @@ class OpenAIChat(Dialect):
         if role != "assistant":
             raise ERRORS.unreadable(f"the answer has the role {role!r} instead of 'assistant'")
         parts = _lift_message(message)
-        told = text_in(choice.get("finish_reason"))
-        finish = _FINISHES.get(told, "OTHER") if told else None
+        reason = text_in(choice.get("finish_reason"))
+        finish = _FINISHES.get(reason, "OTHER") if reason else None
         code, error = answer_error(parts, finish, text_in(message.get("refusal")))
         usage = object_in(body.get("usage"))
         counted = AnswerUsage(usage, "prompt_tokens", "completion_tokens") if usage else None
@@ -447,6 +499,16 @@ class OpenAIChat(Dialect):
             logprobs_result=object_in(choice.get("logprobs")) or None,
         )
 
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return ChatStream()
+
+    # Requests, read back.
+
+    def is_request(self, wire: JsonObject) -> bool:
+        """Any list of messages: everybody writes this format."""
+        return has_messages(wire)
+
     def read(self, wire: JsonObject) -> ReadRequest:
         """System, turns, tools, schema and options of a request."""
         messages = require_objects(wire.get("messages"), "messages")
@@ -458,13 +520,11 @@ class OpenAIChat(Dialect):
             turns=tuple(_read_turn(message, calls) for message in messages[len(leading) :]),
             tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
             output=read_output(at_path(wire, "response_format.json_schema")),
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=("messages", "tools", "response_format.json_schema"),
         )
 
-    def is_request(self, wire: JsonObject) -> bool:
-        """Any list of messages: everybody writes this format."""
-        return has_messages(wire)
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """Tools, schema and choice; the system text is among the messages."""
@@ -501,6 +561,8 @@ class OpenAIChat(Dialect):
             parts.append(_weigh_call("/function_call", {"function": call}))
         return WeighedTurn(role, parts, asks=role == "user")
 
+    # What the provider refuses.
+
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the turns that the provider would answer with a 400.
 
@@ -509,22 +571,48 @@ class OpenAIChat(Dialect):
         """
         if not is_openai(model):
             return
+        yield from self.refuse_ranges(wire)
         yield from _refuse_options(wire, model)
         yield from _refuse_tools(wire, model)
         form = object_at(wire, "response_format", "json_schema")
         yield from refuse_format(form, "/response_format/json_schema", model)
 
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return ChatStream()
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
+        return ChatTurnRules(model, strict=strict)
 
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
-        return ChatTurnRules(model)
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """A message that says something, calls something, or answers a call."""
+        role = turn.get("role")
+        if role == "tool":
+            if not isinstance(turn.get("content"), (str, list)):
+                raise Misshapen(
+                    f"{at}/content", "this result has no content", "say what came of it"
+                )
+            return Outline("user", results=(Named(require_text(turn, "tool_call_id", at), "", ""),))
+        if role == "assistant":
+            calls = tuple(
+                _outline_call(require_object(call, f"{at}/tool_calls/{index}"), at, index)
+                for index, call in enumerate(_tool_calls(turn, at))
+            )
+            own = any(turn[key] for key in turn if key not in ("role", "content", "tool_calls"))
+            if not calls and not own:
+                require_words(turn, at)
+            return Outline("model", calls)
+        if role not in ("system", "developer", "user"):
+            raise Misshapen(*no_role(role, at)[1:])
+        require_words(turn, at)
+        return Outline("user" if role == "user" else "system")
+
+
+# --- lowering
 
 
 def _is_text(part: Wire) -> bool:
     return part.get("type") == "text" and "text" in part
+
+
+# --- answers
 
 
 _FINISHES = {
@@ -576,17 +664,17 @@ def _lift_thoughts(message: JsonObject) -> list[Part]:
         named[_details_text(details)] = []
     parts: list[Part] = []
     for text, names in named.items():
-        held: JsonObject = {"said_in": names}
+        fields: JsonObject = {"said_in": names}
         if details and not parts:
-            held["reasoning_details"] = details
-        parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, held)))
+            fields["reasoning_details"] = details
+        parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, fields)))
     return parts
 
 
 def _details_text(details: Json) -> str:
     """What the details of a thought say in words."""
-    said = (text_in(one.get("text")) or text_in(one.get("summary")) for one in objects_in(details))
-    return "".join(said)
+    texts = (text_in(one.get("text")) or text_in(one.get("summary")) for one in objects_in(details))
+    return "".join(texts)
 
 
 def _lift_content(content: Json) -> list[Part]:
@@ -601,8 +689,8 @@ def _lift_content(content: Json) -> list[Part]:
                 Part(text=text, part_metadata=provider_metadata(NAME, without(part, "text")))
             )
         elif kind == "thinking":
-            told = part.get("thinking")
-            text = told if isinstance(told, str) else _details_text(told)
+            thinking = part.get("thinking")
+            text = thinking if isinstance(thinking, str) else _details_text(thinking)
             parts.append(Part(text=text, thought=True, part_metadata=provider_metadata(NAME, part)))
         elif kind is not None:
             parts.append(opaque_part(NAME, part))
@@ -611,43 +699,48 @@ def _lift_content(content: Json) -> list[Part]:
 
 def _lift_audio(audio: JsonObject) -> Part:
     """What was spoken, in words; it goes back by its id alone."""
-    text, told = text_in(audio.get("transcript")), audio.get("id")
+    text, audio_id = text_in(audio.get("transcript")), audio.get("id")
     if not text:
-        return opaque_part(NAME, {"audio": {"id": told}})
+        return opaque_part(NAME, {"audio": {"id": audio_id}})
     return Part(
-        text=text, part_metadata=provider_metadata(NAME, {"said_in": [], "audio": {"id": told}})
+        text=text, part_metadata=provider_metadata(NAME, {"said_in": [], "audio": {"id": audio_id}})
     )
 
 
 def _lift_tool_call(call: JsonObject) -> Part:
-    told = text_in(call.get("id"))
+    call_id = text_in(call.get("id"))
     if call.get("type") == "custom" or "custom" in call:
         custom = object_in(call.get("custom"))
-        held = without(call, "id", "type", "custom")
+        fields = without(call, "id", "type", "custom")
         if more := without(custom, "name", "input"):
-            held["custom"] = more
+            fields["custom"] = more
         name, text = text_in(custom.get("name")), custom.get("input")
-        return lift_text_call(NAME, told, name, text, "custom", held)
+        return lift_text_call(NAME, call_id, name, text, "custom", fields)
     function = object_in(call.get("function"))
-    held = without(call, "id", "type", "function")
+    fields = without(call, "id", "type", "function")
     if more := without(function, "name", "arguments"):
-        held["function"] = more
-    return lift_call(NAME, told, text_in(function.get("name")), function.get("arguments"), held)
+        fields["function"] = more
+    return lift_call(
+        NAME, call_id, text_in(function.get("name")), function.get("arguments"), fields
+    )
 
 
 def _unsent_fields(message: JsonObject) -> JsonObject:
     """Fields of the message that the provider does not take back, or that say nothing."""
     rest = without(message, *_LIFTED)
-    held: JsonObject = {key: value for key, value in rest.items() if _is_blank(value)}
+    unsent: JsonObject = {key: value for key, value in rest.items() if _is_blank(value)}
     if (annotations := message.get("annotations")) is not None:
-        held["annotations"] = annotations
+        unsent["annotations"] = annotations
     if audio := without(object_in(message.get("audio")), "id", "transcript"):
-        held["audio"] = audio
-    return held
+        unsent["audio"] = audio
+    return unsent
 
 
 def _is_blank(value: Json) -> bool:
     return value is None or value in ("", [], {})
+
+
+# --- streams
 
 
 _CHUNK_ONLY = frozenset(("choices", "usage", "obfuscation", "object"))
@@ -736,7 +829,7 @@ class ChatStream:
         """The answer as it would have come whole."""
         if not self._first.ended:
             raise ERRORS.cut_off()
-        choices: list[Json] = [held.whole(at) for at, held in sorted(self._choices.items())]
+        choices: list[Json] = [growing.whole(at) for at, growing in sorted(self._choices.items())]
         body: JsonObject = {**self._head, "object": "chat.completion", "choices": choices}
         return {**body, "usage": self._usage} if self._usage else body
 
@@ -767,12 +860,12 @@ def _partial_delta(delta: JsonObject) -> ModelResponse | None:
 class _GrowingChoice:
     """One choice as far as it has come."""
 
-    __slots__ = ("calls", "ended", "held", "keys", "last", "message", "texts")
+    __slots__ = ("calls", "ended", "fields", "keys", "last", "message", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {name: [] for name in _TEXTS}
         self.message: JsonObject = {}
-        self.held: JsonObject = {}
+        self.fields: JsonObject = {}
         self.calls: list[_GrowingCall] = []
         self.keys: dict[int, _GrowingCall] = {}
         self.last: _GrowingCall | None = None
@@ -783,8 +876,8 @@ class _GrowingChoice:
         for key, value in choice.items():
             if value is None or key in ("delta", "message", "index"):
                 continue
-            self.held[key] = _join_values(self.held[key], value) if key == "logprobs" and (
-                key in self.held
+            self.fields[key] = _join_values(self.fields[key], value) if key == "logprobs" and (
+                key in self.fields
             ) else value  # fmt: skip
         self.ended = self.ended or bool(choice.get("finish_reason"))
         message = self.message
@@ -805,13 +898,13 @@ class _GrowingChoice:
 
     def _call(self, piece: JsonObject) -> None:
         """Take a piece of a call: of the one it says, or else of the last one."""
-        index, told = piece.get("index"), text_in(piece.get("id"))
+        index, call_id = piece.get("index"), text_in(piece.get("id"))
         call = self.keys.get(index) if isinstance(index, int) else None
         if call is None and not isinstance(index, int):
-            call = next((one for one in self.calls if told and one.id == told), None)
-            if call is None and not told:
+            call = next((one for one in self.calls if call_id and one.id == call_id), None)
+            if call is None and not call_id:
                 call = self.last
-        if call is None or call.is_over(piece, told):
+        if call is None or call.is_over(piece, call_id):
             call = _GrowingCall()
             self.calls.append(call)
         if isinstance(index, int):
@@ -830,26 +923,26 @@ class _GrowingChoice:
                 message[name] = listed + more if isinstance(listed, list) else text
         if self.calls:
             message["tool_calls"] = [call.whole() for call in self.calls]
-        return {"index": index, "message": message, **self.held}
+        return {"index": index, "message": message, **self.fields}
 
 
 class _GrowingCall:
     """One call as far as it has come: of a function, or of a tool that takes text."""
 
-    __slots__ = ("held", "id", "inner", "kind", "name", "text")
+    __slots__ = ("fields", "id", "inner", "kind", "name", "text")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.text: list[str] = []
         self.kind = "function"
-        self.held: JsonObject = {}
+        self.fields: JsonObject = {}
         self.inner: JsonObject = {}
 
-    def is_over(self, piece: JsonObject, told: str) -> bool:
+    def is_over(self, piece: JsonObject, call_id: str) -> bool:
         """Whether the piece begins another call, whatever index it says."""
-        if told and self.id:
-            return told != self.id
+        if call_id and self.id:
+            return call_id != self.id
         name = text_in(
             (object_in(piece.get("function")) or object_in(piece.get("custom"))).get("name")
         )
@@ -864,7 +957,7 @@ class _GrowingCall:
                 self.kind = key
                 self._inside(value)
             elif key not in ("index", "type") and value is not None:
-                self.held[key] = _join_values(self.held.get(key), value)
+                self.fields[key] = _join_values(self.fields.get(key), value)
 
     def _inside(self, inner: JsonObject) -> None:
         for key, value in inner.items():
@@ -882,7 +975,7 @@ class _GrowingCall:
         """The call as a whole answer has it."""
         field = "input" if self.kind == "custom" else "arguments"
         inner: JsonObject = {"name": self.name, field: "".join(self.text), **self.inner}
-        call: JsonObject = {"type": self.kind, self.kind: inner, **self.held}
+        call: JsonObject = {"type": self.kind, self.kind: inner, **self.fields}
         return {"id": self.id, **call} if self.id else call
 
 
@@ -908,11 +1001,11 @@ def _join_details(before: Json, pieces: list[JsonObject]) -> list[Json]:
     for piece in pieces:
         kind, index = piece.get("type"), piece.get("index")
         at = len(details)
-        for position, held in enumerate(details):
-            if not isinstance(held, dict) or held.get("type") != kind:
+        for position, detail in enumerate(details):
+            if not isinstance(detail, dict) or detail.get("type") != kind:
                 continue
             whole = index is None and (position < len(details) - 1 or "data" in piece)
-            if held.get("index") == index and not whole:
+            if detail.get("index") == index and not whole:
                 at = position
         if at == len(details):
             details.append(dict(piece))
@@ -931,17 +1024,8 @@ def _join_detail(detail: JsonObject, piece: JsonObject) -> JsonObject:
     return merged
 
 
-_NAMES = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "stop_sequences": "stop",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "parallel_tool_calls": "parallel_tool_calls",
-    "service_tier": "service_tier",
-    "user": "user",
-}
+# --- requests read back
+
 
 _ANSWERED = ("refusal", "audio", "reasoning_content", "reasoning", "reasoning_details")
 
@@ -972,8 +1056,8 @@ def _read_turn(message: JsonObject, calls: dict[str, str]) -> ReadTurn:
             return ReadTurn("model", _read_answer(message, calls))
         case "tool":
             call_id = text_at(message, "tool_call_id")
-            said = text_response(joined_text(message.get("content"), "text"))
-            part = result_part(call_id, calls.get(call_id, ""), said)
+            answer = text_response(joined_text(message.get("content"), "text"))
+            part = result_part(call_id, calls.get(call_id, ""), answer)
             return ReadTurn("user", (ReadPart(part, message),))
         case _:
             return ReadTurn("user", (ReadPart(opaque_part(NAME, message), message),))
@@ -999,18 +1083,18 @@ def _read_answer(message: JsonObject, calls: dict[str, str]) -> tuple[ReadPart, 
     if own or any(not isinstance(each.get("function"), dict) for each in asked):
         blank = _read_fields({"content": ""}) if message.get("content") == "" else ()
         return (*(ReadPart(part, None) for part in _lift_message(message)), *blank)
-    made: list[ReadPart] = []
+    called: list[ReadPart] = []
     for each in asked:
         call_id, function = text_at(each, "id"), each["function"]
         assert isinstance(function, dict)
         text = function.get("arguments")
-        made.append(ReadPart(lift_call(NAME, call_id, calls[call_id], text, {}), each))
+        called.append(ReadPart(lift_call(NAME, call_id, calls[call_id], text, {}), each))
     known = ["role", "tool_calls"]
-    said: tuple[ReadPart, ...] = ()
+    spoken: tuple[ReadPart, ...] = ()
     if message.get("content"):
-        said = _read_content(message)
+        spoken = _read_content(message)
         known.append("content")
-    return (*said, *made, *_read_fields(message, *known))
+    return (*spoken, *called, *_read_fields(message, *known))
 
 
 def _read_fields(message: JsonObject, *known: str) -> tuple[ReadPart, ...]:
@@ -1043,23 +1127,23 @@ def _read_tool(tool: JsonObject) -> ReadTool:
     if not isinstance(function, dict):
         return ReadTool(tool, text_at(tool, "type"), own=True)
     name, schema = text_at(function, "name"), function.get("parameters")
-    held: JsonObject = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-    return ReadTool(tool, name, text_at(function, "description"), held)
+    parameters: JsonObject = (
+        schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
+    )
+    return ReadTool(tool, name, text_at(function, "description"), parameters)
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    if isinstance(config.get("stop_sequences"), str):
-        del config["stop_sequences"]
-    limit = wire.get("max_completion_tokens", wire.get("max_tokens"))
-    if isinstance(limit, int):
-        config["max_output_tokens"] = limit
-    config |= thinking_option(effort=wire.get("reasoning_effort"))
-    config |= read_choice(wire.get("tool_choice"), at_path(wire, "tool_choice.function.name"))
-    probable: Json = wire.get("top_logprobs")
-    if wire.get("logprobs") is not None:
-        config["logprobs"] = probable if isinstance(probable, int) else wire["logprobs"]
-    return config
+# --- counting
+
+
+def _weigh_call(pointer: str, call: JsonObject) -> Quantity:
+    if not isinstance(function := call.get("function"), dict):
+        return Quantity(pointer, "other", as_json(call))
+    name = as_text(function.get("name"))
+    return Quantity(pointer, "call", arguments_json(function.get("arguments")), name)
+
+
+# --- refusing
 
 
 _ROLE_PARTS = {
@@ -1076,48 +1160,6 @@ _MOST_STOPS = 4
 
 _THINKS_UNASKED = r"gpt-5\.6"
 """Models that think unless they are told not to, and call no functions here while they do."""
-
-
-class ChatTurnRules:
-    """Unknown roles, empty turns, media a role does not take, calls without results."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._own = is_openai(model)
-        self._waiting: dict[str, str] = {}
-        self._any = False
-
-    def fork(self) -> "ChatTurnRules":
-        """A copy to read on with."""
-        copy = ChatTurnRules(self._model)
-        copy._waiting, copy._any = dict(self._waiting), self._any
-        return copy
-
-    def read(self, turn: JsonObject, at: str) -> Findings:
-        """One more message."""
-        self._any = True
-        if not self._own:
-            return
-        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
-        if spoken and not self._waiting and "tool_calls" not in turn:
-            return
-        yield from _refuse_message(turn, at, self._model)
-        if turn.get("role") == "tool":
-            yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
-            return
-        yield from refuse_unanswered(self._waiting, _PAIR)
-        for where, call in placed_objects(turn.get("tool_calls"), f"{at}/tool_calls"):
-            self._waiting[str(call.get("id"))] = where
-
-    def end(self, wire: JsonObject) -> Findings:
-        """What the end of the conversation leaves open."""
-        if not self._any:
-            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
-        if not self._own:
-            return
-        yield from refuse_unanswered(dict(self._waiting), _PAIR)
-        if object_at(wire, "response_format").get("type") == "json_object":
-            yield from refuse_unsaid_json(wire.get("messages"), "/response_format")
 
 
 def _refuse_options(wire: JsonObject, model: str) -> Findings:
@@ -1169,21 +1211,69 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
         yield Finding(REQUEST, "/tools", f"{model} calls no tools", "use another model")
 
 
+class ChatTurnRules:
+    """Unknown roles, empty turns, media a role does not take, calls without results."""
+
+    def __init__(self, model: str, *, strict: bool = False) -> None:
+        self._model = model
+        self._strict = strict
+        self._openai = is_openai(model)
+        self._checks = strict or self._openai
+        self._waiting: dict[str, str] = {}
+        self._any = False
+
+    def fork(self) -> "ChatTurnRules":
+        """A copy to read on with."""
+        copy = ChatTurnRules(self._model, strict=self._strict)
+        copy._waiting, copy._any = dict(self._waiting), self._any
+        return copy
+
+    def read(self, turn: JsonObject, at: str) -> Findings:
+        """One more message."""
+        self._any = True
+        if not self._checks:
+            return
+        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
+        if spoken and not self._waiting and "tool_calls" not in turn:
+            return
+        yield from _refuse_message(turn, at, self._model)
+        if turn.get("role") == "tool":
+            yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
+            return
+        yield from refuse_unanswered(self._waiting, _PAIR)
+        for where, call in placed_objects(turn.get("tool_calls"), f"{at}/tool_calls"):
+            self._waiting[str(call.get("id"))] = where
+
+    def end(self, wire: JsonObject) -> Findings:
+        """What the end of the conversation leaves open."""
+        if not self._any:
+            yield Finding(REQUEST, "/messages", "there are no turns", "say something")
+        if not self._checks:
+            return
+        yield from refuse_unanswered(dict(self._waiting), _PAIR)
+        if self._openai and object_at(wire, "response_format").get("type") == "json_object":
+            yield from refuse_unsaid_json(wire.get("messages"), "/response_format")
+
+
 def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
     role, content = message.get("role"), message.get("content")
     takes = _ROLE_PARTS.get(str(role))
     if takes is None and role != "function":
-        yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+        yield no_role(role, at)
     if role in ("system", "developer") and re.match(r"o1-(mini|preview)", model):
         hint = "say it in the user's turn"
         yield Finding(REQUEST, f"{at}/role", f"{model} takes no system text", hint)
-    said = any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
-    if content is None and not (role == "assistant" and said):
+    has_content = any(
+        message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")
+    )
+    if content is None and not (role == "assistant" and has_content):
         yield Finding(REQUEST, f"{at}/content", "this turn says nothing", "say something")
     if content == []:
         yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
     for where, part in placed_objects(content, f"{at}/content"):
         kind = str(part.get("type"))
+        if not is_openai(model):
+            continue  # servers that speak the format have parts of their own
         if takes is not None and kind not in takes:
             yield unread_media(kind, where, f"the role {role}")
         elif kind == "input_audio":
@@ -1195,11 +1285,22 @@ def _refuse_message(message: JsonObject, at: str, model: str) -> Findings:
             yield from refuse_file(object_at(part, "file"), f"{where}/file")
 
 
-def _weigh_call(pointer: str, call: JsonObject) -> Quantity:
-    if not isinstance(function := call.get("function"), dict):
-        return Quantity(pointer, "other", as_json(call))
-    name = as_text(function.get("name"))
-    return Quantity(pointer, "call", arguments_json(function.get("arguments")), name)
+def _tool_calls(turn: JsonObject, at: str) -> list[Json]:
+    calls = turn.get("tool_calls", [])
+    if not isinstance(calls, list) or ("tool_calls" in turn and not calls):
+        raise Misshapen(f"{at}/tool_calls", "this list is empty", "leave it out")
+    return calls
 
 
-DIALECT = OpenAIChat()
+def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
+    at = f"/tool_calls/{index}"
+    kind = "custom" if call.get("type") == "custom" else "function"
+    place = f"{turn_at}{at}/{kind}"
+    function = require_object(call.get(kind), place)
+    if kind == "function":
+        require_arguments(function, place)
+    name = require_text(function, "name", place)
+    return Named(require_text(call, "id", turn_at + at), name, at)
+
+
+DIALECT = OpenAIChatDialect()

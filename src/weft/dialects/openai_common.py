@@ -20,7 +20,6 @@ from weft.dialects.legality import (
     Findings,
     refuse_effort,
     refuse_open_or_optional,
-    refuse_range,
     refuse_tools,
     refuse_unsupported,
     refuse_untyped_arrays,
@@ -46,6 +45,7 @@ from weft.dialects.wire import (
 )
 from weft.errors import SessionError
 from weft.ir import Block, CallBlock, Output, Prompt, ResultBlock, Span, TextBlock
+from weft.late import late_pattern
 from weft.session import Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, compact, require_json
@@ -59,7 +59,7 @@ SAMPLING: dict[str, Json] = {
 }
 """Options that thinking shuts out, with the one value that is taken nevertheless."""
 
-NO_TEXT = re.compile(r"[^\x21-\x7e]")
+NO_TEXT = late_pattern(r"[^\x21-\x7e]")
 """What stands in no id of a call: blanks, controls and letters beyond ASCII."""
 
 _SILENT_AT_FIRST = r"gpt-5\.[1-4]($|-)"
@@ -113,15 +113,15 @@ def write_choice(value: Json) -> str:
     return {"any": "required", "required": "required", "none": "none"}.get(str(value), "auto")
 
 
-def output_format(output: Output, sink: LoweringReport) -> Wire:
+def output_format(output: Output, report: LoweringReport) -> Wire:
     """The answer's schema, strict where all of it can be said so."""
-    if output.provider == sink.dialect:
+    if output.provider == report.dialect:
         return {"name": output.name, "schema": output.schema, **(output.kept or {})}
     fit = fit_schema("openai", output.schema, strict=True)
     strict = fit.possible
     if not strict:
         fit = fit_schema("openai", output.schema)
-    sink.schema_losses(fit.losses, output.origin)
+    report.schema_losses(fit.losses, output.origin)
     name = re.sub("[^a-zA-Z0-9_-]", "_", output.name)[:64] or "answer"
     return {"name": name, "schema": fit.schema, "strict": strict}
 
@@ -162,14 +162,14 @@ def join_texts(pieces: Sequence[tuple[str, Block]]) -> TextBlock:
     """Several texts as one, a blank line between two, that knows where each came from."""
     text = ""
     spans: list[Span] = []
-    for said, block in pieces:
+    for words, block in pieces:
         if text:
             text += GAP
             spans.append(Span(len(text), _BLANK))
-        held = block.spans if isinstance(block, TextBlock) else ()
-        spans += [Span(len(text) + span.end, span.origin) for span in held]
-        text += said
-        if not held:
+        own_spans = block.spans if isinstance(block, TextBlock) else ()
+        spans += [Span(len(text) + span.end, span.origin) for span in own_spans]
+        text += words
+        if not own_spans:
             spans.append(Span(len(text), block.origin))
     first = pieces[0][1]
     return TextBlock(role=first.role, origin=first.origin, text=text, spans=tuple(spans))
@@ -179,7 +179,7 @@ EMPTY: JsonObject = {}
 """No fields."""
 
 
-def lift_call(dialect: str, call_id: str, name: str, arguments: Json, held: JsonObject) -> Part:
+def lift_call(dialect: str, call_id: str, name: str, arguments: Json, fields: JsonObject) -> Part:
     """A tool call; its arguments' own text is kept where ours would be another.
 
     Arguments that are no JSON object make a call without any, that says what came instead.
@@ -187,18 +187,18 @@ def lift_call(dialect: str, call_id: str, name: str, arguments: Json, held: Json
     text = arguments if isinstance(arguments, str) else compact(arguments or EMPTY)
     args = read_arguments(text)
     if args is None or compact(args) != text:
-        held = {**held, "arguments": text}
+        fields = {**fields, "arguments": text}
     call = FunctionCall(name=name or None, id=call_id or None)
-    return lifted_call(dialect, call, text if args is None else args, held or None)
+    return lifted_call(dialect, call, text if args is None else args, fields or None)
 
 
 def lift_text_call(
-    dialect: str, call_id: str, name: str, text: Json, kind: str, held: JsonObject
+    dialect: str, call_id: str, name: str, text: Json, kind: str, fields: JsonObject
 ) -> Part:
     """A call of a tool that takes plain text, which is its argument `input`."""
     call = FunctionCall(name=name or None, args={"input": text_in(text)}, id=call_id or None)
     return Part(
-        function_call=call, part_metadata=provider_metadata(dialect, {**held, "type": kind})
+        function_call=call, part_metadata=provider_metadata(dialect, {**fields, "type": kind})
     )
 
 
@@ -207,16 +207,18 @@ class AnswerUsage:
 
     __slots__ = ("rest", "usage", "written")
 
-    def __init__(self, held: JsonObject, given: str, made: str) -> None:
+    def __init__(self, usage: JsonObject, input_name: str, output_name: str) -> None:
         """Read the counts; `given` and `made` are what tokens in and out are called."""
         inside, outside = (
-            object_in(held.get(f"{given}_details")),
-            object_in(held.get(f"{made}_details")),
+            object_in(usage.get(f"{input_name}_details")),
+            object_in(usage.get(f"{output_name}_details")),
         )
-        prompt, output, total = (count_in(held.get(name)) for name in (given, made, "total_tokens"))
+        prompt, output, total = (
+            count_in(usage.get(name)) for name in (input_name, output_name, "total_tokens")
+        )
         cached = count_in(inside.get("cached_tokens"))
         if cached is None:
-            cached = count_in(held.get("prompt_cache_hit_tokens"))
+            cached = count_in(usage.get("prompt_cache_hit_tokens"))
         thinking = count_in(outside.get("reasoning_tokens"))
         answer = output
         if output is not None and thinking:
@@ -232,11 +234,18 @@ class AnswerUsage:
             thoughts_token_count=thinking,
         )
         self.written = count_in(inside.get("cache_write_tokens")) or 0
-        rest = without(held, given, made, "total_tokens", f"{given}_details", f"{made}_details")
+        rest = without(
+            usage,
+            input_name,
+            output_name,
+            "total_tokens",
+            f"{input_name}_details",
+            f"{output_name}_details",
+        )
         if inside := without(inside, "cached_tokens", "cache_write_tokens"):
-            rest[f"{given}_details"] = inside
+            rest[f"{input_name}_details"] = inside
         if outside := without(outside, "reasoning_tokens"):
-            rest[f"{made}_details"] = outside
+            rest[f"{output_name}_details"] = outside
         self.rest = rest
 
 
@@ -274,13 +283,6 @@ def read_output(form: Json) -> ReadOutput | None:
     return ReadOutput(schema, text_at(form, "name"), beside)
 
 
-def read_choice(value: Json, named: Json) -> JsonObject:
-    """The tool choice: one of three words, or a tool's name."""
-    if isinstance(value, str) and value in CHOICES:
-        return {"tool_choice": CHOICES[value]}
-    return {"tool_choice": {"name": named}} if isinstance(named, str) else {}
-
-
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
@@ -309,8 +311,8 @@ def _weigh_part(pointer: str, part: Json) -> Quantity:
     if kind == "refusal":
         return Quantity(pointer, "text", as_text(part.get("refusal")))
     if kind in ("image_url", "input_image"):
-        held = part.get("image_url")
-        url = held.get("url") if isinstance(held, dict) else held
+        image = part.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else image
         return url_quantity(pointer, as_text(url), "image/png")
     if kind == "input_audio":
         sound = object_in(part.get("input_audio"))
@@ -336,15 +338,6 @@ def is_choice_forced(wire: JsonObject) -> bool:
     return wire.get("tool_choice") not in (None, "auto", "none")
 
 
-_RANGES = {
-    "temperature": (0.0, 2.0),
-    "top_p": (0.0, 1.0),
-    "presence_penalty": (-2.0, 2.0),
-    "frequency_penalty": (-2.0, 2.0),
-    "top_logprobs": (0.0, 20.0),
-    "n": (1.0, 128.0),
-}
-
 _SHUT_OUT: dict[str, Json] = {**SAMPLING, "top_logprobs": 0, "logit_bias": {}}
 
 _TOOL_NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
@@ -352,12 +345,11 @@ _TOOL_NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
 _AT_ONCE = r"gpt-(3|4|5($|-)|5\.[12])|chatgpt-|o\d|ft:"
 """Models that are known to have no search for tools; of others that is not known."""
 
-_HEARD = re.compile(r"(audio|video|font)/")
+_HEARD = late_pattern(r"(audio|video|font)/")
 
 
 def refuse_options(wire: JsonObject, effort: Json, pointer: str, model: str) -> Findings:
-    """Numbers out of range, an effort the model lacks, and what thinking shuts out."""
-    yield from refuse_range(wire, "", _RANGES)
+    """An effort the model lacks, and what thinking shuts out."""
     if shuts_out_sampling(model, effort):
         yield from refuse_unsupported(wire, "", _SHUT_OUT, f"{model}, which thinks,")
     if not takes_stops(model, effort):
@@ -433,3 +425,10 @@ def refuse_short_limit(wire: JsonObject, name: str, least: int) -> Findings:
     limit = number(wire.get(name))
     if limit is not None and limit < least:
         yield Finding(OPTION, f"/{name}", f"`{name}` is below {least}", f"give {least} or more")
+
+
+def read_choice(value: Json, named: Json) -> Json:
+    """The tool choice: one of three words, or a tool's name."""
+    if isinstance(value, str) and value in CHOICES:
+        return CHOICES[value]
+    return {"name": named} if isinstance(named, str) else None

@@ -1,4 +1,8 @@
-"""OpenAI Responses: a flat list of items, with reasoning taken along in sealed form."""
+"""OpenAI Responses, whole: a flat list of items, with reasoning taken along in sealed form.
+
+In this order: options, the dialect itself, and then its parts below: lowering, answers, streams,
+requests read back, counting, refusing.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -15,9 +19,17 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
     SeenIds,
     TurnRules,
+    no_role,
     refuse_undeclared,
+    require_arguments,
+    require_text,
+    require_words,
 )
 from weft.dialects.measure import (
     LATER,
@@ -70,7 +82,7 @@ from weft.dialects.openai_common import (
     weigh_result,
     write_choice,
 )
-from weft.dialects.options import EFFORTS, Option
+from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire
 from weft.dialects.wire import (
@@ -90,16 +102,15 @@ from weft.dialects.wire import (
     object_in,
     objects_in,
     placed_objects,
+    present,
     provider_metadata,
     put,
     readable,
     require_objects,
     result_part,
-    take,
     text_at,
     text_in,
     text_response,
-    thinking_option,
     without,
 )
 from weft.ir import (
@@ -132,11 +143,11 @@ _FILE_NAMES = {
 
 def _write_thinking(wire: Wire, value: Json) -> list[str]:
     missed: list[str] = []
-    for name, given in value.items() if isinstance(value, dict) else ():
-        if name == "effort" and given in EFFORTS:
-            put(wire, "reasoning.effort", given)
+    for name, setting in value.items() if isinstance(value, dict) else ():
+        if name == "effort" and setting in EFFORTS:
+            put(wire, "reasoning.effort", setting)
         elif name == "include":
-            if given:
+            if setting:
                 put(wire, "reasoning.summary", "auto")
         else:
             missed.append(f"thinking.{name}")
@@ -159,7 +170,30 @@ _SEALED = frozenset(("reasoning", "compaction"))
 """Items that only the very model can read that made them."""
 
 
-class OpenAIResponses(Dialect):
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def _read_thinking(wire: JsonObject) -> Json:
+    reasoning = object_at(wire, "reasoning")
+    include = True if reasoning.get("summary") is not None else None
+    return present(effort=reasoning.get("effort"), include=include)
+
+
+def _read_tool_choice(wire: JsonObject) -> Json:
+    """The function that must be called; `allowed_tools` and the like are options of their own."""
+    choice = wire.get("tool_choice")
+    function = isinstance(choice, dict) and choice.get("type") == "function"
+    return read_choice(choice, at_path(wire, "tool_choice.name") if function else None)
+
+
+def _read_logprobs(wire: JsonObject) -> Json:
+    include, count = wire.get("include"), wire.get("top_logprobs")
+    if not isinstance(include, list) or _LOGPROBS not in include:
+        return None
+    return count if isinstance(count, int) else True
+
+
+class OpenAIResponsesDialect(Dialect):
     """System is a field, calls and results are items of their own, nothing is stored."""
 
     traits = Traits(
@@ -172,46 +206,63 @@ class OpenAIResponses(Dialect):
         ids=Spelling(NO_TEXT, 64),
         compared=("model", "prompt_cache_key", "text", "reasoning", "service_tier"),
         counts_system=True,
+        talks_on=True,
     )
+    form = RequestForm(
+        system="instructions",
+        needs=("model",),
+        describes=(
+            "name", "description", "type", "strict", "defer_loading", "allowed_callers",
+            "output_schema", "async",
+        ),
+        answer=("text", "format", "schema"),
+        beside=("type", "name"),
+    )  # fmt: skip
     errors = ERRORS
     options: ClassVar = {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "max_output_tokens": "max_output_tokens",
-        "logprobs": _write_logprobs,
-        "thinking": _write_thinking,
-        "tool_choice": _write_tool_choice,
-        "parallel_tool_calls": "parallel_tool_calls",
-        "service_tier": "service_tier",
-        "user": "user",
+        "temperature": Option("temperature", range=(0.0, 2.0)),
+        "top_p": Option("top_p", range=(0.0, 1.0)),
+        "max_output_tokens": Option("max_output_tokens"),
+        "parallel_tool_calls": Option("parallel_tool_calls"),
+        "service_tier": Option("service_tier"),
+        "user": Option("user"),
+        "thinking": Option(write=_write_thinking, read=_read_thinking),
+        "tool_choice": Option(write=_write_tool_choice, read=_read_tool_choice),
+        "logprobs": Option(write=_write_logprobs, read=_read_logprobs),
+    }
+    other_ranges: ClassVar = {
+        "presence_penalty": (-2.0, 2.0),
+        "frequency_penalty": (-2.0, 2.0),
+        "top_logprobs": (0.0, 20.0),
+        "n": (1.0, 128.0),
     }
 
-    def option(self, name: str, prompt: Prompt) -> "Option | None":
+    def option(self, name: str, prompt: Prompt) -> Option | None:
         """Models that think take no temperature and its kin."""
         return None if is_shut_out(name, prompt) else super().option(name, prompt)
 
-    def head(self, prompt: Prompt, sink: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
+    def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Model, options, answer format, tools and instructions."""
         wire: Wire = {"model": wire_name(prompt.model), "store": False}
         placed: list[Placed] = []
-        self.place_options(prompt, wire, placed, sink)
+        self.place_options(prompt, wire, placed, report)
         wanted: list[Json] = []
         kept_nowhere = wire.get("store") is False
-        told = "thinking" in prompt.config and facts_for(prompt.model).thinks
-        if kept_nowhere and (told or reasons(prompt.model)):
+        thinks = "thinking" in prompt.config and facts_for(prompt.model).thinks
+        if kept_nowhere and (thinks or reasons(prompt.model)):
             wanted.append("reasoning.encrypted_content")
         if prompt.config.get("logprobs"):
-            wanted.append("message.output_text.logprobs")
+            wanted.append(_LOGPROBS)
         if wanted and wire.get("include", ()) is not None:
-            held = wire.get("include")
-            asked = held if isinstance(held, list) else []
+            included = wire.get("include")
+            asked = included if isinstance(included, list) else []
             wire["include"] = [*asked, *(name for name in wanted if name not in asked)]
         if prompt.output is not None and prompt.output.how == "native":
-            form = output_format(prompt.output, sink)
+            form = output_format(prompt.output, report)
             put(wire, "text.format", {"type": "json_schema", **form})
             placed.append(Placed("/text/format", prompt.output.origin))
         if prompt.tools:
-            self.put_tools(prompt, wire, placed, sink)
+            self.put_tools(prompt, wire, placed, report)
         if prompt.system:
             wire["instructions"] = prompt.system_text
             placed.append(system_placed(prompt, "/instructions"))
@@ -225,20 +276,20 @@ class OpenAIResponses(Dialect):
             return wire
         return mark_item(wire, self.traits.turns, len(track.final) + len(lasting) - 1)
 
-    def declaration(self, tool: ToolDecl, sink: LoweringReport) -> Wire:
+    def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         wire: Wire = {"type": "function", "name": tool.name, "description": tool.description}
-        return {**wire, "parameters": self.parameters(tool, sink), "strict": False}
+        return {**wire, "parameters": self.parameters(tool, report), "strict": False}
 
-    def turn(self, role: Role, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """Results and calls are items; what the user says together is one message."""
         if role == "model":
-            return self._model_turn(blocks, sink)
+            return self._model_turn(blocks, report)
         if role == "user":
             blocks = sorted(blocks, key=lambda block: not isinstance(block, ResultBlock))
         entries: list[Entry] = []
         for block in blocks:
-            part = self.part(block, sink)
+            part = self.part(block, report)
             if part is None:
                 continue
             if isinstance(block, (CallBlock, ResultBlock)) or _stands_alone(block):
@@ -253,19 +304,19 @@ class OpenAIResponses(Dialect):
                 )
         return entries
 
-    def _model_turn(self, blocks: Sequence[Block], sink: LoweringReport) -> list[Entry]:
+    def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """An answer's items as they came, or loosened where their reasoning cannot go along."""
-        loose = any(_is_reasoning(block) and not self._returns(block, sink) for block in blocks)
+        loose = any(_is_reasoning(block) and not self._returns(block, report) for block in blocks)
         entries: list[Entry] = []
         for block in blocks:
-            held: Block | None = block
+            sendable: Block | None = block
             if block.provider == self.traits.name and not _is_reasoning(block):
-                foreign = not self.own(block, sink) and not isinstance(block, OpaqueBlock)
-                held = _without_id(block) if loose or foreign else block
-            if held is None:
-                self.drop_foreign(block, sink, what="part without its reasoning")
+                foreign = not self.own(block, report) and not isinstance(block, OpaqueBlock)
+                sendable = _without_id(block) if loose or foreign else block
+            if sendable is None:
+                self.drop_foreign(block, report, what="part without its reasoning")
                 continue
-            part = self.part(held, sink)
+            part = self.part(sendable, report)
             if part is None:
                 continue
             if isinstance(block, (CallBlock, ThoughtBlock, OpaqueBlock)):
@@ -279,15 +330,15 @@ class OpenAIResponses(Dialect):
                 entries.append(Entry(wire, "assistant", (("/content", block),)))
         while entries and entries[-1].wire.get("type") == "reasoning":
             what = "reasoning that led to nothing cannot go back"
-            sink.said("WEFT704", entries.pop().blocks[0][1].origin, what)
+            report.add("WEFT704", entries.pop().blocks[0][1].origin, what)
         return _gather_messages(entries)
 
-    def _item(self, blocks: tuple[Block, ...], sink: LoweringReport) -> list[Entry]:
-        return _results_by_kind(super()._item(blocks, sink))
+    def _item(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry]:
+        return _results_by_kind(super()._item(blocks, report))
 
-    def _returns(self, block: Block, sink: LoweringReport) -> bool:
+    def _returns(self, block: Block, report: LoweringReport) -> bool:
         """Whether reasoning goes back: to the model it is sealed for, with all that was thought."""
-        return self.own(block, sink) and (sink.held or _is_readable(block))
+        return self.own(block, report) and (report.stores or _is_readable(block))
 
     def holds(self, prompt: Prompt) -> bool:
         """Only where `extra` takes back that nothing is stored."""
@@ -300,77 +351,77 @@ class OpenAIResponses(Dialect):
         if block.role == "model":
             wire: Wire = {"role": "assistant", "content": block.text}
             return Entry(wire, "assistant", (("/content", block),))
-        said: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
-        return Entry(said, "user", (("/content/0", block),))
+        wire_in: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
+        return Entry(wire_in, "user", (("/content/0", block),))
 
-    def text(self, block: TextBlock, sink: LoweringReport) -> Wire:
+    def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is an item of its own."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         if block.role == "system":
             return {"role": "system", "content": block.text}
         return {"type": "input_text", "text": block.text}
 
-    def thought(self, block: ThoughtBlock, sink: LoweringReport) -> Wire | None:
+    def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """Reasoning goes back as the sealed item it came as, not as text."""
-        if self._returns(block, sink):
+        if self._returns(block, report):
             return _reasoning_item(block)
-        if block.signature or self.has_kept(block) or not self.own(block, sink):
-            self._drop_reasoning(block, sink)
+        if block.signature or self.has_kept(block) or not self.own(block, report):
+            self._drop_reasoning(block, report)
         return None
 
-    def opaque(self, block: OpaqueBlock, sink: LoweringReport) -> Wire | None:
+    def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
         """An item of the provider's own; it does not take back who caused it."""
-        if _is_reasoning(block) and not self._returns(block, sink):
-            self._drop_reasoning(block, sink)
+        if _is_reasoning(block) and not self._returns(block, report):
+            self._drop_reasoning(block, report)
             return None
-        payload = super().opaque(block, sink)
+        payload = super().opaque(block, report)
         if payload is None or "created_by" not in payload:
             return payload
         return {key: value for key, value in payload.items() if key != "created_by"}
 
-    def _drop_reasoning(self, block: Block, sink: LoweringReport) -> None:
-        if self.own(block, sink):
-            sink.said("WEFT704", block.origin, "reasoning cannot go back without its seal")
+    def _drop_reasoning(self, block: Block, report: LoweringReport) -> None:
+        if self.own(block, report):
+            report.add("WEFT704", block.origin, "reasoning cannot go back without its seal")
         else:
             signed = isinstance(block, ThoughtBlock) and block.signature
             thought = isinstance(block, ThoughtBlock)
             what = "signature" if signed else "thought" if thought or block.kept else "part"
-            self.drop_foreign(block, sink, what=what)
+            self.drop_foreign(block, report, what=what)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
         """The item with its provider's own fields; a text stands in the message it came in."""
-        kept = block.kept or {}
+        fields = block.kept or {}
         if isinstance(block, CallBlock):
-            return {**wire, **{key: kept[key] for key in kept if key != "arguments"}}
-        if isinstance(block, TextBlock) and block.role == "model" and "message" in kept:
-            return _message_item(block.text, kept)
+            return {**wire, **{key: fields[key] for key in fields if key != "arguments"}}
+        if isinstance(block, TextBlock) and block.role == "model" and "message" in fields:
+            return _message_item(block.text, fields)
         return super().with_kept(wire, block)
 
-    def call(self, block: CallBlock, sink: LoweringReport) -> Wire:
+    def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A function_call item; its arguments are text."""
-        self.drop_signature(block, sink)
+        self.drop_signature(block, report)
         kind = (block.kept or {}).get("type", "function_call")
-        called: Wire = {"type": "function_call", "call_id": self.id_of(block.id, sink)}
-        wire: Wire = {**called, "name": self.name_of(block, sink)}
+        called: Wire = {"type": "function_call", "call_id": self.id_of(block.id, report)}
+        wire: Wire = {**called, "name": self.name_of(block, report)}
         if self.has_kept(block) and kind == "custom_tool_call":
             return {**wire, "type": kind, "input": block.args.get("input")}
         return {**wire, "arguments": arguments_text(block, self.traits.name)}
 
-    def result(self, block: ResultBlock, sink: LoweringReport) -> Wire:
+    def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A function_call_output item: text, or text and media."""
-        wire: Wire = {"type": "function_call_output", "call_id": self.id_of(block.call_id, sink)}
+        wire: Wire = {"type": "function_call_output", "call_id": self.id_of(block.call_id, report)}
         text = output_text(block)
         if not block.media:
             return {**wire, "output": text}
-        said: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
-        return {**wire, "output": said + [self.media(media, sink) for media in block.media]}
+        texts: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
+        return {**wire, "output": texts + [self.media(media, report) for media in block.media]}
 
-    def media(self, block: MediaBlock, sink: LoweringReport) -> Wire:
+    def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image or a file; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         if (text := document_text(block)) is not None:
             return {"type": "input_text", "text": text}
-        if block.role == "user" and reads_media(kind, sink.model):
+        if block.role == "user" and reads_media(kind, report.model):
             if kind in IMAGES and block.data:
                 return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}
             if kind.startswith("image/") and url:
@@ -380,7 +431,9 @@ class OpenAIResponses(Dialect):
                 return {"type": "input_file", "filename": name, "file_data": data_url(block)}
             if url and (kind in _FILE_NAMES or kind.startswith("text/")):
                 return {"type": "input_file", "file_url": url}
-        return {"type": "input_text", "text": missing_media(block, sink)}
+        return {"type": "input_text", "text": missing_media(block, report)}
+
+    # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole answer says."""
@@ -412,12 +465,18 @@ class OpenAIResponses(Dialect):
             custom_metadata=answer_metadata(counted, without(body, *_LIFTED, *_ECHOED)),
         )
 
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return ResponsesStream()
+
+    # Requests, read back.
+
     def read(self, wire: JsonObject) -> ReadRequest:
         """System, turns, tools, schema and options of a request."""
-        held = wire.get("input")
-        said: Json = {"role": "user", "content": held} if isinstance(held, str) else held
+        listed = wire.get("input")
+        items: Json = {"role": "user", "content": listed} if isinstance(listed, str) else listed
         calls: dict[str, str] = {}
-        turns = _join_answers([_read_turn(item, calls) for item in require_objects(said, "input")])
+        turns = _join_answers([_read_turn(item, calls) for item in require_objects(items, "input")])
         instructions = text_at(wire, "instructions")
         text: JsonObject = {"role": "system", "content": instructions}
         system = (ReadPart(Part(text=instructions), text),) if instructions else ()
@@ -426,10 +485,12 @@ class OpenAIResponses(Dialect):
             turns=tuple(turns),
             tools=tuple(_read_tool(tool) for tool in require_objects(wire.get("tools"), "tools")),
             output=read_output(at_path(wire, "text.format")),
-            config=_read_config(wire),
+            config=read_options(self.options, wire),
             places=("input", "tools", *(["text.format"] if _has_schema(wire) else []))
             + (("instructions",) if instructions else ()),
         )
+
+    # What is counted of a request.
 
     def weigh_head(self, wire: JsonObject) -> WeighedHead:
         """Instructions, tools, schema and choice."""
@@ -496,21 +557,41 @@ class OpenAIResponses(Dialect):
                     "", [Quantity("", "other", as_json(readable(turn)), uncounted=SERVED)]
                 )
 
+    # What the provider refuses.
+
     def refuse_head(self, wire: JsonObject, model: str) -> Findings:
         """Everything but the items that the provider would answer with a 400."""
+        yield from self.refuse_ranges(wire)
         yield from _refuse_options(wire, model)
         yield from _refuse_tools(wire, model)
         form = object_at(wire, "text", "format")
         if form.get("type") == "json_schema":
             yield from refuse_format(form, "/text/format", model)
 
-    def stream(self) -> Stream:
-        """A reader for one streamed answer."""
-        return ResponsesStream()
-
-    def turn_rules(self, model: str) -> TurnRules:
-        """What the provider refuses in the turns of a request."""
+    def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
+        """Every message, item or content, and how they follow each other."""
         return ResponsesTurnRules(model)
+
+    def outline(self, turn: JsonObject, at: str) -> Outline:
+        """An item that says something, calls something, or answers a call."""
+        kind = turn.get("type", "message")
+        if kind == "function_call":
+            require_arguments(turn, at)
+            call = Named(require_text(turn, "call_id", at), require_text(turn, "name", at), "")
+            return Outline("model", calls=(call,))
+        if kind == "function_call_output":
+            if not isinstance(turn.get("output"), (str, list)):
+                raise Misshapen(f"{at}/output", "this result has no output", "say what it gave")
+            return Outline("user", results=(Named(require_text(turn, "call_id", at), "", ""),))
+        if kind != "message":  # the provider's own item, which only it can read
+            answers = require_text(turn, "type", at).endswith("_output")
+            return Outline("user" if answers else "model", paused=kind != "reasoning")
+        role = turn.get("role")
+        require_words(turn, at)
+        return Outline("model" if role == "assistant" else "user" if role == "user" else "system")
+
+
+# --- lowering
 
 
 def _stands_alone(block: Block) -> bool:
@@ -553,12 +634,12 @@ def _is_readable(block: Block) -> bool:
 
 def _without_id(block: Block) -> Block | None:
     """The block without the id that ties it to reasoning; None where it cannot be without."""
-    kept = block.kept or {}
-    if isinstance(block, TextBlock) and isinstance(envelope := kept.get("message"), dict):
+    fields = block.kept or {}
+    if isinstance(block, TextBlock) and isinstance(envelope := fields.get("message"), dict):
         phase: JsonObject = {"phase": envelope["phase"]} if envelope.get("phase") else {}
         return msgspec.structs.replace(block, kept=phase or None)
-    if isinstance(block, CallBlock) and "id" in kept:
-        rest: JsonObject = {key: value for key, value in kept.items() if key != "id"}
+    if isinstance(block, CallBlock) and "id" in fields:
+        rest: JsonObject = {key: value for key, value in fields.items() if key != "id"}
         return msgspec.structs.replace(block, kept=rest)
     if isinstance(block, OpaqueBlock):
         if block.payload.get("type") not in _NAMELESS:
@@ -579,26 +660,26 @@ def _summary(text: str) -> list[Json]:
     return [{"type": "summary_text", "text": text}] if text else []
 
 
-def _message_item(text: str, kept: JsonObject) -> Wire:
+def _message_item(text: str, fields: JsonObject) -> Wire:
     """The message a text came in, with this text alone; `kept` has what stood beside it."""
-    envelope = kept["message"]
+    envelope = fields["message"]
     assert isinstance(envelope, dict)
     piece: Wire = {"type": "output_text", "text": text}
-    if kept.get("type") == "refusal":
+    if fields.get("type") == "refusal":
         piece = {"type": "refusal", "refusal": text}
-    piece |= {key: value for key, value in kept.items() if key != "message"}
+    piece |= {key: value for key, value in fields.items() if key != "message"}
     return {"type": "message", "role": "assistant", **envelope, "content": [piece]}
 
 
 def _gather_messages(entries: Sequence[Entry]) -> list[Entry]:
     """The items, the texts of one message in one."""
-    made: list[Entry] = []
+    gathered: list[Entry] = []
     for entry in entries:
-        if made and (whole := _join_messages(made[-1], entry)) is not None:
-            made[-1] = whole
+        if gathered and (whole := _join_messages(gathered[-1], entry)) is not None:
+            gathered[-1] = whole
         else:
-            made.append(entry)
-    return made
+            gathered.append(entry)
+    return gathered
 
 
 def _join_messages(first: Entry, second: Entry) -> Entry | None:
@@ -621,14 +702,17 @@ def _results_by_kind(entries: list[Entry]) -> list[Entry]:
     ]
     if not custom:
         return entries
-    made: list[Entry] = []
+    answered: list[Entry] = []
     for entry in entries:
         wire = entry.wire
         if wire.get("type") == "function_call_output" and wire["call_id"] in custom:
             wire = {**wire, "type": "custom_tool_call_output"}
             entry = msgspec.structs.replace(entry, wire=wire)
-        made.append(entry)
-    return made
+        answered.append(entry)
+    return answered
+
+
+# --- answers
 
 
 _FINISHES = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
@@ -665,26 +749,26 @@ def _lift_item(item: JsonObject) -> list[Part]:
         case {"type": "function_call"}:
             name = text_in(item.get("name"))
             call_id, arguments = text_in(item.get("call_id")), item.get("arguments")
-            held = but(item, "type", "call_id", "name", "arguments")
-            return [lift_call(NAME, call_id, name, arguments, held)]
+            fields = but(item, "type", "call_id", "name", "arguments")
+            return [lift_call(NAME, call_id, name, arguments, fields)]
         case {"type": "custom_tool_call", "name": str(name), "input": text}:
             call_id = text_in(item.get("call_id"))
-            held = but(item, "type", "call_id", "name", "input")
-            return [lift_text_call(NAME, call_id, name, text, "custom_tool_call", held)]
+            fields = but(item, "type", "call_id", "name", "input")
+            return [lift_text_call(NAME, call_id, name, text, "custom_tool_call", fields)]
         case _:
             return [opaque_part(NAME, item)]
 
 
 def _lift_piece(piece: JsonObject, envelope: JsonObject) -> Part:
     """One part of a message's content, with the message's own fields beside it."""
-    held: JsonObject = {"message": envelope}
+    beside: JsonObject = {"message": envelope}
     match piece:
         case {"type": "output_text", "text": str(text)} if text:
             return Part(
-                text, part_metadata=provider_metadata(NAME, but(piece, "type", "text") | held)
+                text, part_metadata=provider_metadata(NAME, but(piece, "type", "text") | beside)
             )
         case {"type": "refusal", "refusal": str(text)} if text:
-            return Part(text, part_metadata=provider_metadata(NAME, but(piece, "refusal") | held))
+            return Part(text, part_metadata=provider_metadata(NAME, but(piece, "refusal") | beside))
         case _:
             whole: JsonObject = {"type": "message", "role": "assistant", **envelope}
             return opaque_part(NAME, {**whole, "content": [piece]})
@@ -695,18 +779,21 @@ def _lift_thought(item: JsonObject) -> Part:
     summary = [text_in(piece.get("text")) for piece in objects_in(item.get("summary"))]
     shown_whole = [text_in(piece.get("text")) for piece in objects_in(item.get("content"))]
     text = _GAP.join(summary or shown_whole)
-    held = but(item, "type", "encrypted_content")
-    if held.get("summary") == _summary(text):
-        del held["summary"]
+    fields = but(item, "type", "encrypted_content")
+    if fields.get("summary") == _summary(text):
+        del fields["summary"]
     sealed = text_in(item.get("encrypted_content")) or None
     return Part(
-        text, thought=True, thought_signature=sealed, part_metadata=provider_metadata(NAME, held)
+        text, thought=True, thought_signature=sealed, part_metadata=provider_metadata(NAME, fields)
     )
 
 
 def _refusal_text(items: list[JsonObject]) -> str:
     pieces = [piece for item in items for piece in objects_in(item.get("content"))]
     return "".join(text_in(piece.get("refusal")) for piece in pieces)
+
+
+# --- streams
 
 
 class ResponsesStream:
@@ -763,7 +850,7 @@ class ResponsesStream:
         output = objects_in(self._body.get("output"))
         if not output:
             output = [done[at] for at in sorted(done)]
-        by_id = {told: item for item in done.values() if (told := text_in(item.get("id")))}
+        by_id = {item_id: item for item in done.values() if (item_id := text_in(item.get("id")))}
         items: list[Json] = []
         for at, item in enumerate(output):
             same = done.get(at, item)
@@ -772,16 +859,7 @@ class ResponsesStream:
         return {**self._body, "output": items}
 
 
-_NAMES = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "max_output_tokens": "max_output_tokens",
-    "parallel_tool_calls": "parallel_tool_calls",
-    "service_tier": "service_tier",
-    "user": "user",
-}
-
-_LOGPROBS = "message.output_text.logprobs"
+# --- requests read back
 
 
 def _has_schema(wire: JsonObject) -> bool:
@@ -827,8 +905,8 @@ def _read_message(item: JsonObject) -> ReadTurn:
         if plain:
             return ReadTurn("model", (ReadPart(Part(text=content), None),))
     elif role == "assistant":
-        said = _lift_item({"type": "message", **item})
-        return ReadTurn("model", tuple(ReadPart(part, None) for part in said))
+        lifted = _lift_item({"type": "message", **item})
+        return ReadTurn("model", tuple(ReadPart(part, None) for part in lifted))
     if role == "user" and plain and content:
         text: Json = {"type": "input_text", "text": content}
         parts = require_objects(text if isinstance(content, str) else content, "content")
@@ -838,12 +916,12 @@ def _read_message(item: JsonObject) -> ReadTurn:
 
 
 def _read_result(item: JsonObject, call_id: str, calls: dict[str, str]) -> Part:
-    held = item.get("output")
-    parts = held if isinstance(held, list) else []
-    shown = [_read_part(part) for part in parts if isinstance(part, dict)]
-    media = [part for part in shown if part.kind == "media"]
+    output = item.get("output")
+    parts = output if isinstance(output, list) else []
+    parts_read = [_read_part(part) for part in parts if isinstance(part, dict)]
+    media = [part for part in parts_read if part.kind == "media"]
     return result_part(
-        call_id, calls.get(call_id, ""), text_response(joined_text(held, "input_text")), media
+        call_id, calls.get(call_id, ""), text_response(joined_text(output, "input_text")), media
     )
 
 
@@ -867,27 +945,22 @@ def _read_tool(tool: JsonObject) -> ReadTool:
     if tool.get("type") != "function":
         return ReadTool(tool, name or text_at(tool, "type"), own=True)
     schema = tool.get("parameters")
-    held: JsonObject = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-    return ReadTool(tool, name, text_at(tool, "description"), held)
+    parameters: JsonObject = (
+        schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
+    )
+    return ReadTool(tool, name, text_at(tool, "description"), parameters)
 
 
-def _read_config(wire: JsonObject) -> JsonObject:
-    config = take(wire, _NAMES)
-    shown = True if at_path(wire, "reasoning.summary") is not None else None
-    config |= thinking_option(effort=at_path(wire, "reasoning.effort"), include=shown)
-    config |= read_choice(wire.get("tool_choice"), _chosen_function(wire.get("tool_choice")))
-    include = wire.get("include")
-    if isinstance(include, list) and _LOGPROBS in include:
-        probable = wire.get("top_logprobs")
-        config["logprobs"] = probable if isinstance(probable, int) else True
-    return config
+# --- counting
 
 
-def _chosen_function(value: Json) -> Json:
-    """The function that must be called; `allowed_tools` and the like are options of their own."""
-    if isinstance(value, dict) and value.get("type") == "function":
-        return value.get("name")
-    return None
+_ASKED_BACK = ("custom", "local_shell", "namespace")
+"""Tools that whoever asks runs: what is declared is all there is of them."""
+
+_STATEFUL = ("previous_response_id", "conversation", "prompt")
+
+
+# --- refusing
 
 
 _ROLES = ("user", "assistant", "system", "developer")
@@ -904,6 +977,56 @@ _ANSWERED_HERE = ("function_call", "custom_tool_call")
 """Calls that whoever asks must answer; the provider answers the others."""
 
 _PAIR = "answer every call, and send a call with its result"
+
+
+def _refuse_options(wire: JsonObject, model: str) -> Findings:
+    reasoning = object_at(wire, "reasoning")
+    yield from refuse_options(wire, reasoning.get("effort"), "/reasoning/effort", model)
+    yield from refuse_short_limit(wire, "max_output_tokens", _LEAST_TOKENS)
+    if reasoning.get("context") == "all_turns" and not loads_later(model):
+        message = f"{model} cannot be told how much reasoning to keep"
+        yield Finding(OPTION, "/reasoning/context", message, "leave it out")
+    plain = is_openai(model) and not reasons(model)
+    include = wire.get("include")
+    if plain and isinstance(include, list) and _SEALED_REASONING in include:
+        message = f"{model} does not think, so there is no reasoning to give"
+        yield Finding(OPTION, "/include", message, f"leave out {_SEALED_REASONING}")
+    if plain and object_at(wire, "text").get("verbosity") not in (None, "medium"):
+        message = f"{model} has one verbosity only"
+        yield Finding(OPTION, "/text/verbosity", message, "leave it out")
+    if wire.get("background") is True and wire.get("store") is False:
+        message = "what runs in the background must be stored"
+        yield Finding(OPTION, "/background", message, "leave out background, or store it")
+    if wire.get("previous_response_id") and wire.get("conversation"):
+        message = "the request goes on from an answer and from a conversation"
+        yield Finding(OPTION, "/conversation", message, "leave out one of them")
+
+
+def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+    listed = placed_objects(wire.get("tools"), "/tools")
+    functions = [
+        (
+            DeclaredTool(at, str(tool.get("name", "")), tool.get("parameters"), f"{at}/parameters"),
+            tool.get("strict") is True,
+        )
+        for at, tool in listed
+        if tool.get("type") == "function" and not tool.get("defer_loading")
+    ]
+    yield from refuse_functions(functions)
+    minimal = object_at(wire, "reasoning").get("effort") == "minimal"
+    for at, tool in listed:
+        kind = str(tool.get("type"))
+        later = kind == "tool_search" or tool.get("defer_loading") is True
+        if later and not loads_later(model):
+            message = f"{model} cannot look for tools that are loaded later"
+            yield Finding(REQUEST, at, message, "send the tools at once, or use another model")
+        if minimal and kind in _NOT_MINIMAL:
+            message = f"`{kind}` cannot be used with minimal effort"
+            yield Finding(OPTION, at, message, "use low effort or more")
+        if kind == "computer_use_preview" and wire.get("truncation") != "auto":
+            message = "using a computer needs truncation"
+            hint = 'set extra={"openai-responses": {"truncation": "auto"}}'
+            yield Finding(OPTION, "/truncation", message, hint)
 
 
 class ResponsesTurnRules:
@@ -1006,56 +1129,6 @@ def _led_nowhere(at: str) -> Finding:
     return Finding(REQUEST, at, message, "send the item that followed it as it came, or neither")
 
 
-def _refuse_options(wire: JsonObject, model: str) -> Findings:
-    reasoning = object_at(wire, "reasoning")
-    yield from refuse_options(wire, reasoning.get("effort"), "/reasoning/effort", model)
-    yield from refuse_short_limit(wire, "max_output_tokens", _LEAST_TOKENS)
-    if reasoning.get("context") == "all_turns" and not loads_later(model):
-        message = f"{model} cannot be told how much reasoning to keep"
-        yield Finding(OPTION, "/reasoning/context", message, "leave it out")
-    plain = is_openai(model) and not reasons(model)
-    include = wire.get("include")
-    if plain and isinstance(include, list) and _SEALED_REASONING in include:
-        message = f"{model} does not think, so there is no reasoning to give"
-        yield Finding(OPTION, "/include", message, f"leave out {_SEALED_REASONING}")
-    if plain and object_at(wire, "text").get("verbosity") not in (None, "medium"):
-        message = f"{model} has one verbosity only"
-        yield Finding(OPTION, "/text/verbosity", message, "leave it out")
-    if wire.get("background") is True and wire.get("store") is False:
-        message = "what runs in the background must be stored"
-        yield Finding(OPTION, "/background", message, "leave out background, or store it")
-    if wire.get("previous_response_id") and wire.get("conversation"):
-        message = "the request goes on from an answer and from a conversation"
-        yield Finding(OPTION, "/conversation", message, "leave out one of them")
-
-
-def _refuse_tools(wire: JsonObject, model: str) -> Findings:
-    listed = placed_objects(wire.get("tools"), "/tools")
-    functions = [
-        (
-            DeclaredTool(at, str(tool.get("name", "")), tool.get("parameters"), f"{at}/parameters"),
-            tool.get("strict") is True,
-        )
-        for at, tool in listed
-        if tool.get("type") == "function" and not tool.get("defer_loading")
-    ]
-    yield from refuse_functions(functions)
-    minimal = object_at(wire, "reasoning").get("effort") == "minimal"
-    for at, tool in listed:
-        kind = str(tool.get("type"))
-        later = kind == "tool_search" or tool.get("defer_loading") is True
-        if later and not loads_later(model):
-            message = f"{model} cannot look for tools that are loaded later"
-            yield Finding(REQUEST, at, message, "send the tools at once, or use another model")
-        if minimal and kind in _NOT_MINIMAL:
-            message = f"`{kind}` cannot be used with minimal effort"
-            yield Finding(OPTION, at, message, "use low effort or more")
-        if kind == "computer_use_preview" and wire.get("truncation") != "auto":
-            message = "using a computer needs truncation"
-            hint = 'set extra={"openai-responses": {"truncation": "auto"}}'
-            yield Finding(OPTION, "/truncation", message, hint)
-
-
 def _is_continued(wire: JsonObject) -> bool:
     """Whether the provider holds a part of what is said."""
     return any(wire.get(key) for key in ("previous_response_id", "conversation", "prompt"))
@@ -1064,13 +1137,13 @@ def _is_continued(wire: JsonObject) -> bool:
 def _refuse_message(item: JsonObject, at: str, model: str) -> Findings:
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
-        yield Finding(REQUEST, f"{at}/role", f"{role!r} is no role", "use user or assistant")
+        yield no_role(role, at)
     if content is None:
         yield Finding(REQUEST, f"{at}/content", "this turn says nothing", "say something")
     for where, part in placed_objects(content, f"{at}/content"):
         kind = str(part.get("type"))
-        said = kind in ("output_text", "refusal")
-        if kind not in _PART_TYPES or said != (role == "assistant"):
+        is_answer = kind in ("output_text", "refusal")
+        if kind not in _PART_TYPES or is_answer != (role == "assistant"):
             yield unread_media(kind, where, f"the role {role}")
         else:
             yield from _refuse_part(part, where, model)
@@ -1088,10 +1161,4 @@ def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
             return
 
 
-_ASKED_BACK = ("custom", "local_shell", "namespace")
-"""Tools that whoever asks runs: what is declared is all there is of them."""
-
-_STATEFUL = ("previous_response_id", "conversation", "prompt")
-
-
-DIALECT = OpenAIResponses()
+DIALECT = OpenAIResponsesDialect()

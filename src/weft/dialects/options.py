@@ -1,30 +1,58 @@
-"""Where options go in a request: a path, or a function that puts them there."""
+"""Options as data: where one stands in a request, what the provider takes, how it is read back.
 
-from collections.abc import Callable, Sequence
+An option is fitted to what a model can do first. What the model would refuse is replaced or left
+out, and reported. What stands under `extra` is the author's own word and stays as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from weft.dialects.facts import Facts, facts_for, wire_name
-from weft.dialects.track import Wire
-from weft.dialects.wire import put
+from weft.dialects.wire import at_path, put
 from weft.values import Json, JsonObject
 
-Option: TypeAlias = "str | Callable[[Wire, Json], Sequence[str] | None]"
-"""Where an option goes: a dotted path in the request, or a function that puts it there.
-
-The function gets an empty request, and gives back the names of what it could not put.
-"""
+Range: TypeAlias = tuple[float, float]
+"""The least and the most that a provider takes."""
 
 
-def one_of(path: str, *values: str) -> Option:
-    """An option the provider takes only these values of."""
+class Option(NamedTuple):
+    """One option of a dialect: written, read back and refused from this line.
 
-    def place(wire: Wire, value: Json) -> list[str]:
-        if value not in values:
-            return [f"{path.rpartition('.')[2]}={value}"]
-        put(wire, path, value)
-        return []
+    `path` is dotted. `write` and `read` take over where the option does not simply stand there.
+    """
 
-    return place
+    path: str = ""
+    range: Range | None = None
+    values: tuple[str, ...] = ()
+    """The only values the provider takes; empty for any."""
+    write: Callable[[JsonObject, Json], Sequence[str] | None] | None = None
+    """Puts the value into an empty request; returns the names of what it could not put."""
+    read: Callable[[JsonObject], Json] | None = None
+    """The value in a request, None where it has none."""
+
+    @property
+    def pointer(self) -> str:
+        """Where any value goes; empty where the value decides."""
+        return "" if self.write or self.values else "/" + self.path.replace(".", "/")
+
+    def place(self, wire: JsonObject, value: Json) -> Sequence[str]:
+        """Put the value into the request; returns the names of what could not be put."""
+        if self.write is not None:
+            return self.write(wire, value) or ()
+        if self.values and value not in self.values:
+            return (f"{self.path.rpartition('.')[2]}={value}",)
+        put(wire, self.path, value)
+        return ()
+
+
+def read_options(options: Mapping[str, Option], wire: JsonObject) -> JsonObject:
+    """The options that a request sets, by their own names."""
+    config: JsonObject = {}
+    for name, option in options.items():
+        value = option.read(wire) if option.read is not None else at_path(wire, option.path)
+        if value is not None:
+            config[name] = value
+    return config
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -75,17 +103,17 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         return FittedOption(
             None, (f"{model} does not think: `thinking` is left out",) if wanted else ()
         )
-    made, lost = dict(value), list[str]()
+    fitted, lost = dict(value), list[str]()
     if idle and not facts.rests:
         lost.append(f"{model} always thinks: `thinking.budget` is left out")
-        del made["budget"]
+        del fitted["budget"]
         if facts.efforts:
-            effort = made.setdefault("effort", facts.efforts[0])
+            effort = fitted.setdefault("effort", facts.efforts[0])
     if facts.efforts is not None and isinstance(effort, str) and effort in EFFORTS:
         if not facts.efforts:
             lost.append(f"{model} cannot be told how hard to think: `{effort}` is left out")
-            del made["effort"]
+            del fitted["effort"]
         elif effort not in facts.efforts:
-            made["effort"] = nearest(effort, facts.efforts)
-            lost.append(f"{model} has no effort `{effort}`: `{made['effort']}` is asked for")
-    return FittedOption(made or None, tuple(lost))
+            fitted["effort"] = nearest(effort, facts.efforts)
+            lost.append(f"{model} has no effort `{effort}`: `{fitted['effort']}` is asked for")
+    return FittedOption(fitted or None, tuple(lost))

@@ -117,12 +117,12 @@ def _open_root(schema: JsonObject, where: str, refused: Sequence[str]) -> Subset
     """Everything below the root as it is; what the root may not say goes to its description."""
     root = written_out(plain(schema, where=where))
     require_object(root, where)
-    said: JsonObject = {key: root[key] for key in refused if key in root}
+    moved: JsonObject = {key: root[key] for key in refused if key in root}
     losses = tuple(
         Loss(f"/{key}", key, f"`{key}` is not accepted at the root; it is said in the description")
-        for key in said
+        for key in moved
     )
-    return describe({key: item for key, item in root.items() if key not in said}, said), losses
+    return describe({key: item for key, item in root.items() if key not in moved}, moved), losses
 
 
 class FittedSchema(NamedTuple):
@@ -211,16 +211,16 @@ class Rewriter:
         """One sub-schema, written for the provider."""
         if "$ref" in node:
             return self.ref(node, pointer)
-        said: JsonObject = {}
-        node = self.combine(node, pointer, said)
+        moved: JsonObject = {}
+        node = self.combine(node, pointer, moved)
         if "$ref" in node:  # all that was left of an `allOf`
-            return describe(self.ref(node, pointer), said)
+            return describe(self.ref(node, pointer), moved)
         if isinstance(node.get("type"), list) and not self.rules.type_lists:
             node = split_types(node)
-        node = self.literals(node, pointer, said)
+        node = self.literals(node, pointer, moved)
         if "exclusiveMinimum" not in self.rules.keeps and "minimum" in self.rules.keeps:
             node = inclusive(node)
-        node = self.obj(node, pointer, said)
+        node = self.obj(node, pointer, moved)
         node = self.array(node, pointer)
         for key in list(node):
             reason = self.refusal(key, node[key])
@@ -230,7 +230,7 @@ class Rewriter:
                 item = node.pop(key)
                 dropped = key in SAYS_NOTHING or key.startswith("x-")
                 if not dropped:
-                    said[key] = item
+                    moved[key] = item
                 ending = "not sent" if dropped else "said in the description"
                 message = f"{self.rules.provider} does not read {reason}; it is {ending}"
                 self.lose(
@@ -239,7 +239,7 @@ class Rewriter:
         node = self.children(node, pointer)
         if self.rules.strict and not node.keys() & {"type", "anyOf", "enum", "const", "$ref"}:
             self.lose(pointer, "type", "strict mode cannot say `any JSON value`", "impossible")
-        return describe(node, said)
+        return describe(node, moved)
 
     def refusal(self, key: str, value: Json) -> str:
         """Why the provider does not take this keyword, or nothing."""
@@ -277,16 +277,16 @@ class Rewriter:
         merged = merge([self.named[ref], beside])
         return self.node(merged or {"anyOf": [{"$ref": ref}], **beside}, pointer)
 
-    def combine(self, node: JsonObject, pointer: str, said: JsonObject) -> JsonObject:
+    def combine(self, node: JsonObject, pointer: str, moved: JsonObject) -> JsonObject:
         """`allOf` merged, `oneOf` as `anyOf`; a union beside other constraints is told in words."""
         node = dict(node)
         if isinstance(members := node.get("allOf"), list):
             parts = [self.follow(part) for part in members if isinstance(part, dict)]
             merged = merge([*parts, without(node, "allOf")])
             if merged is not None:
-                node = self.combine(merged, pointer, said)
+                node = self.combine(merged, pointer, moved)
             else:
-                said["allOf"] = node.pop("allOf")
+                moved["allOf"] = node.pop("allOf")
                 self.lose(
                     f"{pointer}/allOf",
                     "allOf",
@@ -300,7 +300,7 @@ class Rewriter:
                 self.lose(f"{pointer}/oneOf", "oneOf", message, "widened")
         beside = node.keys() - ANNOTATIONS - SILENT - SAYS_NOTHING - {"anyOf", "$defs"}
         if self.rules.strict and "anyOf" in node and beside:
-            said["anyOf"] = node.pop("anyOf")
+            moved["anyOf"] = node.pop("anyOf")
             message = f"a union beside `{sorted(beside)[0]}` is said in the description"
             self.lose(f"{pointer}/anyOf", "anyOf", message, "moved")
         return node
@@ -314,7 +314,7 @@ class Rewriter:
             node = merged
         return node
 
-    def literals(self, node: JsonObject, pointer: str, said: JsonObject) -> JsonObject:
+    def literals(self, node: JsonObject, pointer: str, moved: JsonObject) -> JsonObject:
         """`enum` and `const`, in the types the provider takes them in."""
         node = dict(node)
         if "const" in node and "const" not in self.rules.keeps:
@@ -329,14 +329,14 @@ class Rewriter:
                 node.pop("type", None)
             return node
         if all(item is None or item in good for item in values):
-            kept = {key: item for key, item in node.items() if key in ANNOTATIONS}
+            annotations = {key: item for key, item in node.items() if key in ANNOTATIONS}
             null: JsonObject = {"type": "null"}
             typed = [kind for kind in types_of(node) if kind != "null"]
             arm: JsonObject = (
                 {"type": typed[0], "enum": good} if len(typed) == 1 else {"enum": good}
             )
-            return {**kept, "anyOf": [arm, null]} if good else {**kept, **null}
-        said[keyword] = node.pop(keyword)
+            return {**annotations, "anyOf": [arm, null]} if good else {**annotations, **null}
+        moved[keyword] = node.pop(keyword)
         kinds = {json_type(item) for item in values}
         if "type" not in node and len(kinds) == 1:
             node["type"] = kinds.pop()
@@ -345,7 +345,7 @@ class Rewriter:
         self.lose(f"{pointer}/{keyword}", keyword, message, kind)
         return node
 
-    def obj(self, node: JsonObject, pointer: str, said: JsonObject) -> JsonObject:
+    def obj(self, node: JsonObject, pointer: str, moved: JsonObject) -> JsonObject:
         """An object: closed and complete in strict mode, its cycles optional where they must be."""
         properties = node.get("properties")
         if "object" not in types_of(node) and not isinstance(properties, dict):
@@ -355,7 +355,7 @@ class Rewriter:
             properties = {name: {} if part is True else part for name, part in properties.items()}
             forbidden: list[Json] = [name for name, part in properties.items() if part is False]
             if forbidden:
-                said["forbidden"] = forbidden
+                moved["forbidden"] = forbidden
                 properties = without(properties, *map(str, forbidden))
                 message = "a property that is forbidden is said in the description"
                 self.lose(f"{pointer}/properties", "properties", message, "moved")
@@ -562,25 +562,25 @@ def merge(parts: Sequence[JsonObject]) -> JsonObject | None:
     return result
 
 
-def _both(key: str, left: Json, right: Json) -> Json:
+def _both(key: str, first: Json, right: Json) -> Json:
     """One keyword that says what two of them say, or None."""
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+    if isinstance(first, (int, float)) and isinstance(right, (int, float)):
         if key in _LOWER:
-            return max(left, right)
-        return min(left, right) if key in _UPPER else None
-    if key == "required" and isinstance(left, list) and isinstance(right, list):
-        return [*left, *(name for name in right if name not in left)]
-    if key == "enum" and isinstance(left, list) and isinstance(right, list):
-        return [item for item in left if item in right] or None
+            return max(first, right)
+        return min(first, right) if key in _UPPER else None
+    if key == "required" and isinstance(first, list) and isinstance(right, list):
+        return [*first, *(name for name in right if name not in first)]
+    if key == "enum" and isinstance(first, list) and isinstance(right, list):
+        return [item for item in first if item in right] or None
     if key == "type":
-        kinds = [kind for kind in types_of({"type": left}) if kind in types_of({"type": right})]
-        if not kinds and {str(left), str(right)} == {"integer", "number"}:
+        kinds = [kind for kind in types_of({"type": first}) if kind in types_of({"type": right})]
+        if not kinds and {str(first), str(right)} == {"integer", "number"}:
             return "integer"
         return None if not kinds else kinds[0] if len(kinds) == 1 else list[Json](kinds)
-    if key == "properties" and isinstance(left, dict) and isinstance(right, dict):
-        result = dict(left)
+    if key == "properties" and isinstance(first, dict) and isinstance(right, dict):
+        result = dict(first)
         for name, part in right.items():
-            other = left.get(name, part)
+            other = first.get(name, part)
             if other != part:
                 if not isinstance(other, dict) or not isinstance(part, dict):
                     return None
@@ -594,30 +594,31 @@ def _both(key: str, left: Json, right: Json) -> Json:
 
 def exclusive(arms: Sequence[JsonObject]) -> bool:
     """Whether no value can fit two of them: then `oneOf` and `anyOf` say the same."""
-    return all(_apart(left, right) for at, left in enumerate(arms) for right in arms[at + 1 :])
+    return all(_apart(first, right) for at, first in enumerate(arms) for right in arms[at + 1 :])
 
 
-def _apart(left: JsonObject, right: JsonObject) -> bool:
+def _apart(first: JsonObject, right: JsonObject) -> bool:
     kinds = [
-        {"number" if kind == "integer" else kind for kind in types_of(arm)} for arm in (left, right)
+        {"number" if kind == "integer" else kind for kind in types_of(arm)}
+        for arm in (first, right)
     ]
     if kinds[0] and kinds[1] and not kinds[0] & kinds[1]:
         return True
-    mine, yours = _tags(left), _tags(right)
+    mine, yours = _tags(first), _tags(right)
     return any(not any(item in yours[name] for item in mine[name]) for name in mine.keys() & yours)
 
 
 def _tags(arm: JsonObject) -> dict[str, list[Json]]:
     """The required properties that may hold only listed values."""
     properties, required = arm.get("properties"), arm.get("required")
-    found: dict[str, list[Json]] = {}
+    tags: dict[str, list[Json]] = {}
     if isinstance(properties, dict) and isinstance(required, list) and "object" in types_of(arm):
         for name, part in properties.items():
             if name in required and isinstance(part, dict):
                 values = part.get("enum", [part["const"]] if "const" in part else None)
                 if isinstance(values, list):
-                    found[name] = values
-    return found
+                    tags[name] = values
+    return tags
 
 
 def nullable(part: Json) -> Json:
@@ -633,8 +634,8 @@ def nullable(part: Json) -> Json:
         return part if {"type": "null"} in arms else {**part, "anyOf": [*arms, {"type": "null"}]}
     if len(kinds) > 0 and not part.keys() & {"enum", "const", "$ref", "anyOf", "oneOf", "allOf"}:
         return {**part, "type": [*kinds, "null"]}
-    said = {key: item for key, item in part.items() if key in ANNOTATIONS}
-    return {**said, "anyOf": [without(part, *said), {"type": "null"}]}
+    moved = {key: item for key, item in part.items() if key in ANNOTATIONS}
+    return {**moved, "anyOf": [without(part, *moved), {"type": "null"}]}
 
 
 def split_types(node: JsonObject) -> JsonObject:
@@ -642,12 +643,12 @@ def split_types(node: JsonObject) -> JsonObject:
     if "enum" in node or "const" in node:
         return without(node, "type")
     typed = set[str]().union(*_OF_TYPE.values())
-    said = {key: item for key, item in node.items() if key not in typed | {"type"}}
+    moved = {key: item for key, item in node.items() if key not in typed | {"type"}}
     arms: list[Json] = []
     for kind in types_of(node):
         own = _OF_TYPE.get("number" if kind == "integer" else kind, set[str]())
         arms.append({"type": kind, **{key: item for key, item in node.items() if key in own}})
-    return {**said, "anyOf": arms}
+    return {**moved, "anyOf": arms}
 
 
 def inclusive(node: JsonObject) -> JsonObject:
@@ -667,12 +668,12 @@ def inclusive(node: JsonObject) -> JsonObject:
     return node
 
 
-def describe(node: JsonObject, said: JsonObject) -> JsonObject:
+def describe(node: JsonObject, moved: JsonObject) -> JsonObject:
     """The node with constraints added to its description."""
-    if not said:
+    if not moved:
         return node
     notes = [str(node["description"])] if node.get("description") else []
-    rules = without(said, "default")
+    rules = without(moved, "default")
     notes += [f"Constraints: {compact(rules)}"] if rules else []
-    notes += [f"Default: {compact(said['default'])}"] if "default" in said else []
+    notes += [f"Default: {compact(moved['default'])}"] if "default" in moved else []
     return {**node, "description": "\n\n".join(notes)}

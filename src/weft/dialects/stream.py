@@ -12,6 +12,7 @@ import msgspec
 from weft.content import Content, Part
 from weft.errors import ModelError
 from weft.ir import ModelResponse
+from weft.late import late_pattern
 from weft.values import Json, JsonObject
 
 DONE = "[DONE]"
@@ -19,7 +20,7 @@ DONE = "[DONE]"
 
 _MARK = "\ufeff"
 
-_ONE = re.compile(r"(?:event: (.*)\n)?data: (\{.*)\n\n")
+_ONE = late_pattern(r"(?:event: (.*)\n)?data: (\{.*)\n\n")
 """One whole event with its name and its data: what nearly every piece that comes in is."""
 
 
@@ -30,18 +31,18 @@ class Events:
     data are left out, and so is `[DONE]`: `done` says that it came.
     """
 
-    __slots__ = ("_after_return", "_began", "_held", "done")
+    __slots__ = ("_after_return", "_began", "_pending", "done")
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._pending = bytearray()
         self._began = False
         self._after_return = False
         self.done = False
 
     def feed(self, data: bytes) -> list[tuple[str, str]]:
         """Take some bytes; the events that they complete."""
-        held = self._held
-        if self._began and not held and not self._after_return:
+        pending = self._pending
+        if self._began and not pending and not self._after_return:
             text = data.decode("utf-8", "replace")
             if "\r" in text:
                 text = text.replace("\r\n", "\n")
@@ -50,19 +51,19 @@ class Events:
                 return [(one[1] or "", one[2])]
         if self._after_return or b"\r" in data:
             data = self._with_newlines(data)
-        seen = max(len(held) - 1, 0)
-        held += data
-        end = held.rfind(b"\n\n", seen)
+        seen = max(len(pending) - 1, 0)
+        pending += data
+        end = pending.rfind(b"\n\n", seen)
         if end < 0:
             return []
-        whole = held[:end].decode("utf-8", "replace")
-        del held[: end + 2]
+        whole = pending[:end].decode("utf-8", "replace")
+        del pending[: end + 2]
         return self._events(whole)
 
     def end(self) -> list[tuple[str, str]]:
         """The event that stands at the end of the stream without the empty line it should have."""
-        whole = self._held.decode("utf-8", "replace")
-        self._held.clear()
+        whole = self._pending.decode("utf-8", "replace")
+        self._pending.clear()
         return self._events(whole)
 
     def _with_newlines(self, data: bytes) -> bytes:
@@ -171,7 +172,7 @@ _UNPAID = frozenset(
     ("billing_error", "billing_disabled", "insufficient_quota", "billing_hard_limit_reached")
 )
 
-_TOO_LONG = re.compile(
+_TOO_LONG = late_pattern(
     r"(prompt|input|request) is too long|context (window|length|limit|size)"
     r"|maximum number of tokens allowed|input token count|too many (input )?tokens in",
     re.IGNORECASE,
@@ -189,9 +190,9 @@ _HINTS = {
     "bad_response": "check that the base URL is this provider's API",
 }
 
-_IN = re.compile(r"try again in (?:(\d+)m(?!s))?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE)
+_IN = late_pattern(r"try again in (?:(\d+)m(?!s))?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE)
 
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+_SECONDS = late_pattern(r"(\d+(?:\.\d+)?)s")
 
 _LONGEST = 1000
 
@@ -213,7 +214,7 @@ class AnswerErrors(NamedTuple):
         error = _error_in(body)
         words = [word.lower() for word in _words(error)]
         message = _message(error)
-        found = message or _plain(text) or f"the provider answered with status {status}"
+        text_shown = message or _plain(text) or f"the provider answered with status {status}"
         code = _code(words, status, error)
         if code == "bad_request" and _TOO_LONG.search(message or text):
             code = "context_overflow"
@@ -223,7 +224,7 @@ class AnswerErrors(NamedTuple):
             if status == 402 or any(word in _UNPAID for word in words):
                 hint = "add credit to the provider's account, or raise its limit"
         return ModelError(
-            found,
+            text_shown,
             code=code,
             provider=self.dialect,
             status=status,
@@ -257,13 +258,13 @@ def _code(words: list[str], status: int | None, error: JsonObject) -> str:
         if word in _WORDS:
             return _WORDS[word]
     inner = error.get("code")
-    told = status if status is not None and status >= 400 else inner
-    if isinstance(told, int) and not isinstance(told, bool):
-        if told in _STATUSES:
-            return _STATUSES[told]
-        if told >= 500:
+    number = status if status is not None and status >= 400 else inner
+    if isinstance(number, int) and not isinstance(number, bool):
+        if number in _STATUSES:
+            return _STATUSES[number]
+        if number >= 500:
             return "overloaded"
-        if told >= 400:
+        if number >= 400:
             return "bad_request"
     for word in words:
         if word in _GENERAL:
@@ -291,8 +292,8 @@ def _error_in(body: JsonObject | None) -> JsonObject:
         return error
     if isinstance(error, str):
         return {**body, "message": error}
-    told = isinstance(body.get("message"), str) or isinstance(body.get("detail"), str)
-    return body if told or tells_error(body) else {}
+    described = isinstance(body.get("message"), str) or isinstance(body.get("detail"), str)
+    return body if described or tells_error(body) else {}
 
 
 def _words(error: JsonObject) -> list[str]:
@@ -309,13 +310,13 @@ def _words(error: JsonObject) -> list[str]:
 
 def _message(error: JsonObject) -> str:
     """What the error says, with what a server behind a gateway said."""
-    said = [error.get("message")]
-    if not isinstance(said[0], str):
-        said = [error.get("detail")]
+    pieces = [error.get("message")]
+    if not isinstance(pieces[0], str):
+        pieces = [error.get("detail")]
     metadata = error.get("metadata")
     if isinstance(metadata, dict):
-        said.append(metadata.get("raw"))
-    return _short(": ".join(piece for piece in said if isinstance(piece, str) and piece))
+        pieces.append(metadata.get("raw"))
+    return _short(": ".join(piece for piece in pieces if isinstance(piece, str) and piece))
 
 
 def _plain(text: str) -> str:
@@ -337,8 +338,8 @@ def _retry_after(error: JsonObject, message: str) -> float | None:
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str) and (seconds := _SECONDS.fullmatch(delay)):
             return float(seconds[1])
-    if found := _IN.search(message):
-        minutes, amount, unit = found.groups()
+    if match := _IN.search(message):
+        minutes, amount, unit = match.groups()
         return int(minutes or 0) * 60 + float(amount) / (1000 if unit == "ms" else 1)
     return None
 

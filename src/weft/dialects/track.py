@@ -14,6 +14,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
+from weft.ir.rewrite import derived
 from weft.values import Json, JsonObject, Memo, Strand, canonical
 
 Wire: TypeAlias = JsonObject
@@ -41,7 +42,7 @@ class Placed(NamedTuple):
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
-    __slots__ = ("first", "lead", "letters", "memo", "of", "placed", "said", "wire")
+    __slots__ = ("diagnostics", "first", "lead", "letters", "memo", "of", "placed", "wire")
 
     def __init__(
         self,
@@ -49,14 +50,15 @@ class Head:
         wire: Wire,
         placed: tuple[Placed, ...],
         lead: tuple[Entry, ...],
-        said: tuple[Diagnostic, ...],
+        diagnostics: tuple[Diagnostic, ...],
     ) -> None:
-        self.of = of
+        # a head outlives the session it was first made in, so it does not hold the conversation
+        self.of = msgspec.structs.replace(of, items=Strand(), notes=(), diagnostics=())
         self.wire = wire
         self.placed = placed
         self.lead = lead
         self.first = [entry.wire for entry in lead]
-        self.said = said
+        self.diagnostics = diagnostics
         self.letters = letters(wire) if of.cache else 0
         self.memo = Memo()
         """What was derived from this head, for all requests that have it."""
@@ -112,22 +114,26 @@ _ALONE = _count_alone()
 
 def letters(value: Json) -> int:
     """How many letters a value holds, names of fields left out."""
-    found = 0
-    held = [value]
-    for each in held:  # it grows as it is read
+    count = 0
+    pending = [value]
+    for each in pending:  # it grows as it is read
         if type(each) is str:
-            found += len(each)
+            count += len(each)
         elif type(each) is dict:
-            held += each.values()
+            pending += each.values()
         elif type(each) is list:
-            held += each
+            pending += each
         else:
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 LONG = 500
 """How many turns are a long session: fewer are copied for each request."""
+
+
+_NEAR = 16
+"""How many items a fork goes back at most."""
 
 
 class Track:
@@ -145,13 +151,17 @@ class Track:
         self.final: list[Entry] = []
         self.wires: list[Wire] = []
         self.open: Entry | None = None
-        self.said: tuple[Diagnostic, ...] = ()
+        self.diagnostics: tuple[Diagnostic, ...] = ()
         self.letters = 0
         self._read = 0
         self.hashed = 0
         self.hasher = hashlib.blake2b(digest_size=16)
         self._entries: Strand[Entry] = Strand()
         self._handed: list[_Handed] = []
+        self.begins: list[int] = []
+        """The turn that each item begins; -1 where it continues the turn before."""
+        self.checked: dict[object, int] = {}
+        """How many final turns were looked through, by what was looked for."""
 
     def fits(self, items: Strand[Item]) -> bool:
         """Whether its turns begin those of the items; a new one takes any."""
@@ -159,15 +169,40 @@ class Track:
             self.of = items.memo
         return self.of is items.memo and self.items <= items.settled
 
+    def fork(self, length: int) -> "Track | None":
+        """The turns of the first items alone; None where it cannot be told which these are.
+
+        It goes back to an item before which a turn ends, a few items at most: the next item may
+        have been merged into the turn of the last.
+        """
+        with self.lock:
+            last = min(length, len(self.begins) - 1)
+            places = range(last, max(0, last - _NEAR), -1)
+            upto = next((place for place in places if self.begins[place] > 0), 0)
+            if self.diagnostics or not upto:
+                return None
+            final = self.begins[upto] - 1
+            track = Track()
+            track.items, track.head, track.open = upto, self.head, self.final[final]
+            track.final, track.wires = self.final[:final], self.wires[:final]
+            track.begins = self.begins[:upto]
+            track._entries = self._entries.fork(min(final, self._entries.settled))
+            track.checked = {what: min(done, final) for what, done in self.checked.items()}
+            return track
+
     def settle(
-        self, items: int, ready: list[Entry], last: Entry | None, said: tuple[Diagnostic, ...]
+        self,
+        items: int,
+        ready: list[Entry],
+        last: Entry | None,
+        diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         """Keep the turns of so many items, the last one apart, and what was said of them."""
         self.final += ready
         for entry in ready:
             self.wires.append(entry.wire)
         self.open = last
-        self.said += said
+        self.diagnostics += diagnostics
         self.items = items
 
     def entries(self, length: int) -> Strand[Entry]:
@@ -223,6 +258,11 @@ class Track:
         return self.hashed, self.hasher.copy()
 
 
+def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = False) -> Track:
+    """The turns lowered of a strand of items, kept with it; strict ones apart."""
+    return derived(items, Track, (dialect, model, strict))
+
+
 class Lowered(msgspec.Struct):
     """A request in one dialect, with what is needed to say where each piece came from."""
 
@@ -236,7 +276,7 @@ class Lowered(msgspec.Struct):
     rest: list[Entry]
     lasting: list[Entry]
     """The rest without what is said once, at the end: what the next request begins with."""
-    made: Strand[Entry] | None = None
+    all_entries: Strand[Entry] | None = None
 
     @property
     def lead(self) -> tuple[Entry, ...]:
@@ -251,38 +291,38 @@ class Lowered(msgspec.Struct):
     @property
     def entries(self) -> Strand[Entry]:
         """The turns with the blocks they came from: the final ones, and then the rest."""
-        if self.made is None:
-            self.made = self.track.entries(self.final).with_tail(self.rest)
-        return self.made
+        if self.all_entries is None:
+            self.all_entries = self.track.entries(self.final).with_tail(self.rest)
+        return self.all_entries
 
 
 class LoweringReport(msgspec.Struct, kw_only=True):
-    """Where a lowering says what it could not express; under strict it stops there."""
+    """Collects what a lowering could not express; under strict it stops there."""
 
     dialect: str
     strict: bool
     model: str = ""
-    held: bool = False
-    """Whether the provider holds what was said, so that the id of something means it."""
+    stores: bool = False
+    """Whether the provider stores the conversation, so that an id alone names a part of it."""
     own_ids: frozenset[str] = frozenset()
     """Ids of the calls at hand that the provider itself gave."""
     diagnostics: list[Diagnostic] = []
 
-    def taken(self) -> tuple[Diagnostic, ...]:
-        """What was said since it was last taken."""
+    def take(self) -> tuple[Diagnostic, ...]:
+        """What was added since the last take."""
         if not self.diagnostics:
             return ()
-        said = tuple(self.diagnostics)
+        taken = tuple(self.diagnostics)
         self.diagnostics.clear()
-        return said
+        return taken
 
-    def lost(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
+    def lose(self, code: str, origin: Origin, message: str, hint: str = "") -> None:
         """Report a loss, or refuse it under strict."""
         if self.strict:
             raise LoweringError(f"{message} [{code}]", where=str(origin), hint=hint)
         self.diagnostics.append(report(code, origin, message, hint))
 
-    def said(
+    def add(
         self,
         code: str,
         origin: Origin,
@@ -302,7 +342,7 @@ class LoweringReport(msgspec.Struct, kw_only=True):
                 f" {loss.pointer or 'the root'}: {loss.message}"
             )
             if loss.kind == "changed":
-                self.said("WEFT701", origin, message, severity=Severity.INFO)
+                self.add("WEFT701", origin, message, severity=Severity.INFO)
             else:
                 hint = "validate it in the tool, or say it in the description"
-                self.lost("WEFT701", origin, message, hint)
+                self.lose("WEFT701", origin, message, hint)

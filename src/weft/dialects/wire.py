@@ -1,4 +1,7 @@
-"""What answers of all dialects are read with: JSON that may be anything, and pieces to show."""
+"""JSON of any provider: values that may be anything, fields, and what a request is read into.
+
+Nothing here knows a provider. What has another shape than it should is read as if it were absent.
+"""
 
 import base64
 import functools
@@ -13,6 +16,8 @@ from weft.errors import UsageError
 from weft.ir import Role
 from weft.jsonschema import MAX_DEPTH, deeper_than
 from weft.values import Json, JsonObject, compact
+
+# --- values
 
 
 def text_in(value: Json) -> str:
@@ -30,6 +35,11 @@ def objects_in(value: Json) -> list[JsonObject]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
+def number(value: Json) -> float | None:
+    """The number, or None where it is none."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
 def count_in(value: Json) -> int | None:
     """The count, or None where it is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -37,25 +47,203 @@ def count_in(value: Json) -> int | None:
     return int(value)
 
 
-def without(held: JsonObject, *names: str) -> JsonObject:
-    """The fields but these, and but nulls."""
-    return {key: value for key, value in held.items() if value is not None and key not in names}
+def as_list(value: Json) -> list[Json]:
+    """The list; a single value is a list of one."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
 
 
-def provider_metadata(dialect: str, kept: JsonObject | None) -> JsonObject | None:
+def as_text(value: Json) -> str:
+    """A string as it is, nothing as no text, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else as_json(value)
+
+
+def as_json(value: object) -> str:
+    """A value as the compact JSON it is sent as, or as near to that as it can be written."""
+    try:
+        return compact(value)
+    except RecursionError:
+        return ""
+    except (TypeError, ValueError):
+        return json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+
+
+def text_at(fields: JsonObject, key: str) -> str:
+    """The text under a key, or none."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def at_path(wire: JsonObject, path: str) -> Json:
+    """What stands at a dotted path, or None."""
+    value: Json = wire
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def object_at(wire: Json, *path: str) -> JsonObject:
+    """The object at a path, or an empty one."""
+    for key in path:
+        wire = wire.get(key) if isinstance(wire, dict) else None
+    return wire if isinstance(wire, dict) else {}
+
+
+def placed_objects(value: Json, pointer: str) -> list[tuple[str, JsonObject]]:
+    """The objects of a list, each with its place; a single one counts as a list of one."""
+    if isinstance(value, dict):
+        return [(pointer, value)]
+    listed = value if isinstance(value, list) else []
+    return [(f"{pointer}/{at}", one) for at, one in enumerate(listed) if isinstance(one, dict)]
+
+
+def either_case(value: JsonObject, name: str) -> Json:
+    """A field under its camelCase name, or under the snake_case one recordings may have."""
+    return value[name] if name in value else value.get(_snake(name))
+
+
+@functools.cache
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
+
+
+# --- fields
+
+
+def without(fields: JsonObject, *names: str) -> JsonObject:
+    """The other fields that have a value: nulls are left out too."""
+    return {key: value for key, value in fields.items() if value is not None and key not in names}
+
+
+def but(value: JsonObject, *names: str) -> JsonObject:
+    """The other fields, nulls as well: they go back as they came."""
+    return {key: value for key, value in value.items() if key not in names}
+
+
+def present(**fields: Json) -> JsonObject | None:
+    """The fields that have a value; None where none has."""
+    return {name: value for name, value in fields.items() if value is not None} or None
+
+
+def put(wire: JsonObject, path: str, value: Json) -> None:
+    """Set a value at a dotted path, making the objects on the way."""
+    *above, last = path.split(".")
+    for key in above:
+        inner = wire.setdefault(key, {})
+        assert isinstance(inner, dict)
+        wire = inner
+    wire[last] = value
+
+
+def deep_update(wire: JsonObject, extra: Mapping[str, Json]) -> None:
+    """Merge the provider's own fields into the request; null takes away what stands there."""
+    for key, value in extra.items():
+        if value is None and key in wire:
+            del wire[key]
+            continue
+        if isinstance(value, dict):
+            inner = wire.get(key)
+            below: JsonObject = dict(inner) if isinstance(inner, dict) else {}
+            deep_update(below, value)
+            wire[key] = below
+        else:
+            wire[key] = value
+
+
+def leaves(wire: JsonObject, above: str = "") -> list[str]:
+    """Pointers to everything in the request that is not an object."""
+    pointers: list[str] = []
+    for key, value in wire.items():
+        pointer = f"{above}/{escape(key)}"
+        pointers += leaves(value, pointer) if isinstance(value, dict) else [pointer]
+    return pointers
+
+
+def escape(key: str) -> str:
+    """A key as a step of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def has_messages(wire: JsonObject) -> bool:
+    """Whether the request is a list of messages; with `input` or `contents` it is another's."""
+    others = (wire.get("contents"), wire.get("input"))
+    return isinstance(wire.get("messages"), list) and not any(
+        isinstance(other, list | str) for other in others
+    )
+
+
+# --- comparing
+
+
+def difference(before: JsonObject, after: JsonObject) -> JsonObject:
+    """The fields that turn `before` into `after`; null for one that must go.
+
+    A field that is null says no more than one that is absent.
+    """
+    changed: JsonObject = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict) and value:
+            inner = difference(old, value)
+            if inner:
+                changed[key] = inner
+        elif not alike(old, value, key):
+            changed[key] = value
+    for key, value in before.items():
+        if value is not None and key not in after:
+            changed[key] = None
+    return changed
+
+
+def alike(one: Json, other: Json, key: str = "") -> bool:
+    """Whether two values say the same: arguments as JSON, a text as the one part it is."""
+    if one == other:
+        return type(one) is type(other) or not (isinstance(one, bool) or isinstance(other, bool))
+    if isinstance(one, str) and isinstance(other, str):
+        return key == "arguments" and _decoded(one) == _decoded(other) != None  # noqa: E711
+    if isinstance(one, str) and isinstance(other, list):
+        return _only_text(other) == one
+    return False
+
+
+def _decoded(text: str) -> Json:
+    try:
+        decoded: Json = json.loads(text)
+    except ValueError:
+        return None
+    return decoded
+
+
+def _only_text(parts: list[Json]) -> str | None:
+    """The text of a list that is one part with nothing but text."""
+    if len(parts) != 1 or not isinstance(parts[0], dict):
+        return None
+    part = parts[0]
+    text = part.get("text")
+    named = part.keys() - {"type"} == {"text"}
+    return text if named and isinstance(text, str) else None
+
+
+# --- answers
+
+
+def provider_metadata(dialect: str, fields: JsonObject | None) -> JsonObject | None:
     """The metadata of a part that keeps fields of its provider's; None where there are none."""
-    return None if kept is None else PartProvenance(provider=dialect, fields=kept).onto(None)
+    return None if fields is None else PartProvenance(provider=dialect, fields=fields).onto(None)
 
 
 def lifted_call(
     dialect: str,
     call: FunctionCall,
     arguments: Json,
-    kept: JsonObject | None,
+    fields: JsonObject | None,
     signature: str | None = None,
 ) -> Part:
     """A call with its arguments; one whose arguments are no object says what came instead."""
-    metadata: JsonObject | None = provider_metadata(dialect, kept)
+    metadata: JsonObject | None = provider_metadata(dialect, fields)
     args = arguments if isinstance(arguments, dict) else None
     if args is None or deeper_than(args, MAX_DEPTH):
         args = None
@@ -65,7 +253,31 @@ def lifted_call(
     return Part(function_call=whole, thought_signature=signature, part_metadata=metadata)
 
 
-RESULT, ERROR = "result", "error"
+def arguments_json(value: Json) -> str:
+    """A call's arguments as compact JSON, parsed first where they are sent as text."""
+    if not isinstance(value, str):
+        return as_json({} if value is None else value)
+    try:
+        return as_json(json.loads(value or "{}"))
+    except (ValueError, RecursionError):
+        return value
+
+
+def readable(value: Json) -> Json:
+    """A value without what only the provider can read."""
+    if isinstance(value, dict):
+        return {key: readable(field) for key, field in value.items() if key not in SEALED}
+    return [readable(each) for each in value] if isinstance(value, list) else value
+
+
+SEALED = frozenset(
+    ("encrypted_content", "encrypted_index", "encrypted_stdout", "signature", "data",
+     "thoughtSignature", "thought_signature")
+)  # fmt: skip
+"""Fields that only the provider can read: their letters are not what is counted."""
+
+
+# --- requests read back
 
 
 class ReadPart(NamedTuple):
@@ -101,7 +313,7 @@ class ReadOutput(NamedTuple):
 
     schema: JsonObject
     name: str
-    kept: JsonObject
+    beside: JsonObject
 
 
 class ReadRequest(NamedTuple):
@@ -128,32 +340,12 @@ def require_objects(value: Json, where: str) -> list[JsonObject]:
     """A list of objects; a single one counts as a list of one, as the providers see it."""
     if value is None:
         return []
-    found: list[JsonObject] = []
+    objects: list[JsonObject] = []
     for index, each in enumerate(value if isinstance(value, list) else [value]):
         if not isinstance(each, dict):
             raise illegible("there is no object here", f"{where}/{index}")
-        found.append(each)
-    return found
-
-
-def at_path(wire: JsonObject, path: str) -> Json:
-    """What stands at a dotted path, or None."""
-    held: Json = wire
-    for key in path.split("."):
-        held = held.get(key) if isinstance(held, dict) else None
-    return held
-
-
-def take(wire: JsonObject, names: dict[str, str]) -> JsonObject:
-    """The options that stand at a path of their own, by canonical name."""
-    found = {name: at_path(wire, path) for name, path in names.items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def text_at(held: JsonObject, key: str) -> str:
-    """The text under a key, or none."""
-    value = held.get(key)
-    return value if isinstance(value, str) else ""
+        objects.append(each)
+    return objects
 
 
 def joined_text(content: Json, *kinds: str) -> str:
@@ -168,17 +360,20 @@ def joined_text(content: Json, *kinds: str) -> str:
     return "\n\n".join(texts)
 
 
+RESULT, ERROR = "result", "error"
+
+
 def text_response(text: str, *, failed: bool = False) -> JsonObject:
     """A result that is one text."""
     return {ERROR if failed else RESULT: text}
 
 
-def result_part(call_id: str, name: str, said: JsonObject, shown: Iterable[Part] = ()) -> Part:
+def result_part(call_id: str, name: str, response: JsonObject, media: Iterable[Part] = ()) -> Part:
     """A tool result, with the media it shows."""
-    parts = [_media_json(part) for part in shown]
+    parts = [_media_json(part) for part in media]
     return Part(
         function_response=FunctionResponse(
-            id=call_id, name=name, response=said, parts=parts or None
+            id=call_id, name=name, response=response, parts=parts or None
         )
     )
 
@@ -186,8 +381,8 @@ def result_part(call_id: str, name: str, said: JsonObject, shown: Iterable[Part]
 def _media_json(part: Part) -> JsonObject:
     if part.inline_data is not None:
         blob = part.inline_data
-        held: JsonObject = {"mimeType": blob.mime_type, "data": blob.data}
-        return {"inlineData": {**held, "displayName": blob.display_name or None}}
+        data: JsonObject = {"mimeType": blob.mime_type, "data": blob.data}
+        return {"inlineData": {**data, "displayName": blob.display_name or None}}
     assert part.file_data is not None
     return {"fileData": {"fileUri": part.file_data.file_uri, "mimeType": part.file_data.mime_type}}
 
@@ -211,188 +406,3 @@ def linked_part(url: str, otherwise: str, name: str = "") -> Part:
     family = otherwise.partition("/")[0]
     mime_type = guessed if guessed.partition("/")[0] == family else otherwise
     return Part(file_data=FileData(file_uri=url, mime_type=mime_type, display_name=name or None))
-
-
-def thinking_option(**given: Json) -> JsonObject:
-    """The option of that name, without what was not given."""
-    held: JsonObject = {name: value for name, value in given.items() if value is not None}
-    return {"thinking": held} if held else {}
-
-
-def difference(made: JsonObject, given: JsonObject) -> JsonObject:
-    """The fields that make `made` into `given`; null for one that must go.
-
-    A field that is null says no more than one that is absent.
-    """
-    found: JsonObject = {}
-    for key, value in given.items():
-        held = made.get(key)
-        if isinstance(held, dict) and isinstance(value, dict) and value:
-            inner = difference(held, value)
-            if inner:
-                found[key] = inner
-        elif not alike(held, value, key):
-            found[key] = value
-    for key, value in made.items():
-        if value is not None and key not in given:
-            found[key] = None
-    return found
-
-
-def alike(one: Json, other: Json, key: str = "") -> bool:
-    """Whether two values say the same: arguments as JSON, a text as the one part it is."""
-    if one == other:
-        return type(one) is type(other) or not (isinstance(one, bool) or isinstance(other, bool))
-    if isinstance(one, str) and isinstance(other, str):
-        return key == "arguments" and _decoded(one) == _decoded(other) != None  # noqa: E711
-    if isinstance(one, str) and isinstance(other, list):
-        return _only_text(other) == one
-    return False
-
-
-def _decoded(text: str) -> Json:
-    try:
-        decoded: Json = json.loads(text)
-    except ValueError:
-        return None
-    return decoded
-
-
-def _only_text(parts: list[Json]) -> str | None:
-    """The text of a list that is one part with nothing but text."""
-    if len(parts) != 1 or not isinstance(parts[0], dict):
-        return None
-    part = parts[0]
-    text = part.get("text")
-    named = part.keys() - {"type"} == {"text"}
-    return text if named and isinstance(text, str) else None
-
-
-def as_json(value: object) -> str:
-    """A value as the compact JSON it is sent as, or as near to that as it can be written."""
-    try:
-        return compact(value)
-    except RecursionError:
-        return ""
-    except (TypeError, ValueError):
-        return json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
-
-
-def as_text(value: Json) -> str:
-    """A string as it is, nothing as no text, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else as_json(value)
-
-
-def as_list(value: Json) -> list[Json]:
-    """The list; a single value is a list of one."""
-    if isinstance(value, list):
-        return value
-    return [] if value is None else [value]
-
-
-def either_case(value: JsonObject, name: str) -> Json:
-    """A field under its camelCase name, or under the snake_case one recordings may have."""
-    return value[name] if name in value else value.get(_snake(name))
-
-
-def readable(value: Json) -> Json:
-    """A value without what only the provider can read."""
-    if isinstance(value, dict):
-        return {key: readable(held) for key, held in value.items() if key not in SEALED}
-    return [readable(each) for each in value] if isinstance(value, list) else value
-
-
-SEALED = frozenset(
-    ("encrypted_content", "encrypted_index", "encrypted_stdout", "signature", "data",
-     "thoughtSignature", "thought_signature")
-)  # fmt: skip
-"""Fields that only the provider can read: their letters are not what is counted."""
-
-
-def arguments_json(value: Json) -> str:
-    """A call's arguments as compact JSON, parsed first where they are sent as text."""
-    if not isinstance(value, str):
-        return as_json({} if value is None else value)
-    try:
-        return as_json(json.loads(value or "{}"))
-    except (ValueError, RecursionError):
-        return value
-
-
-@functools.cache
-def _snake(name: str) -> str:
-    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
-
-
-def placed_objects(value: Json, pointer: str) -> list[tuple[str, JsonObject]]:
-    """The objects of a list, each with its place; a single one counts as a list of one."""
-    if isinstance(value, dict):
-        return [(pointer, value)]
-    listed = value if isinstance(value, list) else []
-    return [(f"{pointer}/{at}", one) for at, one in enumerate(listed) if isinstance(one, dict)]
-
-
-def object_at(wire: Json, *path: str) -> JsonObject:
-    """The object at a path, or an empty one."""
-    for key in path:
-        wire = wire.get(key) if isinstance(wire, dict) else None
-    return wire if isinstance(wire, dict) else {}
-
-
-def number(value: Json) -> float | None:
-    """The number, or None where it is none."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def put(wire: JsonObject, path: str, value: Json) -> None:
-    """Set a value at a dotted path, making the objects on the way."""
-    *above, last = path.split(".")
-    for key in above:
-        held = wire.setdefault(key, {})
-        assert isinstance(held, dict)
-        wire = held
-    wire[last] = value
-
-
-def deep_update(wire: JsonObject, extra: Mapping[str, Json]) -> None:
-    """Merge the provider's own fields into the request; null takes away what stands there."""
-    for key, value in extra.items():
-        if value is None and key in wire:
-            del wire[key]
-            continue
-        if isinstance(value, dict):
-            held = wire.get(key)
-            below: JsonObject = dict(held) if isinstance(held, dict) else {}
-            deep_update(below, value)
-            wire[key] = below
-        else:
-            wire[key] = value
-
-
-def leaves(wire: JsonObject, above: str = "") -> list[str]:
-    """Pointers to everything in the request that is not an object."""
-    pointers: list[str] = []
-    for key, value in wire.items():
-        pointer = f"{above}/{escape(key)}"
-        pointers += leaves(value, pointer) if isinstance(value, dict) else [pointer]
-    return pointers
-
-
-def escape(key: str) -> str:
-    """A key as a step of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
-
-
-def but(value: JsonObject, *names: str) -> JsonObject:
-    """The other fields, nulls as well: they go back as they came."""
-    return {key: value for key, value in value.items() if key not in names}
-
-
-def has_messages(wire: JsonObject) -> bool:
-    """Whether the request is a list of messages; with `input` or `contents` it is another's."""
-    others = (wire.get("contents"), wire.get("input"))
-    return isinstance(wire.get("messages"), list) and not any(
-        isinstance(other, list | str) for other in others
-    )

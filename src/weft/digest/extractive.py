@@ -1,13 +1,13 @@
 """An extract of a conversation: its telling sentences as they were said."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from weft.digest.cut import Count, cut_text
 from weft.digest.keeping import marks_in, missing, open_lines
+from weft.late import late_pattern
 
-_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+_SENTENCE = late_pattern(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 _LONGEST = 60
 """How many tokens of one sentence stay."""
 

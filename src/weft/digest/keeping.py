@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from weft.late import late_pattern
+
 MOST_MARKS = 24
 MOST_OPEN = 6
 _LONGEST = 80
@@ -19,27 +21,27 @@ _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
     "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
 )
-_TOKEN = re.compile(
+_TOKEN = late_pattern(
     rf"\b(?:{_MONTHS})\.? \d{{1,2}}\b|\b\d{{1,2}}\.? (?:{_MONTHS})\b"
     r"|[$€£]?\d{1,3}(?:,\d{3})+(?:\.\d+)?%?"
     r"|[$€£]?\d+\.\d+%?"
     r"|[A-Za-z0-9_@$€£%./\\:+~#&=?-]+"
 )
-_GROUPED = re.compile(r"(?<=\d),(?=\d{3})")
-_BLANKS = re.compile(r"\s+")
-_DIGIT = re.compile(r"\d")
-_DECIMAL = re.compile(r"\d+\.\d+")
-_LETTER = re.compile(r"[A-Za-z]")
-_CAMEL = re.compile(r"[a-z0-9][A-Z]")
-_OPEN = re.compile(
+_GROUPED = late_pattern(r"(?<=\d),(?=\d{3})")
+_BLANKS = late_pattern(r"\s+")
+_DIGIT = late_pattern(r"\d")
+_DECIMAL = late_pattern(r"\d+\.\d+")
+_LETTER = late_pattern(r"[A-Za-z]")
+_CAMEL = late_pattern(r"[a-z0-9][A-Z]")
+_OPEN = late_pattern(
     r"\bTODO\b|\bFIXME\b|\bTBD\b|[-*] \[ \]|\bto be (?:decided|done|confirmed)\b"
     r"|\b(?:still|yet) (?:need|needs|have|has|must|open|missing)\b|\bnot yet\b|\bopen question"
     r"|\bnext steps?\b|\bwaiting (?:for|on)\b|\bfollow up\b|\bremind me\b",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
-_WORD = re.compile(r"[A-Za-z]{4,}|\d{2,}")
-_WIDE = re.compile(r"[^\x00-\u02ff\W]+")
+_SENTENCE = late_pattern(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+_WORD = late_pattern(r"[A-Za-z]{4,}|\d{2,}")
+_WIDE = late_pattern(r"[^\x00-\u02ff\W]+")
 
 
 def marks_in(text: str) -> list[str]:

@@ -6,12 +6,12 @@ names in it that are likely to be typed again are listed behind, as far as there
 """
 
 import heapq
-import re
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from weft.digest.cut import Count, boundary_before, cut_text
+from weft.late import late_pattern
 
 NAMED = 0.33
 """The share of the room that names of what was left out may take."""
@@ -28,7 +28,7 @@ _LINES = 3_000
 _SHORT = 24
 """What has so few characters costs less than a mark would."""
 
-_HEAD = re.compile(r"[.;,>})\]]\s|\s")
+_HEAD = late_pattern(r"[.;,>})\]]\s|\s")
 
 
 class Line(NamedTuple):
@@ -307,9 +307,9 @@ def _whole(pieces: Sequence[_Piece], chosen: Sequence[int]) -> int:
     return len({piece.line for piece in pieces} - missing)
 
 
-_NAME = re.compile(r"[/~.]{0,3}[A-Za-z0-9_]+(?:(?:::|[/.@-]{1,3})[A-Za-z0-9_]+)*")
+_NAME = late_pattern(r"[/~.]{0,3}[A-Za-z0-9_]+(?:(?:::|[/.@-]{1,3})[A-Za-z0-9_]+)*")
 
-_MARKED = re.compile(r"[a-z0-9][A-Z]|_|[A-Za-z][./:@-][A-Za-z_]|[A-Za-z]\d|\d[A-Za-z]")
+_MARKED = late_pattern(r"[a-z0-9][A-Z]|_|[A-Za-z][./:@-][A-Za-z_]|[A-Za-z]\d|\d[A-Za-z]")
 
 _SHORTEST = 6
 
@@ -331,13 +331,13 @@ def worth(name: str) -> float:
     return 0.5 if name.isdigit() else 0.3
 
 
-TROUBLE = re.compile(
+TROUBLE = late_pattern(
     r"(?:\w*(?:Error|Exception|Warning)\b|\b(?:error|errors|fatal|failed|failure|failures|exception"
     r"|traceback|warning|warnings|denied|refused|invalid|missing|undefined|panic|abort|aborted"
     r"|cannot|timeout|FAIL|FAILED|ERROR|WARN|CRITICAL)\b)",
 )
 
-GRAVE = re.compile(
+GRAVE = late_pattern(
     r"(?:\w+(?:Error|Exception)\b|\b(?:fatal|panic|FATAL|ERROR|FAILED|CRITICAL|Traceback)\b)"
 )
 

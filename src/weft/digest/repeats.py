@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.late import late_pattern
+
 LEAST = 3
 """How many lines in a row must stand in an earlier text to be looked for."""
 
 NEWEST = 4
 """In how many places three lines are looked at; the newest are nearest to what reads them."""
 
-_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
+_BLANKS = late_pattern(r'("(?:[^"\\]|\\.)*")|\s+')
 
 
 def tightened(text: str) -> str:

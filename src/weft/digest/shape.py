@@ -6,34 +6,37 @@ from collections import Counter
 import msgspec
 
 from weft.digest.cut import Shape
+from weft.late import late_pattern
 from weft.values import Json
 
 _SAMPLE = 400
 """How many lines are looked at."""
-_BASE64 = re.compile(r"(?:data:[\w.+/-]+(?:;[\w=.+-]+)*,)?[A-Za-z0-9+/_\s-]{120,}={0,2}\s*")
-_TAG = re.compile(
+_BASE64 = late_pattern(r"(?:data:[\w.+/-]+(?:;[\w=.+-]+)*,)?[A-Za-z0-9+/_\s-]{120,}={0,2}\s*")
+_TAG = late_pattern(
     r"</?(?:!doctype|html|head|body|div|p|a|span|table|tr|td|th|ul|ol|li|h[1-6]|script|style|meta"
     r"|link|section|article|nav|img|br|form|input|button|title|main)\b[^<>]*>",
     re.IGNORECASE,
 )
-_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
-_STAMP = re.compile(
+_HUNK = late_pattern(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
+_STAMP = late_pattern(
     r"^\W{0,2}(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d"
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b)"
 )
-_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b|Traceback \(most recent")
-_NUMBERED = re.compile(r"^\s*\d+(?:[:|\t]| {2})")
-_CODE = re.compile(
+_LEVEL = late_pattern(
+    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b|Traceback \(most recent"
+)
+_NUMBERED = late_pattern(r"^\s*\d+(?:[:|\t]| {2})")
+_CODE = late_pattern(
     r"^\s*(?:from \S+ import |import \S|def \w|async def |class \w|@\w|return\b|if .*:$|for .*:$"
     r"|else\b|elif |try:|except\b|with .*:$|raise |self\.|func |fn |pub |let |const |var "
     r"|function\b|public |private |static |#include|package \w|use \w|}|</?\w+>$)"
     r"|[;{]\s*$|^\s*[\w.\[\]]+ = |^\s*\w[\w.]*\(.*\)?[,:]?$"
 )
-_FIRM = re.compile(
+_FIRM = late_pattern(
     r"\s*(?:from \S+ import |import \w|(?:async )?def \w+\(|class \w+[(:{ ]|func \w|#include)"
 )
-_RULER = re.compile(r"^\s*\|?[\s:+|=-]*(?:-{2,}|={2,})[\s:+|=-]*\|?\s*$")
-_COLUMNS = re.compile(r" {2,}|\t")
+_RULER = late_pattern(r"^\s*\|?[\s:+|=-]*(?:-{2,}|={2,})[\s:+|=-]*\|?\s*$")
+_COLUMNS = late_pattern(r" {2,}|\t")
 
 
 def shape_of(value: Json) -> Shape:

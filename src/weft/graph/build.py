@@ -1,4 +1,4 @@
-"""From a flow to its picture: the checker walks it, and what the walk leaves is drawn."""
+"""Build the picture of a flow from what the checker's walk leaves; `_Builder` draws each node."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias, cast
 
 from weft.checker.agents import blurs, may_write_anything, writes_of
-from weft.checker.check import check, inferred_keys, walked, with_keys, world_at_start
+from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.functions import keys_of
 from weft.checker.visibility import heard_by
-from weft.checker.world import Read, Record, Site, Writer
+from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
 from weft.declare import (
     Agent,
@@ -60,25 +60,25 @@ def graph_of(
     inputs: Mapping[str, object] | Iterable[str] | None = None,
     allow: Iterable[str] = (),
     infer: bool = True,
-    found: Iterable[Diagnostic] | None = None,
+    problems: Iterable[Diagnostic] | None = None,
 ) -> Graph:
     """The picture of an agent or a flow; nothing is run. The options are those of `check`.
 
-    `found` is what is marked in place of what `check` finds.
+    `problems` are marked in place of what `check` finds.
     """
     if isinstance(inputs, Iterator):
         inputs = list(inputs)  # they are read twice
-    if found is None:
-        found = check(node, inputs=inputs, allow=allow, infer=infer)
-    problems = tuple(one for one in found if one.severity is not Severity.INFO)
+    if problems is None:
+        problems = check(node, inputs=inputs, allow=allow, infer=infer)
+    marked = tuple(one for one in problems if one.severity is not Severity.INFO)
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     node = with_keys(node, keys)
-    record = walked(node, world)
-    builder = _Builder(node, record, problems, keys)
+    record = walk_flow(node, world)
+    builder = _Builder(node, record, marked, keys)
     root = builder.visit(node)
-    given = tuple(Port(key, key, "state") for key in world.facts)
-    start = Vertex("input", "input", "", "input", writes=given)
+    ports = tuple(Port(key, key, "state") for key in world.facts)
+    start = Vertex("input", "input", "", "input", writes=ports)
     answer = Vertex("answer", "answer", "", "answer")
     return Graph(
         start,
@@ -86,11 +86,11 @@ def graph_of(
         answer,
         links_of(start, root, answer),
         edges_of(start, root, builder.sites),
-        problems,
+        marked,
     )
 
 
-class _Box(NamedTuple):
+class _BoxContent(NamedTuple):
     """How a node is drawn as a box."""
 
     kind: VertexKind
@@ -108,7 +108,7 @@ class _Builder(Visitor[Member]):
     def __init__(
         self,
         root: Node,
-        record: Record,
+        record: WalkRecord,
         problems: tuple[Diagnostic, ...],
         inferred: Mapping[str, str],
     ) -> None:
@@ -125,7 +125,7 @@ class _Builder(Visitor[Member]):
 
     def visit_agent(self, node: Agent) -> Member:
         writes = [(key, writer.origin) for key, writer, _ in writes_of(node)]
-        box = _Box("agent", node.name, _opaque(bool(blurs(node))), writes)
+        box = _BoxContent("agent", node.name, _opaque(bool(blurs(node))), writes)
         below = _team(node)
         if not below:
             return self._vertex(node, box)
@@ -148,7 +148,7 @@ class _Builder(Visitor[Member]):
         keys = dict.fromkeys((*(node.writes or in_code), *node.captures, *renamed))
         origin = Origin("field", "function", node.name)
         writes = [(key, origin) for key in keys]
-        return self._vertex(node, _Box("step", node.written or node.name, notes, writes))
+        return self._vertex(node, _BoxContent("step", node.written or node.name, notes, writes))
 
     def visit_gate(self, node: Gate) -> Member:
         notes: list[str] = []
@@ -157,14 +157,14 @@ class _Builder(Visitor[Member]):
         if node.choices:
             notes.append(f"one of {', '.join(quoted(choice) for choice in node.choices)}")
         writes = [(node.key, Origin("field", "key", node.name))]
-        return self._vertex(node, _Box("gate", f"gate {node.name}", tuple(notes), writes))
+        return self._vertex(node, _BoxContent("gate", f"gate {node.name}", tuple(notes), writes))
 
     def visit_tap(self, node: Tap) -> Member:
-        return self._vertex(node, _Box("tap", f"tap {node.name}", ("sees the whole state",)))
+        return self._vertex(node, _BoxContent("tap", f"tap {node.name}", ("sees the whole state",)))
 
     def visit_expect(self, node: Expect) -> Member:
         title = _titled(node, f"expect {name_of(node.predicate)}")
-        return self._vertex(node, _Box("expect", title, (f"else {node.message}",)))
+        return self._vertex(node, _BoxContent("expect", title, (f"else {node.message}",)))
 
     def visit_sequence(self, node: Sequence) -> Member:
         title = "" if node.name == "sequence" else node.name
@@ -190,7 +190,7 @@ class _Builder(Visitor[Member]):
         elif node.while_ is not None:
             words = f"while {name_of(node.while_)}, {most}"
         title = _titled(node, words)
-        return self._group(node, "loop", title, head=_Box("loop", title))
+        return self._group(node, "loop", title, head=_BoxContent("loop", title))
 
     def visit_map(self, node: Map) -> Member:
         title = _titled(node, f"map {node.items} into {node.into}")
@@ -198,7 +198,7 @@ class _Builder(Visitor[Member]):
             (node.item, Origin("field", "item", node.name)),
             (node.into, Origin("field", "into", node.name)),
         ]
-        head = _Box("map", title, (f"{node.concurrency} at a time",), writes)
+        head = _BoxContent("map", title, (f"{node.concurrency} at a time",), writes)
         return self._group(node, "map", title, (f"each {node.item}",), head=head)
 
     def visit_route(self, node: Route) -> Member:
@@ -206,7 +206,9 @@ class _Builder(Visitor[Member]):
         title = _titled(node, f"route {key}".rstrip())
         cases = tuple(case.label for case in node.cases)
         labels = cases if node.default is None else (*cases, OTHERWISE)
-        return self._group(node, "route", title, labels, head=_Box("route", title, fields=cases))
+        return self._group(
+            node, "route", title, labels, head=_BoxContent("route", title, fields=cases)
+        )
 
     def _group(
         self,
@@ -215,7 +217,7 @@ class _Builder(Visitor[Member]):
         title: str,
         labels: tuple[str, ...] = (),
         *,
-        head: _Box | None = None,
+        head: _BoxContent | None = None,
     ) -> Group:
         """A frame around the children of a node, behind its head if it has one."""
         id = self._next()
@@ -223,7 +225,7 @@ class _Builder(Visitor[Member]):
         members = tuple(map(self.visit, node.children))
         return Group(id, kind, _clipped(title), first_box, members, labels)
 
-    def _vertex(self, node: Node, box: _Box) -> Vertex:
+    def _vertex(self, node: Node, box: _BoxContent) -> Vertex:
         id = self._next()
         sites = self._sites(node)
         self.sites[id] = sites
@@ -233,7 +235,7 @@ class _Builder(Visitor[Member]):
         if isinstance(node, Agent):
             for site in sites:
                 heard = heard_by(node, site.world)
-                hears.update(dict.fromkeys(name for name in site.world.said if name in heard))
+                hears.update(dict.fromkeys(name for name in site.world.spoken if name in heard))
         return Vertex(
             id,
             box.kind,
@@ -246,7 +248,7 @@ class _Builder(Visitor[Member]):
             self._problems(node, box, (*reads, *writes)),
         )
 
-    def _reads(self, box: _Box, sites: tuple[Site, ...]) -> tuple[Port, ...]:
+    def _reads(self, box: _BoxContent, sites: tuple[Site, ...]) -> tuple[Port, ...]:
         ports: dict[str, Port] = {}
         for read in (read for site in sites for read in site.reads):
             text = ".".join(str(part) for part in (read.key, *read.path))
@@ -266,7 +268,7 @@ class _Builder(Visitor[Member]):
             for port in ports.values()
         )
 
-    def _writes(self, node: Node, box: _Box) -> tuple[Port, ...]:
+    def _writes(self, node: Node, box: _BoxContent) -> tuple[Port, ...]:
         ports: dict[str, Port] = {}
         for key, origin in box.writes:
             known = ports.get(key)
@@ -285,7 +287,9 @@ class _Builder(Visitor[Member]):
             )
         )
 
-    def _problems(self, node: Node, box: _Box, ports: tuple[Port, ...]) -> tuple[Diagnostic, ...]:
+    def _problems(
+        self, node: Node, box: _BoxContent, ports: tuple[Port, ...]
+    ) -> tuple[Diagnostic, ...]:
         """What is said of this node; where others share its name, what names one of its keys."""
         own = [one for one in self.problems if one.origin.agent == node.name]
         if box.kind == "agent":  # no other agent has its name
@@ -340,7 +344,7 @@ def _opaque(opaque: bool) -> tuple[str, ...]:
     return ("may write any key",) if opaque else ()
 
 
-def _is_template(box: _Box, read: Read) -> bool:
+def _is_template(box: _BoxContent, read: Read) -> bool:
     return box.kind == "gate" or (read.how == "template" and box.kind == "agent")
 
 
@@ -352,7 +356,7 @@ APART = ("parallel", "race", "route")
 """Frames whose members do not run one after the other."""
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Where a box stands: its turn, and by frame which member of it the box is in."""
 
     vertex: Vertex
@@ -360,7 +364,7 @@ class _Place(NamedTuple):
     inside: tuple[tuple[str, int, str], ...]
 
 
-_Named: TypeAlias = dict[str, list[_Place]]
+_Named: TypeAlias = dict[str, list[_Position]]
 
 
 def edges_of(
@@ -374,20 +378,20 @@ def edges_of(
     edges: dict[tuple[str, str, str, str], Edge] = {}
     for reader in places:
         for edge in (*_read(reader, start, named, sites), *_heard(reader, named)):
-            held = edges.setdefault(edge[:4], edge)
-            if held.certain and not edge.certain:
+            known = edges.setdefault(edge[:4], edge)
+            if known.certain and not edge.certain:
                 edges[edge[:4]] = edge
     return tuple(edges.values())
 
 
 def _read(
-    reader: _Place,
+    reader: _Position,
     start: Vertex,
     named: _Named,
     sites: Mapping[str, tuple[Site, ...]],
 ) -> list[Edge]:
     vertex = reader.vertex
-    found: list[Edge] = []
+    edges: list[Edge] = []
     for site in sites[vertex.id]:
         for port in vertex.reads:
             fact = site.world.facts.get(port.key)
@@ -396,21 +400,21 @@ def _read(
                 if writer.kind != "input":
                     source = _writer(writer, port.key, reader, named)
                 if source is not None and fact is not None:
-                    found.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
-    return found
+                    edges.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
+    return edges
 
 
-def _heard(reader: _Place, named: _Named) -> list[Edge]:
-    found: list[Edge] = []
+def _heard(reader: _Position, named: _Named) -> list[Edge]:
+    edges: list[Edge] = []
     for name in reader.vertex.hears:
         spoke = [place for place in named.get(name, ()) if place.vertex.kind == "agent"]
         source = _nearest(reader, spoke)
         if source is not None:
-            found.append(Edge(source.id, reader.vertex.id, "", "conversation"))
-    return found
+            edges.append(Edge(source.id, reader.vertex.id, "", "conversation"))
+    return edges
 
 
-def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex | None:
+def _writer(writer: Writer, key: str, reader: _Position, named: _Named) -> Vertex | None:
     wrote = [
         place
         for place in named.get(writer.origin.agent or writer.name, ())
@@ -419,15 +423,15 @@ def _writer(writer: Writer, key: str, reader: _Place, named: _Named) -> Vertex |
     return _nearest(reader, wrote)
 
 
-def _nearest(reader: _Place, found: list[_Place]) -> Vertex | None:
+def _nearest(reader: _Position, places: list[_Position]) -> Vertex | None:
     """The one that comes last before the reader and not beside it; else the last of all."""
-    ordered = [place for place in found if not _apart(place, reader)] or found
+    ordered = [place for place in places if not _apart(place, reader)] or places
     before = [place for place in ordered if place.turn < reader.turn]
     chosen = before or ordered
     return chosen[-1].vertex if chosen else None
 
 
-def _apart(one: _Place, two: _Place) -> bool:
+def _apart(one: _Position, two: _Position) -> bool:
     """Whether they stand in different members of a frame that runs only one, or all at once."""
     for (group, index, kind), (other, at, _) in zip(one.inside, two.inside, strict=False):
         if group != other:
@@ -437,7 +441,7 @@ def _apart(one: _Place, two: _Place) -> bool:
     return False
 
 
-def _places(root: Member) -> list[_Place]:
+def _places(root: Member) -> list[_Position]:
     inside: dict[str, tuple[tuple[str, int, str], ...]] = {}
     waiting: list[tuple[Member, tuple[tuple[str, int, str], ...]]] = [(root, ())]
     while waiting:
@@ -452,7 +456,7 @@ def _places(root: Member) -> list[_Place]:
             for index, below in enumerate(member.members)
         )
     return [
-        _Place(vertex, turn, inside[vertex.id]) for turn, vertex in enumerate(vertices_of(root))
+        _Position(vertex, turn, inside[vertex.id]) for turn, vertex in enumerate(vertices_of(root))
     ]
 
 

@@ -129,8 +129,8 @@ def _edge(edge: Edge) -> str:
     label = f"{{{edge.key}}}" if edge.channel == "template" else edge.key
     if not edge.certain:
         label = f"{label}, perhaps"
-    said = label or "conversation"
-    return f"{edge.source} -.->|{_quoted(said)}| {edge.target}"
+    words = label or "conversation"
+    return f"{edge.source} -.->|{_quoted(words)}| {edge.target}"
 
 
 def _styles(graph: Graph, edges: list[Edge], start: int) -> Iterator[str]:

@@ -148,7 +148,7 @@ MOST_NAMES = 3
 """Names of speakers that a row lists."""
 
 
-class Row(NamedTuple):
+class BoxRow(NamedTuple):
     """A line of a box; `port` is the key it is about, codes are what is wrong there."""
 
     kind: Literal["reads", "writes", "hears", "note", "problem"]
@@ -157,31 +157,31 @@ class Row(NamedTuple):
     codes: tuple[str, ...] = ()
 
 
-def rows_of(vertex: Vertex) -> list[Row]:
+def rows_of(vertex: Vertex) -> list[BoxRow]:
     """What a box says below its title: what comes in, what goes out, what is wrong."""
     rows = [_port_row("reads", port) for port in vertex.reads]
     if vertex.hears:
-        rows.append(Row("hears", clip(f"hears {listed(vertex.hears)}", LONGEST)))
-    rows += [Row("note", clip(preview(note), LONGEST)) for note in vertex.notes]
+        rows.append(BoxRow("hears", clip(f"hears {listed(vertex.hears)}", LONGEST)))
+    rows += [BoxRow("note", clip(preview(note), LONGEST)) for note in vertex.notes]
     if vertex.kind == "input":
-        rows += [Row("writes", clip(port.text, LONGEST), port) for port in vertex.writes]
+        rows += [BoxRow("writes", clip(port.text, LONGEST), port) for port in vertex.writes]
     else:
         rows += [_port_row("writes", port) for port in vertex.writes]
-    told = {code for row in rows for code in row.codes}
-    left = dict.fromkeys(one.code for one in vertex.problems if one.code not in told)
-    if left:
-        rows.append(Row("problem", " ".join(left), codes=tuple(left)))
+    marked = {code for row in rows for code in row.codes}
+    unmarked = dict.fromkeys(one.code for one in vertex.problems if one.code not in marked)
+    if unmarked:
+        rows.append(BoxRow("problem", " ".join(unmarked), codes=tuple(unmarked)))
     return rows
 
 
 def listed(names: tuple[str, ...]) -> str:
     """Names in a row: the nearest ones, and how many more there are."""
-    shown = ", ".join(names[-MOST_NAMES:])
+    nearest = ", ".join(names[-MOST_NAMES:])
     more = len(names) - MOST_NAMES
-    return f"{shown} +{more}" if more > 0 else shown
+    return f"{nearest} +{more}" if more > 0 else nearest
 
 
-def _port_row(kind: Literal["reads", "writes"], port: Port) -> Row:
+def _port_row(kind: Literal["reads", "writes"], port: Port) -> BoxRow:
     text = f"{{{port.text}}}" if port.channel == "template" and kind == "reads" else port.text
     words = f"{kind} {text}"
     if port.inferred:
@@ -189,4 +189,4 @@ def _port_row(kind: Literal["reads", "writes"], port: Port) -> Row:
     if port.codes:
         room = LONGEST - sum(len(code) + 1 for code in port.codes)
         words = f"{clip(preview(words), max(room, 12))} {' '.join(port.codes)}"
-    return Row(kind, clip(preview(words), LONGEST + 20), port, port.codes)
+    return BoxRow(kind, clip(preview(words), LONGEST + 20), port, port.codes)

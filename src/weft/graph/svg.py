@@ -14,13 +14,13 @@ from weft.graph.build import link_kind
 from weft.graph.mermaid import frame_title
 from weft.graph.model import (
     LONGEST,
+    BoxRow,
     Channel,
     Edge,
     Graph,
     Group,
     LinkKind,
     Member,
-    Row,
     Vertex,
     rows_of,
 )
@@ -69,29 +69,33 @@ STYLE = """
 def to_svg(graph: Graph) -> str:
     """The picture as one SVG document: the flow from top to bottom, data beside it."""
     block = laid_out(graph)
-    boxes = [piece for piece in block.pieces if isinstance(piece, Box)]
+    boxes = [piece for piece in block.pieces if isinstance(piece, PlacedBox)]
     tracks = tracks_of(graph, boxes, block.width)
-    width = max(block.width + tracks.left + tracks.right, 560.0)
-    shown: list[Channel] = [
+    width = max(block.width + tracks.left_width + tracks.right_width, 560.0)
+    channels: list[Channel] = [
         channel for channel, _ in LEGEND if any(_uses(t, channel) for t in tracks.tracks)
     ]
     notes = list(_notes(graph, width))
-    height = block.height + (LINE + 14.0 if shown else 0.0) + LINE * len(notes)
+    height = block.height + (LINE + 14.0 if channels else 0.0) + LINE * len(notes)
     height += 14.0 if notes else 0.0
-    left = MARGIN + tracks.left + (width - block.width - tracks.left - tracks.right) / 2
+    offset = (
+        MARGIN
+        + tracks.left_width
+        + (width - block.width - tracks.left_width - tracks.right_width) / 2
+    )
     full, tall = width + 2 * MARGIN, height + 2 * MARGIN
     body = [
         f'<rect class="paper" width="{_n(full)}" height="{_n(tall)}"/>',
-        f'<g transform="translate({_n(left)} {_n(MARGIN)})">',
+        f'<g transform="translate({_n(offset)} {_n(MARGIN)})">',
         *(_frame(piece) for piece in block.pieces if isinstance(piece, Frame)),
         *(line for track in tracks.tracks for line in _track(track)),
         *(_arrow(piece) for piece in block.pieces if isinstance(piece, Arrow)),
         *(_frame_title(piece) for piece in block.pieces if isinstance(piece, Frame)),
-        *(_label(piece) for piece in block.pieces if isinstance(piece, Label)),
+        *(_label(piece) for piece in block.pieces if isinstance(piece, TextLabel)),
         *(line for box in boxes for line in _draw_box(box)),
         *(line for track in tracks.tracks for line in _marks(track)),
         "</g>",
-        *_below(shown, notes, block.height + MARGIN),
+        *_below(channels, notes, block.height + MARGIN),
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="weft" role="img"'
@@ -100,7 +104,7 @@ def to_svg(graph: Graph) -> str:
     )
 
 
-class Box(NamedTuple):
+class PlacedBox(NamedTuple):
     """A box and its rows."""
 
     x: float
@@ -108,21 +112,21 @@ class Box(NamedTuple):
     width: float
     height: float
     vertex: Vertex
-    rows: tuple[Row, ...]
+    rows: tuple[BoxRow, ...]
 
     def row_y(self, index: int) -> float:
         """The middle of a row."""
         return self.y + TITLE + ROW * index + ROW / 2
 
 
-def _draw_box(box: Box) -> Iterator[str]:
+def _draw_box(box: PlacedBox) -> Iterator[str]:
     vertex = box.vertex
     wrong = " problem" if vertex.problems else ""
     round_ = 14 if vertex.kind in ("input", "answer", "route", "loop", "map") else 4
-    told = "\n".join(str(one) for one in vertex.problems)
+    problems = "\n".join(str(one) for one in vertex.problems)
     yield f'<g id="{vertex.id}">'
-    if told:
-        yield f"<title>{_shown(told)}</title>"
+    if problems:
+        yield f"<title>{_escaped(problems)}</title>"
     yield (
         f'<rect class="box {vertex.kind}{wrong}" x="{_n(box.x)}" y="{_n(box.y)}"'
         f' width="{_n(box.width)}" height="{_n(box.height)}" rx="{round_}"/>'
@@ -130,13 +134,13 @@ def _draw_box(box: Box) -> Iterator[str]:
     middle = box.x + box.width / 2
     yield (
         f'<text class="title" text-anchor="middle" x="{_n(middle)}" y="{_n(box.y + 16.0)}">'
-        f"{_shown(vertex.title)}</text>"
+        f"{_escaped(vertex.title)}</text>"
     )
     for index, row in enumerate(box.rows):
         kind = "problem" if row.codes else _colour(row.kind, row.port and row.port.channel)
         yield (
             f'<text class="{kind}" x="{_n(box.x + 12.0)}" y="{_n(box.row_y(index) + 4.0)}">'
-            f"{_shown(row.text)}</text>"
+            f"{_escaped(row.text)}</text>"
         )
     yield "</g>"
 
@@ -169,7 +173,7 @@ def _frame_title(frame: Frame) -> str:
     return _text("halo", frame.x + 12.0, frame.y + 18.0, text)
 
 
-class Label(NamedTuple):
+class TextLabel(NamedTuple):
     """A text, from its left end, on its base line."""
 
     x: float
@@ -177,12 +181,12 @@ class Label(NamedTuple):
     text: str
 
 
-def _label(label: Label) -> str:
+def _label(label: TextLabel) -> str:
     return _text("halo", label.x, label.y, label.text)
 
 
 def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_shown(text)}</text>'
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_escaped(text)}</text>'
 
 
 class Arrow(NamedTuple):
@@ -216,14 +220,14 @@ def _head(x: float, y: float, kind: str, *, right: bool = False, down: bool = Fa
 class End(NamedTuple):
     """Where a track meets a box: at a height of its side; a reader's end has an arrow head."""
 
-    box: Box
+    box: PlacedBox
     y: float
     reads: bool
     channel: Channel
     certain: bool = True
 
 
-class Track(NamedTuple):
+class EdgeTrack(NamedTuple):
     """The way of one value, at the right or the left of the picture."""
 
     key: str
@@ -233,10 +237,10 @@ class Track(NamedTuple):
     right: bool
 
 
-def _track(track: Track) -> Iterator[str]:
+def _track(track: EdgeTrack) -> Iterator[str]:
     heights = [end.y for end in track.ends]
     name = f"{track.key}: {track.channel}" if track.key else track.channel
-    yield f'<g class="track"><title>{_shown(name)}</title>'
+    yield f'<g class="track"><title>{_escaped(name)}</title>'
     yield (
         f'<path class="data {track.channel}"'
         f' d="M{_n(track.x)} {_n(min(heights))}V{_n(max(heights))}"/>'
@@ -250,7 +254,7 @@ def _track(track: Track) -> Iterator[str]:
     yield "</g>"
 
 
-def _marks(track: Track) -> Iterator[str]:
+def _marks(track: EdgeTrack) -> Iterator[str]:
     """A dot where a value comes from, an arrow head where it goes."""
     for end in track.ends:
         x = _side(track, end)
@@ -260,11 +264,11 @@ def _marks(track: Track) -> Iterator[str]:
             yield f'<circle class="mark {end.channel}" cx="{_n(x)}" cy="{_n(end.y)}" r="3"/>'
 
 
-def _side(track: Track, end: End) -> float:
+def _side(track: EdgeTrack, end: End) -> float:
     return end.box.x + (end.box.width if track.right else 0.0)
 
 
-def _uses(track: Track, channel: Channel) -> bool:
+def _uses(track: EdgeTrack, channel: Channel) -> bool:
     return track.channel == channel or any(end.channel == channel for end in track.ends)
 
 
@@ -299,7 +303,7 @@ def _below(
         yield _text(kind, MARGIN, y, line)
 
 
-def _shown(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escaped, without what steers a terminal or no XML may hold."""
     return escape("".join(char for char in safe(text) if char not in "\ufffe\uffff"))
 
@@ -330,10 +334,10 @@ BACK = 30.0
 WIDEST = 1300.0
 """Lanes beyond so much width go into another row."""
 
-Piece: TypeAlias = Box | Frame | Arrow | Label
+Piece: TypeAlias = PlacedBox | Frame | Arrow | TextLabel
 
 
-class Block(NamedTuple):
+class SvgBlock(NamedTuple):
     """Pieces in a rectangle that begins at 0, 0."""
 
     width: float
@@ -346,12 +350,12 @@ def text_width(text: str) -> float:
     return columns(text) * LETTER
 
 
-def laid_out(graph: Graph) -> Block:
+def laid_out(graph: Graph) -> SvgBlock:
     """The whole picture, without what carries data."""
     return _stacked([_box_of(graph.input), _member(graph.root), _box_of(graph.answer)])
 
 
-def _member(member: Member) -> Block:
+def _member(member: Member) -> SvgBlock:
     if isinstance(member, Vertex):
         return _box_of(member)
     if not member.framed:
@@ -359,38 +363,38 @@ def _member(member: Member) -> Block:
     return _framed(member, _inside(member))
 
 
-def _box_of(vertex: Vertex) -> Block:
+def _box_of(vertex: Vertex) -> SvgBlock:
     rows = tuple(rows_of(vertex))
     longest = max([columns(vertex.title) + 1, *(columns(row.text) for row in rows)])
     width = max(longest * LETTER + 2 * PAD, 84.0)
     height = TITLE + ROW * len(rows) + (8.0 if rows else 4.0)
-    return Block(width, height, (Box(0.0, 0.0, width, height, vertex, rows),))
+    return SvgBlock(width, height, (PlacedBox(0.0, 0.0, width, height, vertex, rows),))
 
 
-def _framed(group: Group, inner: Block) -> Block:
+def _framed(group: Group, inner: SvgBlock) -> SvgBlock:
     title = clip(frame_title(group), LONGEST)
-    left = BACK if group.kind == "loop" else PAD
-    width = max(inner.width + left + max(left, PAD), text_width(title) + 2 * PAD)
+    indent = BACK if group.kind == "loop" else PAD
+    width = max(inner.width + indent + max(indent, PAD), text_width(title) + 2 * PAD)
     offset = (width - inner.width) / 2
     height = inner.height + 28.0 + (16.0 if group.kind == "loop" else PAD)
     pieces: list[Piece] = [Frame(0.0, 0.0, width, height, group)]
     pieces += [_moved(piece, offset, 28.0) for piece in inner.pieces]
     if group.kind == "loop":
         pieces.append(_back(group, pieces, width, height))
-    return Block(width, height, tuple(pieces))
+    return SvgBlock(width, height, tuple(pieces))
 
 
 def _back(group: Group, pieces: list[Piece], width: float, height: float) -> Arrow:
     """From below the body round the left side to the head."""
     assert group.head is not None
-    head = next(p for p in pieces if isinstance(p, Box) and p.vertex is group.head)
+    head = next(p for p in pieces if isinstance(p, PlacedBox) and p.vertex is group.head)
     bottom = height - 8.0
     middle = head.y + head.height / 2
     points = ((width / 2, height - 16.0), (width / 2, bottom), (12.0, bottom), (12.0, middle))
     return Arrow((*points, (head.x, middle)), "again")
 
 
-def _inside(group: Group) -> Block:
+def _inside(group: Group) -> SvgBlock:
     head = [] if group.head is None else [_box_of(group.head)]
     match group.kind:
         case "sequence" | "timeout" | "loop":
@@ -404,7 +408,7 @@ def _inside(group: Group) -> Block:
             return _stacked([*head, _lanes(group)], None)
 
 
-def _stacked(blocks: list[Block], kind: LinkKind | None = "then", label: str = "") -> Block:
+def _stacked(blocks: list[SvgBlock], kind: LinkKind | None = "then", label: str = "") -> SvgBlock:
     """One below the other; without a kind of arrow, only put there."""
     width = max(block.width for block in blocks)
     gap = GAP + LABEL if label else (GAP if kind is not None else 8.0)
@@ -416,19 +420,19 @@ def _stacked(blocks: list[Block], kind: LinkKind | None = "then", label: str = "
         if index and kind is not None:
             pieces.append(Arrow(((width / 2, top), (width / 2, top + gap)), kind))
             if label:
-                pieces.append(Label(width / 2 + 8.0, top + gap / 2 + 4.0, label))
+                pieces.append(TextLabel(width / 2 + 8.0, top + gap / 2 + 4.0, label))
         if index:
             top += gap
         pieces += _placed(block, (width - block.width) / 2, top)
         top += block.height
-    return Block(width, top, tuple(pieces))
+    return SvgBlock(width, top, tuple(pieces))
 
 
-def _lanes(group: Group) -> Block:
+def _lanes(group: Group) -> SvgBlock:
     """Members side by side, each below its label, in as many rows as they need."""
     labels = group.labels or ("",) * len(group.members)
     lanes = [_lane(group, label, below) for label, below in zip(labels, group.members, strict=True)]
-    rows: list[list[Block]] = [[]]
+    rows: list[list[SvgBlock]] = [[]]
     used = 0.0
     for lane in lanes:
         if rows[-1] and used + LANE + lane.width > WIDEST:
@@ -436,17 +440,17 @@ def _lanes(group: Group) -> Block:
             used = 0.0
         used += lane.width + (LANE if rows[-1] else 0.0)
         rows[-1].append(lane)
-    made = [_row(row) for row in rows]
-    width = max(row.width for row in made)
+    blocks = [_row(row) for row in rows]
+    width = max(row.width for row in blocks)
     pieces: list[Piece] = []
     top = 0.0
-    for row in made:
+    for row in blocks:
         pieces += _placed(row, (width - row.width) / 2, top)
         top += row.height + LANE
-    return Block(width, top - LANE, tuple(pieces))
+    return SvgBlock(width, top - LANE, tuple(pieces))
 
 
-def _lane(group: Group, label: str, below: Member) -> Block:
+def _lane(group: Group, label: str, below: Member) -> SvgBlock:
     block = _member(below)
     if not label:
         return block
@@ -454,23 +458,23 @@ def _lane(group: Group, label: str, below: Member) -> Block:
     width = max(block.width, text_width(text))
     arrow = Arrow(((width / 2, LABEL), (width / 2, LABEL + GAP)), link_kind(group, label))
     pieces = (
-        Label((width - text_width(text)) / 2, LABEL - 5.0, text),
+        TextLabel((width - text_width(text)) / 2, LABEL - 5.0, text),
         arrow,
         *_placed(block, (width - block.width) / 2, LABEL + GAP),
     )
-    return Block(width, block.height + LABEL + GAP, pieces)
+    return SvgBlock(width, block.height + LABEL + GAP, pieces)
 
 
-def _row(lanes: list[Block]) -> Block:
+def _row(lanes: list[SvgBlock]) -> SvgBlock:
     pieces: list[Piece] = []
-    left = 0.0
+    x = 0.0
     for lane in lanes:
-        pieces += _placed(lane, left, 0.0)
-        left += lane.width + LANE
-    return Block(left - LANE, max(lane.height for lane in lanes), tuple(pieces))
+        pieces += _placed(lane, x, 0.0)
+        x += lane.width + LANE
+    return SvgBlock(x - LANE, max(lane.height for lane in lanes), tuple(pieces))
 
 
-def _placed(block: Block, right: float, down: float) -> Iterable[Piece]:
+def _placed(block: SvgBlock, right: float, down: float) -> Iterable[Piece]:
     return (_moved(piece, right, down) for piece in block.pieces)
 
 
@@ -490,17 +494,17 @@ NUDGES = (0.0, 3.0, -3.0, 5.0, -5.0)
 class Tracks(NamedTuple):
     """All tracks, and the room they take on either side."""
 
-    tracks: tuple[Track, ...]
-    left: float
-    right: float
+    tracks: tuple[EdgeTrack, ...]
+    left_width: float
+    right_width: float
 
 
-def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
+def tracks_of(graph: Graph, boxes: Iterable[PlacedBox], width: float) -> Tracks:
     """Every value's way, beside a picture that is so wide."""
     by_id = {box.vertex.id: box for box in boxes}
     ordered = list(by_id.values())
     sides: dict[bool, list[list[tuple[float, float]]]] = {True: [], False: []}
-    placed: list[Track] = []
+    placed: list[EdgeTrack] = []
     for number, (key, channel, edges) in enumerate(_bundles(graph.edges)):
         ends = _Ends(key, channel, by_id, NUDGES[number % len(NUDGES)])
         chosen = _sides(edges, ends, ordered)
@@ -512,21 +516,21 @@ def tracks_of(graph: Graph, boxes: Iterable[Box], width: float) -> Tracks:
             span = (min(end.y for end in met), max(end.y for end in met))
             index = _free(sides[right], span)
             x = width + 18.0 + APART * index if right else -18.0 - APART * index
-            placed.append(Track(key, channel, x, met, right))
+            placed.append(EdgeTrack(key, channel, x, met, right))
     room = {side: 18.0 + APART * len(used) if used else 0.0 for side, used in sides.items()}
     return Tracks(tuple(placed), room[False], room[True])
 
 
-def _sides(edges: list[Edge], ends: "_Ends", boxes: list[Box]) -> dict[str, bool]:
+def _sides(edges: list[Edge], ends: "_Ends", boxes: list[PlacedBox]) -> dict[str, bool]:
     """By reader: whether its track is at the right, where both ways cross no more boxes."""
-    left: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     costs: dict[str, list[int]] = {}
     for edge in edges:
-        if edge.source not in left:
-            left[edge.source] = _crossed(ends.writer(edge.source), boxes)
+        if edge.source not in counts:
+            counts[edge.source] = _crossed(ends.writer(edge.source), boxes)
         if edge.target not in costs:
             costs[edge.target] = [*_crossed(ends.reader([edge]), boxes)]
-        for index, more in enumerate(left[edge.source]):
+        for index, more in enumerate(counts[edge.source]):
             costs[edge.target][index] += more
     return {target: at_right <= at_left for target, (at_right, at_left) in costs.items()}
 
@@ -536,8 +540,8 @@ def _bundles(edges: tuple[Edge, ...]) -> Iterator[tuple[str, Channel, list[Edge]
     kinds: dict[tuple[str, bool], list[Edge]] = {}
     for edge in edges:
         kinds.setdefault((edge.key, edge.channel == "conversation"), []).append(edge)
-    for (key, talk), found in kinds.items():
-        for bundle in _connected(found):
+    for (key, talk), same_kind in kinds.items():
+        for bundle in _connected(same_kind):
             yield key, "conversation" if talk else "state", bundle
 
 
@@ -545,24 +549,26 @@ def _connected(edges: list[Edge]) -> list[list[Edge]]:
     """The edges in groups that share no box with one another."""
     leader: dict[str, str] = {}
 
-    def found(vertex: str) -> str:
+    def leader_of(vertex: str) -> str:
         while leader.setdefault(vertex, vertex) != vertex:
             leader[vertex] = leader[leader[vertex]]
             vertex = leader[vertex]
         return vertex
 
     for edge in edges:
-        leader[found(edge.source)] = found(edge.target)
+        leader[leader_of(edge.source)] = leader_of(edge.target)
     groups: dict[str, list[Edge]] = {}
     for edge in edges:
-        groups.setdefault(found(edge.source), []).append(edge)
+        groups.setdefault(leader_of(edge.source), []).append(edge)
     return list(groups.values())
 
 
 class _Ends:
     """The ends of one value's tracks."""
 
-    def __init__(self, key: str, channel: Channel, boxes: dict[str, Box], nudge: float) -> None:
+    def __init__(
+        self, key: str, channel: Channel, boxes: dict[str, PlacedBox], nudge: float
+    ) -> None:
         self._key = key
         self._channel: Channel = channel
         self._boxes = boxes
@@ -594,7 +600,7 @@ class _Ends:
         return End(box, y, reads=True, channel=edges[0].channel, certain=certain)
 
 
-def _height(box: Box, kind: str, key: str) -> float:
+def _height(box: PlacedBox, kind: str, key: str) -> float:
     """The middle of the row about the key; of the title where no row is."""
     for index, row in enumerate(box.rows):
         if row.kind == kind and (row.port is None or row.port.key == key):
@@ -602,7 +608,7 @@ def _height(box: Box, kind: str, key: str) -> float:
     return box.y + 12.0
 
 
-def _crossed(end: End, boxes: list[Box]) -> tuple[int, int]:
+def _crossed(end: End, boxes: list[PlacedBox]) -> tuple[int, int]:
     """How many boxes stand between the end and the right side, and the left one."""
     level = [box for box in boxes if box.y <= end.y <= box.y + box.height]
     return sum(box.x > end.box.x for box in level), sum(box.x < end.box.x for box in level)

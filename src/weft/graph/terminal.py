@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weft.compiler.report import clip, columns, preview
 from weft.graph.mermaid import frame_title
-from weft.graph.model import Graph, Group, Member, Row, Vertex, listed, rows_of
+from weft.graph.model import BoxRow, Graph, Group, Member, Vertex, listed, rows_of
 
 WIDTH = 100
 NARROWEST = 28
@@ -41,7 +41,7 @@ def strokes_for(encoding: str) -> Strokes:
     return Strokes()
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Lines that are all as wide as it says; measuring them anew would take its time."""
 
     width: int
@@ -69,8 +69,8 @@ def _plain(text: str) -> str:
     """The text in ASCII, as wide as it was."""
     if text.isascii():
         return text
-    shown = text.replace("…", "~")
-    return "".join(char if char.isascii() else "?" * columns(char) for char in shown)
+    ascii_dots = text.replace("…", "~")
+    return "".join(char if char.isascii() else "?" * columns(char) for char in ascii_dots)
 
 
 class _Drawing:
@@ -85,7 +85,7 @@ class _Drawing:
                 sources = self._sources.setdefault((edge.target, edge.key), [])
                 sources.append(names[edge.source])
 
-    def member(self, member: Member, room: int) -> Block:
+    def member(self, member: Member, room: int) -> TextBlock:
         """A member as lines of one width, at most as wide as there is room."""
         if isinstance(member, Vertex):
             return self._box(member, room)
@@ -101,22 +101,22 @@ class _Drawing:
         across = self.strokes.dashed if member.kind == "fallback" else self.strokes.across
         return self._framed(title, inner, room, across)
 
-    def _box(self, vertex: Vertex, room: int) -> Block:
+    def _box(self, vertex: Vertex, room: int) -> TextBlock:
         if vertex.kind in ("input", "answer") and not vertex.writes:
             return _line(clip(f"({vertex.title})", room))
         rows = [clip(self._row(vertex, row), room - 4) for row in rows_of(vertex)]
         mark = f" {self.strokes.problem}" if vertex.problems else ""
         width = max((columns(row) for row in rows), default=0)
-        inner = Block(width, tuple(_padded(row, width) for row in rows))
+        inner = TextBlock(width, tuple(_padded(row, width) for row in rows))
         return self._framed(f"{vertex.title}{mark}", inner, room, self.strokes.across)
 
-    def _row(self, vertex: Vertex, row: Row) -> str:
+    def _row(self, vertex: Vertex, row: BoxRow) -> str:
         if row.kind != "reads" or row.port is None:
             return row.text
         sources = self._sources.get((vertex.id, row.port.key))
         return f"{row.text} {self.strokes.source} {listed(tuple(sources))}" if sources else row.text
 
-    def _inside(self, group: Group, room: int) -> Block:
+    def _inside(self, group: Group, room: int) -> TextBlock:
         arrow = self.strokes.arrow
         if group.kind == "fallback":
             arrow = f"{arrow} if it fails"
@@ -125,9 +125,9 @@ class _Drawing:
             return _stacked([*head, *(self.member(below, room) for below in group.members)], arrow)
         return _stacked([*head, self._lanes(group, room)], arrow)
 
-    def _lanes(self, group: Group, room: int) -> Block:
+    def _lanes(self, group: Group, room: int) -> TextBlock:
         """Members side by side, as many in a row as there is room for."""
-        rows: list[list[Block]] = [[]]
+        rows: list[list[TextBlock]] = [[]]
         used = 0
         labels = group.labels or ("",) * len(group.members)
         for label, below in zip(labels, group.members, strict=True):
@@ -141,7 +141,7 @@ class _Drawing:
             rows[-1].append(block)
         return _stacked([_beside(row) for row in rows])
 
-    def _framed(self, title: str, inner: Block, room: int, across: str) -> Block:
+    def _framed(self, title: str, inner: TextBlock, room: int, across: str) -> TextBlock:
         left_top, right_top, left_bottom, right_bottom = self.strokes.corners
         title = clip(title, max(room - 5, 4))
         taken = columns(title)
@@ -150,10 +150,10 @@ class _Drawing:
         top = f"{left_top} {title} {across * (width - taken)}{right_top}"
         middle = [f"{side} {line}{rest} {side}" for line in inner.lines]
         bottom = f"{left_bottom}{across * (width + 2)}{right_bottom}"
-        return Block(width + 4, (top, *middle, bottom))
+        return TextBlock(width + 4, (top, *middle, bottom))
 
 
-def _stacked(blocks: list[Block], arrow: str = "") -> Block:
+def _stacked(blocks: list[TextBlock], arrow: str = "") -> TextBlock:
     """One block under the other, in the middle, an arrow between them."""
     between = _line(arrow) if arrow else None
     width = max(block.width for block in blocks)
@@ -164,27 +164,27 @@ def _stacked(blocks: list[Block], arrow: str = "") -> Block:
         if index and between is not None:
             lines += _centred(between, width)
         lines += _centred(block, width)
-    return Block(width, tuple(lines))
+    return TextBlock(width, tuple(lines))
 
 
-def _centred(block: Block, width: int) -> Iterator[str]:
-    left = (width - block.width) // 2
-    before, behind = " " * left, " " * (width - left - block.width)
+def _centred(block: TextBlock, width: int) -> Iterator[str]:
+    margin = (width - block.width) // 2
+    before, behind = " " * margin, " " * (width - margin - block.width)
     return (f"{before}{line}{behind}" for line in block.lines)
 
 
-def _beside(blocks: list[Block]) -> Block:
+def _beside(blocks: list[TextBlock]) -> TextBlock:
     height = max(len(block.lines) for block in blocks)
     filled = [
         (*block.lines, *(" " * block.width for _ in range(height - len(block.lines))))
         for block in blocks
     ]
     width = sum(block.width for block in blocks) + 2 * (len(blocks) - 1)
-    return Block(width, tuple("  ".join(row) for row in zip(*filled, strict=True)))
+    return TextBlock(width, tuple("  ".join(row) for row in zip(*filled, strict=True)))
 
 
-def _line(text: str) -> Block:
-    return Block(columns(text), (text,))
+def _line(text: str) -> TextBlock:
+    return TextBlock(columns(text), (text,))
 
 
 def _padded(text: str, width: int) -> str:

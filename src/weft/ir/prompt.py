@@ -1,6 +1,8 @@
 """A prompt: one request as a frozen value, before it is spelled for a provider."""
 
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Literal, cast, overload
 
 import msgspec
 
@@ -26,6 +28,55 @@ class Feature:
     DATA = 64
     BOUNDED = 128
     ALL = 255
+
+
+class Notes(Sequence[Note]):
+    """Notes in parts that prompts share: to add some copies none of those before."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Iterable[Sequence[Note]] = ()) -> None:
+        self.parts = tuple(part for part in parts if len(part))
+
+    def plus(self, more: Sequence[Note]) -> "Notes":
+        """These notes, and more behind them."""
+        return Notes((*self.parts, more)) if len(more) else self
+
+    def since(self, before: "Notes") -> "Notes":
+        """The notes that were added to those of an earlier prompt."""
+        return Notes(self.parts[len(before.parts) :])
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def __iter__(self) -> Iterator[Note]:
+        return chain.from_iterable(self.parts)
+
+    def __reversed__(self) -> Iterator[Note]:
+        return chain.from_iterable(map(reversed, reversed(self.parts)))
+
+    @overload
+    def __getitem__(self, index: int) -> Note: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Note]: ...
+    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (Notes, list, tuple)):
+            return tuple(self) == tuple(cast("Sequence[Note]", other))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Notes({tuple(self)!r})"
+
+
+NO_NOTES = Notes()
 
 
 class ToolDecl(msgspec.Struct, frozen=True):
@@ -72,7 +123,7 @@ class Prompt(msgspec.Struct, frozen=True):
     config_origins: dict[str, Origin] = {}
     output: Output | None = None
     features: int = Feature.NONE
-    notes: tuple[Note, ...] = ()
+    notes: Notes = NO_NOTES
     diagnostics: tuple[Diagnostic, ...] = ()
     cache: str = ""
     """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""
@@ -92,16 +143,23 @@ class Prompt(msgspec.Struct, frozen=True):
     def with_items(
         self,
         items: list[Item],
-        notes: list[Note] | tuple[Note, ...] = (),
-        diagnostics: list[Diagnostic] | tuple[Diagnostic, ...] = (),
+        notes: Sequence[Note] = (),
+        diagnostics: Sequence[Diagnostic] = (),
     ) -> "Prompt":
-        """A copy with these items, and what there is to say about the change."""
+        """A copy with these items, and what there is to say about the change.
+
+        Nothing is known of a new strand: what follows looks at all of its items.
+        """
         return msgspec.structs.replace(
             self,
             items=Strand(items),
-            notes=(*self.notes, *notes),
+            notes=self.notes.plus(notes),
             diagnostics=(*self.diagnostics, *diagnostics),
         )
+
+    def with_strand(self, items: Strand[Item], notes: Sequence[Note] = ()) -> "Prompt":
+        """A copy with a strand that an earlier request began, and notes that are shared."""
+        return msgspec.structs.replace(self, items=items, notes=self.notes.plus(notes))
 
     def __str__(self) -> str:
         from weft.ir.show import show

@@ -8,6 +8,7 @@ from weft.errors import InvalidPrompt
 from weft.ir.block import CallBlock, ResultBlock, TextBlock
 from weft.ir.item import Item
 from weft.ir.prompt import Prompt
+from weft.ir.rewrite import derived
 
 
 def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
@@ -17,16 +18,30 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
         for block in prompt.system:
             if block.role != "system" or not block.text:
                 raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
-    for item in prompt.items.since(prompt.items.settled if shared else 0):
+    items = prompt.items
+    start = items.settled if shared or not items.settled else derived(items, _Verified).items
+    for item in items.since(min(start, items.settled)):
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system" and item.kind != "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")
         else:
             _verify_item(item, step)
+    if start < items.settled:
+        derived(items, _Verified).items = items.settled
     if before is None or before.tools is not prompt.tools:
         names = [tool.name for tool in prompt.tools]
         if len(set(names)) != len(names):
             raise _broken(step, "two tools have one name")
+
+
+class _Verified:
+    """How many of a strand's settled items were verified."""
+
+    def __init__(self, items: int = 0) -> None:
+        self.items = items
+
+    def fork(self, length: int) -> "_Verified":
+        return _Verified(min(self.items, length))
 
 
 def _verify_item(item: Item, step: str) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import ceil
-from typing import NamedTuple, cast
+from operator import is_not
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,20 +15,24 @@ from weft.declare import TokenBudget
 from weft.declare.policy_parts import Budget, Fit, Overflow
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
-from weft.ir import Block, CallBlock, Item, Note, Prompt
+from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
+from weft.ir.rewrite import derived
 from weft.passes.env import Env, Sizes, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.references import notes_on_repointed, repointed
 from weft.passes.relevant import item_text
 from weft.passes.shorten import (
+    LEAST,
     Given,
     Phase,
     Shortening,
     Unit,
+    Unsealed,
     dropped,
     faded,
     give_up,
+    long_results,
     shortened,
     stride_for,
     units_of,
@@ -46,16 +51,12 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
     """
-    if env.measure is None:
+    if env.tokens.measure is None:
         return prompt
     if env.policy.limit is not None:
-        # imported above
-
-        prompt = keep_limit(prompt, env, env.policy.limit, env.measure)
-    if env.budget is not None:
-        # imported above
-
-        prompt = drop_oldest(prompt, env, env.budget, env.measure)
+        prompt = keep_limit(prompt, env, env.policy.limit, env.tokens.measure)
+    if env.tokens.budget is not None:
+        prompt = drop_oldest(prompt, env, env.tokens.budget, env.tokens.measure)
     return prompt
 
 
@@ -80,16 +81,41 @@ def keep_limit(
         return prompt
     if budget.overflow == "error":
         raise exceeded(prompt, env, room, sizes, "the request takes")
+    known = any(effect.get("kind") == "summary" for effect in env.session.effects.values())
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
+    if budget.overflow != "summarize" and not known:
+        return _fit_behind_seal(fitting, prompt, env, budget)
     if budget.overflow == "summarize":
         spare = allowance_for(room.counted)
         if fitting.fit("drop", room.counted - spare):
             return fitting.done(spare)
     if not fitting.fit(budget.overflow, room.counted):
-        left = prompt.with_items(fitting.left())
-        raise exceeded(left, env, room, measure(left), "what must stay takes")
-    known = any(effect.get("kind") == "summary" for effect in env.effects.values())
+        raise fitting.exceeded()
     return fitting.done(allowance_for(room.counted) if known else 0)
+
+
+def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budget) -> Prompt:
+    """Fit the items behind those that surely go, which are sealed.
+
+    All items are looked at where nothing is sealed yet, or not any more. That is O(n) once in a
+    session, and where somebody reaches back.
+    """
+    items = prompt.items
+    whole = frozenset(name for name, tool in env.tools.own.items() if tool.compact is False)
+    with items.lock:
+        seal = derived(items, Seal, (budget, env.agent, env.model.dialect, env.model.name, whole))
+        seal.uses += 1
+        try:
+            fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
+        except Unsealed:
+            seal.clear()
+            fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
+        if not fits:
+            raise fitting.exceeded()
+        after = fitting.done(0)
+        if seal.uses > 1:  # a strand that is not used again need not be sealed
+            fitting.extend_seal()
+        return after
 
 
 class Room(NamedTuple):
@@ -125,82 +151,157 @@ class _Fitting:
         self._prompt = prompt
         self._env = env
         self._budget = budget
-        self._room = room
+        self.room = room
         self._measure = measure
         self._sizes = sizes
-        self._items = list(prompt.items)
-        self._fixed, self._each = sizes.split()
-        self._tiers = [item.priority for item in self._items]
-        self._kept = pinned(self._items, self._tiers, env)
         self._stride = 1
-        self._given = Given([])
         self._now = sizes.total
+        self._seal = Seal()
+        self._items: list[Item] = []
+        self._sent: tuple[int, list[Item], Strand[Item]] | None = None
 
-    def fit(self, overflow: Overflow, limit: int) -> bool:
-        """Give up until no more than `limit` tokens are left; whether that worked."""
-        self._given = given = Given(list(self._each))
+    def _look_at(self, seal: "Seal") -> None:
+        """Take the items that are not sealed."""
+        self._seal = seal
+        items = self._prompt.items
+        if self._sizes.part is not None:
+            part = self._sizes.part(seal.stays, seal.end)
+            self._fixed, self._each, self._asked = part
+        else:
+            (self._fixed, self._each), self._asked = self._sizes.split(), 0
+        self._items = [*(items[index] for index in seal.stays), *items.since(seal.end)]
+        self._tiers = [item.priority for item in self._items]
+        self._pins = pinned(self._items, self._tiers, self._env)
+        self._giving = Given(list(self._each))
+        self._sent = None
+        self._shorter = Shortening(self._items, self._giving, self._env, self._sizes.item)
+
+    def fit(self, overflow: Overflow, limit: int, seal: "Seal | None" = None) -> bool:
+        """Give up until no more than `limit` tokens are left; whether that worked.
+
+        Raises:
+            Unsealed: something that is sealed does not surely go.
+        """
+        self._look_at(seal if seal is not None else Seal())
+        sealed = self._seal.sums(self._shorter) if self._seal.end else None
+        if sealed is not None and not self._seal.holds(self._items, self._asked, self._env):
+            raise Unsealed
         self._stride, aim = stride_for(max(limit, 1))
-        shorter = Shortening(self._items, given, self._env, self._sizes.item)
-        units = units_of(self._items, self._tiers, self._kept.stays)
-        why = f"the request exceeded {self._budget.tokens} tokens"
-        phases = _phases(units, self._tiers, self._kept, overflow, shorter, why)
+        units = units_of(self._items, self._tiers, self._pins.stays)
+        tiers = {self._tiers[index] for unit in units for index in unit.indexes}
+        if sealed is not None and tiers - {self._seal.tier}:
+            raise Unsealed
+        self._tier = tiers.pop() if len(tiers) == 1 else 0
+        phases = _phases(
+            units, self._tiers, self._pins, overflow, self._shorter, self._why, self._seal, sealed
+        )
 
         def fits() -> bool:
-            self._now = self._measure(self._prompt.with_items(self.left())).total
+            self._now = self._measure(self._prompt.with_strand(self.remaining())).total
             return self._now <= limit
 
-        return give_up(phases, self._fixed + sum(self._each) - aim, self._stride, given, fits)
+        excess = self._fixed + sum(self._each) + (sealed.each if sealed is not None else 0) - aim
+        return give_up(phases, excess, self._stride, self._giving, fits, sealed=sealed is not None)
 
-    def left(self) -> list[Item]:
-        """The items as they stand by now."""
-        left = self._formed()
-        return repointed(left, self._items, self._env) if self._given.changes else left
+    @property
+    def _why(self) -> str:
+        return f"the request exceeded {self._budget.tokens} tokens"
+
+    def exceeded(self) -> BudgetExceeded:
+        """The error for what does not fit."""
+        fitted_prompt = self._prompt.with_strand(self.remaining())
+        sizes = self._measure(fitted_prompt)
+        return exceeded(fitted_prompt, self._env, self.room, sizes, "what must stay takes")
+
+    def remaining(self) -> Strand[Item]:
+        """The items as they stand by now; the strand of the request before, where it goes on."""
+        return self._formed_and_sent()[1]
+
+    def _formed_and_sent(self) -> tuple[list[Item], Strand[Item]]:
+        """The items as they were shortened, and as they are sent; worked out once a step."""
+        if self._sent is None or self._sent[0] != self._giving.steps:
+            formed = self._formed()
+            changed = self._giving.changes or self._seal.end
+            items = repointed(formed, self._items, self._env) if changed else formed
+            strand = self._seal.strand_of(items, min(len(self._prompt.items.tail), len(items)))
+            self._sent = (self._giving.steps, formed, strand)
+        return self._sent[1:]
 
     def _formed(self) -> list[Item]:
-        forms = {index: change.form for index, change in self._given.changes.items()}
-        found = (forms.get(index, item) for index, item in enumerate(self._items))
-        stay = [item for item in found if item is not None]
+        forms = {index: change.form for index, change in self._giving.changes.items()}
+        forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
+        stay = [item for item in forms_or_items if item is not None]
         if stay and stay[0].blocks and stay[0].blocks[0].role == "model":
-            return [opening_of(stay[0]), *stay]  # what stood before it went; it counts as well
+            # what stood before it went; it counts as well
+            return [self._seal.opening_of(stay[0]), *stay]
         return stay
+
+    def extend_seal(self) -> None:
+        """Seal what surely went this time, up to the first item that may stay."""
+        if not self._tier:
+            return
+        seal, settled = self._seal, self._prompt.items.settled
+        first, before = len(seal.stays), seal.end
+        stays: list[int] = []
+        for index, item in enumerate(self._items[first:], first):
+            place = before + index - first
+            if place >= settled:
+                break
+            if index in self._giving.surely:
+                seal.add(index, self._shorter, self._env, self._why)
+                seal.stays, stays = (*seal.stays, *stays), []
+                seal.end = place + 1
+            elif index in self._pins.whole and self._env.is_asked(item):
+                stays.append(place)
+            else:
+                break
+        seal.tier = self._tier
+        seal.turn, seal.invocation, seal.asked = self._env.turn, self._env.invocation, self._asked
 
     def done(self, spare: int) -> Prompt:
         """The prompt that fits, with a summary of what went if `spare` tokens are for one."""
-        items, changes = self._items, self._given.changes
-        after, wants, said = self.left(), self._prompt.wants, list[Diagnostic]()
+        items, changes = self._items, self._giving.changes
+        (formed, after), wants, diagnostics = (
+            self._formed_and_sent(),
+            self._prompt.wants,
+            list[Diagnostic](),
+        )
         notes = [
             Note("fit_budget", change.why, items[index], change.form)
             for index, change in sorted(changes.items())
         ]
-        notes += notes_on_repointed(after, self._formed())
+        notes += notes_on_repointed(after, formed)
         if spare:
-            summary, summed = self._summary(after, spare)
+            summary, summed = self._summary(list(after), spare)
             if summary is not None:
-                after = _placed(after, summary)
-                self._now = self._measure(self._prompt.with_items(after)).total
+                after = Strand(_placed(list(after), summary))
+                self._now = self._measure(self._prompt.with_strand(after)).total
                 notes.append(Note("fit_budget", "it sums up what went", summary, summary))
             if self._budget.overflow == "summarize" and summed.problem:
                 what = "an extract stands for what the budget has no room for"
-                said.append(done_without(self._env, what, summed.problem))
+                diagnostics.append(done_without(self._env, what, summed.problem))
                 if summed.want is not None and summed.want not in wants:
                     wants = (*wants, summed.want)
-        said = [*given_up(self._env, self._room, notes, self._sizes.total, self._now), *said]
-        made = self._prompt.with_items(after, notes, said)
-        return msgspec.structs.replace(made, wants=wants) if wants else made
+        gone = len(self._seal.notes)
+        figures = given_up(self._env, self.room, notes, gone, self._sizes.total, self._now)
+        fitted = self._prompt.with_strand(after, self._seal.notes).with_strand(after, notes)
+        return msgspec.structs.replace(
+            fitted, diagnostics=(*self._prompt.diagnostics, *figures, *diagnostics), wants=wants
+        )
 
-    def _summary(self, left: list[Item], spare: int) -> tuple[Item | None, Summed]:
+    def _summary(self, items: list[Item], spare: int) -> tuple[Item | None, Summed]:
         """What sums up the items that went, within so many tokens; where they degrade, as said."""
-        went = [index for index, change in self._given.changes.items() if change.form is None]
+        went = [index for index, change in self._giving.changes.items() if change.form is None]
         blocks: list[list[Item]] = []
         for tier in TIERS:
             mine = [index for index in went if self._tiers[index] == tier]
             sizes = [self._each[index] for index in mine]
             blocks += blocks_of([self._items[index] for index in mine], sizes, self._stride)
-        summed = summary_of(blocks, left, self._env)
+        summed = summary_of(blocks, items, self._env)
         if self._budget.overflow != "summarize":
             if summed.problem:
                 return None, summed
-            spare = min(spare, self._room.counted - self._now)
+            spare = min(spare, self.room.counted - self._now)
         gone = [self._items[index] for index in went]
         return fitted(summed.text, gone, self._env, spare, self._sizes.item), summed
 
@@ -218,9 +319,9 @@ def pinned(items: list[Item], tiers: list[int], env: Env) -> Kept:
     """
     stays: set[int] = set()
     whole: set[int] = set()
-    said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
-    started = [i for i in said if env.invocation and items[i].invocation == env.invocation]
-    whole.update((*started[:1], *said[-1:]))
+    spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
+    started = [i for i in spoken if env.invocation and items[i].invocation == env.invocation]
+    whole.update((*started[:1], *spoken[-1:]))
     done = [
         index
         for index, item in enumerate(items)
@@ -248,32 +349,174 @@ def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
 def _phases(
     units: list[Unit],
     tiers: list[int],
-    kept: Kept,
+    pins: Kept,
     overflow: Overflow,
     shorter: Shortening,
     why: str,
+    seal: "Seal",
+    sealed: "Sums | None",
 ) -> Iterator[Phase]:
-    """What is given up, phase by phase: the lowest tier first, then what else can be shorter."""
-    sizes = shorter.given.sizes
+    """What is given up, phase by phase: the lowest tier first, then what else can be shorter.
+
+    What is sealed has its part in the phases of its tier.
+    """
+    giving = shorter.giving
+    sizes = giving.sizes
     degrades, folds = overflow != "drop", overflow == "degrade"
     for tier in TIERS:
-        mine = [i for i, own in enumerate(tiers) if own == tier and i not in kept.stays]
+        mine = [i for i, own in enumerate(tiers) if own == tier and i not in pins.stays]
         goes = [unit for unit in units if unit.tier == tier]
         reason = f"{why}, and it is in tier {tier}"
+        own = sealed if sealed is not None and tier == seal.tier else None
+        took = own.each - own.folded - own.referred if own is not None else None
         if not degrades:
-            yield dropped(goes, sizes, reason)
+            yield dropped(goes, sizes, reason, took)
             continue
         if folds:
-            yield shortened(mine, shorter.fold)
-        yield shortened(mine, shorter.refer)
-        yield faded(goes, sizes, reason, shorter.cut)
-        held = {index for unit in goes for index in unit.indexes}
-        yield shortened([index for index in mine if index not in held], shorter.cut)
-    last = sorted(kept.stays - kept.whole)
+            yield shortened(mine, shorter.fold, own.folded if own is not None else 0)
+        giving.folded = [*sizes]
+        yield shortened(mine, shorter.refer, own.referred if own is not None else 0)
+        giving.referred = [*sizes]
+        yield faded(goes, sizes, reason, shorter.cut, took)
+        loose = {index for unit in goes for index in unit.indexes}
+        yield shortened([index for index in mine if index not in loose], shorter.cut)
+    last = sorted(pins.stays - pins.whole)
     if folds:
         yield shortened(last, shorter.fold)
     if degrades:
         yield shortened(last, shorter.cut)
+
+
+class Sums(NamedTuple):
+    """What the sealed items took, and what digests and references to later results save of it."""
+
+    each: int
+    folded: int
+    referred: int
+
+
+class _Open(NamedTuple):
+    """A sealed item with a long result that no later item gave again yet.
+
+    `form` is the item as it was folded, `again` are the places where a later one gives the same,
+    `texts` the long results by their place, and `saved` what references saved of it so far.
+    """
+
+    form: Item
+    again: dict[int, Origin]
+    texts: dict[int, str]
+    saved: int
+
+
+def _worth(saved: int) -> int:
+    """What a shorter form saves, if it is enough to be used."""
+    return saved if saved >= LEAST else 0
+
+
+class Seal:
+    """The oldest items of a strand, which surely go, with the sums that phases ask for.
+
+    The sealed items are those before `end` but for `stays`, which the user asks now. Requests
+    between two strides drop the same items; so they are looked at once, when they go.
+    """
+
+    def __init__(self) -> None:
+        self.uses = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Seal nothing."""
+        self.end = self.tier = self.turn = self.asked = 0
+        self.stays: tuple[int, ...] = ()
+        self.invocation = ""
+        self.newest = -1
+        """The highest log position of a sealed item."""
+        self.thinks = False
+        """Whether a sealed item has thoughts, which count in the current turn only."""
+        self.notes: Strand[Note] = Strand()
+        self._invocations: set[str] = set()
+        self._sums = Sums(0, 0, 0)
+        self._open: dict[str, list[_Open]] = {}
+        """Sealed items by a long result that no later item gave again yet."""
+        self._sent: Strand[Item] = Strand()
+
+    def holds(self, items: Sequence[Item], asked: int, env: Env) -> bool:
+        """Whether nothing of what is sealed must stay in this request."""
+        if self.thinks and asked != self.asked and min(asked, self.asked) < self.end:
+            return False
+        if self.stays or env.invocation in self._invocations:
+            same = self.turn == env.turn and self.invocation == env.invocation
+            behind = items[len(self.stays) :]
+            return same and any(
+                item.kind == "exchange" and item.invocation == env.invocation for item in behind
+            )
+        return self.newest < env.turn
+
+    def add(self, index: int, shorter: Shortening, env: Env, why: str) -> None:
+        """Seal one item more."""
+        item, giving = shorter.items[index], shorter.giving
+        folded = giving.whole[index] - giving.folded[index]
+        referred = giving.folded[index] - giving.referred[index]
+        whole, before, saved = self._sums
+        self._sums = Sums(whole + giving.whole[index], before + folded, saved + referred)
+        self._invocations.add(item.invocation)
+        self.newest = max(self.newest, item.position)
+        self.thinks = self.thinks or any(isinstance(one, ThoughtBlock) for one in item.blocks)
+        reason = f"{why}, and it is in tier {item.priority}"
+        self.notes = self.notes.grown([Note("fit_budget", reason, item)])
+        if item.kind != "exchange" or not env.policy.makes_handles:
+            return
+        texts, again = long_results(item, env), dict(shorter.places_again(index))
+        for spot, text in texts.items():
+            self._refer(text, item.blocks[spot].origin, shorter)
+        waiting = _Open(shorter.form_of(index), again, texts, referred)
+        for spot, text in texts.items():
+            if spot not in again:
+                self._open.setdefault(text, []).append(waiting)
+
+    def _refer(self, text: str, later: Origin, shorter: Shortening) -> None:
+        """Let sealed items refer to a later one that is sealed too."""
+        for one in self._open.pop(text, ()):
+            again = one.again | {spot: later for spot, own in one.texts.items() if own == text}
+            saved = _worth(shorter.referring(one.form, again)[1])
+            referred = self._sums.referred + saved - one.saved
+            self._sums = self._sums._replace(referred=referred)
+            waiting = one._replace(again=again, saved=saved)
+            for other in {own for spot, own in one.texts.items() if spot not in again}:
+                rest = [each for each in self._open.get(other, ()) if each is not one]
+                self._open[other] = [*rest, waiting]
+
+    def sums(self, shorter: Shortening) -> Sums:
+        """The sums, with what it saves that later items give some results again."""
+        later = shorter.later_results() if self._open else {}
+        more, seen = 0, set[int]()
+        for text in self._open.keys() & later.keys():
+            for one in self._open[text]:
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    places = {p: later[t] for p, t in one.texts.items() if t in later}
+                    more += _worth(shorter.referring(one.form, one.again | places)[1]) - one.saved
+        return self._sums._replace(referred=self._sums.referred + more)
+
+    def opening_of(self, first: Item) -> Item:
+        """The turn before a first item of the model's; the same as in the request before."""
+        before = self._sent
+        if len(before) > 1 and before[1] is first:
+            return before[0]
+        return opening_of(first)
+
+    def strand_of(self, items: list[Item], tail: int) -> Strand[Item]:
+        """The items as a strand, which goes on the one of the request before, if it can."""
+        settled, passing = items[: len(items) - tail], items[len(items) - tail :]
+        before = self._sent
+        known = before.between(0, before.settled)
+        same = len(known)
+        if len(settled) < same or any(map(is_not, known, settled)):
+            pairs = enumerate(zip(known, settled, strict=False))
+            same = next((at for at, (one, other) in pairs if one is not other), len(settled))
+            before = before.fork(min(same, len(settled)))
+        self._sent = before.grown(settled[same:]) if len(settled) > same else before
+        return self._sent.with_tail(passing)
 
 
 def drop_oldest(
@@ -286,11 +529,12 @@ def drop_oldest(
     question. What started the invocation, what the user said last, what the agent's last call
     gave and the last `keep_recent` items stay, and with them the user turn they follow.
     """
-    total, split, _ = measure(prompt)
+    measured = measure(prompt)
+    total = measured.total
     limit = budget.token_budget
     if total <= limit:
         return prompt
-    fixed, sizes = split()
+    fixed, sizes = measured.split()
     items = list(prompt.items)
     pinned = _pinned(items, env.invocation, budget.keep_recent)
     loose = [0 if index in pinned else size for index, size in enumerate(sizes)]
@@ -315,7 +559,7 @@ def drop_oldest(
     asked = min(pinned)  # behind the question that stays, every item may be the next
     while cut <= asked and not _may_begin(items[cut]):
         cut += 1
-    kept = [item for index, item in enumerate(items) if index >= cut or index in pinned]
+    staying = [item for index, item in enumerate(items) if index >= cut or index in pinned]
     dropped = [item for index, item in enumerate(items) if index < cut and index not in pinned]
     notes = [Note("fit_budget", f"the request exceeded {limit} tokens", item) for item in dropped]
     diagnostic = report(
@@ -324,16 +568,16 @@ def drop_oldest(
         f"{len(dropped)} older items were left out to fit {limit} tokens ({total} without)",
         "raise token_budget to keep them",
     )
-    after = repointed(kept, items, env)
-    return prompt.with_items(after, [*notes, *notes_on_repointed(after, kept)], [diagnostic])
+    after = repointed(staying, items, env)
+    return prompt.with_items(after, [*notes, *notes_on_repointed(after, staying)], [diagnostic])
 
 
 def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:
     """The items that stay whatever they cost; the first of them is the user's side."""
     pinned = set(range(max(0, len(items) - max(keep_recent, 1)), len(items)))
-    said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
-    started = [i for i in said if invocation and items[i].invocation == invocation]
-    pinned.update((*started[:1], *said[-1:]))
+    spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
+    started = [i for i in spoken if invocation and items[i].invocation == invocation]
+    pinned.update((*started[:1], *spoken[-1:]))
     results = [i for i, item in enumerate(items) if item.kind == "exchange"]
     pinned.update(i for i in results[-1:] if items[i].invocation == invocation)
     first = min(pinned, default=0)
@@ -359,25 +603,27 @@ def room_for(prompt: Prompt, env: Env, budget: Budget) -> Room:
     shared = reserve is None
     if reserve is None:
         reserve = min(budget.tokens // SHARE, MOST)
-    counted = int((budget.tokens - reserve) / (1 + env.margin))
+    counted = int((budget.tokens - reserve) / (1 + env.tokens.margin))
     return Room(budget.tokens, reserve, counted, shared)
 
 
-def given_up(env: Env, room: Room, notes: list[Note], before: int, now: int) -> list[Diagnostic]:
-    """What was given up, with the figures."""
+def given_up(
+    env: Env, room: Room, notes: list[Note], sealed: int, before: int, now: int
+) -> list[Diagnostic]:
+    """What was given up, with the figures; `sealed` items went before those of the notes."""
     origin = Origin("field", "context", env.agent)
-    gone = sum(1 for note in notes if note.after is None)
+    gone = sealed + sum(1 for note in notes if note.after is None)
     shorter = sum(1 for note in notes if note.after not in (None, note.before))
     figures = f"{before} tokens became {now}, of {room.counted} there are for it"
     hint = "raise the budget, or give what matters .priority(1)"
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     if shorter:
         words = f"{_count(shorter)} shortened to fit the budget of {room.tokens}: {figures}"
-        found.append(report("WEFT503", origin, words, hint))
+        diagnostics.append(report("WEFT503", origin, words, hint))
     if gone:
         words = f"{_count(gone)} left out to fit the budget of {room.tokens}: {figures}"
-        found.append(report("WEFT501", origin, words, hint))
-    return found
+        diagnostics.append(report("WEFT501", origin, words, hint))
+    return diagnostics
 
 
 def _count(number: int) -> str:
@@ -386,9 +632,9 @@ def _count(number: int) -> str:
 
 def exceeded(prompt: Prompt, env: Env, room: Room, sizes: Sizes, subject: str) -> BudgetExceeded:
     """The error for what does not fit: by how much, what takes the most, and what to type."""
-    most = ceil(sizes.total * (1 + env.margin))
+    most = ceil(sizes.total * (1 + env.tokens.margin))
     counted = f"{sizes.total} tokens"
-    if env.margin:
+    if env.tokens.margin:
         counted += f" ({most} at most, as they are estimated)"
     if room.reserve:
         counted += f" and {room.reserve} are for the answer"
@@ -416,15 +662,15 @@ def _without_handles(prompt: Prompt, env: Env) -> str:
 def _largest(prompt: Prompt, env: Env, sizes: Sizes) -> str:
     """What takes the most of a request, in words."""
     fixed, _ = sizes.split()
-    system = env.count(prompt.system_text)
-    schema = env.count(compact(prompt.output.schema)) if prompt.output is not None else 0
+    system = env.tokens.count(prompt.system_text)
+    schema = env.tokens.count(compact(prompt.output.schema)) if prompt.output is not None else 0
     tools = fixed - system - schema if prompt.tools else 0  # with what a provider adds for them
     named = f"the tool {RECALL}" if _is_for_handles(prompt) else "the tools"
-    found = [(system, "the instruction"), (tools, named), (schema, "the schema")]
-    found += [(sizes.item(item), _name(item)) for item in prompt.items]
-    found.sort(key=lambda one: -one[0])
-    told = [f"{name} {size}" for size, name in found[:3] if size > 0]
-    return f"most of it: {', '.join(told)}"
+    parts = [(system, "the instruction"), (tools, named), (schema, "the schema")]
+    parts += [(sizes.item(item), _name(item)) for item in prompt.items]
+    parts.sort(key=lambda one: -one[0])
+    named_sizes = [f"{name} {size}" for size, name in parts[:3] if size > 0]
+    return f"most of it: {', '.join(named_sizes)}"
 
 
 def _name(item: Item) -> str:
@@ -477,27 +723,27 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         gone = _oldest(items, sizes, options.tokens, beside)
     reason = f"what is better fills the {options.tokens} tokens that there are"
     notes = [Note("fit_items", reason, items[number]) for number in sorted(gone)]
-    kept = [item for number, item in enumerate(items) if number not in gone]
-    return prompt.with_items(kept, notes)
+    staying = [item for number, item in enumerate(items) if number not in gone]
+    return prompt.with_items(staying, notes)
 
 
 def _head(prompt: Prompt, env: Env, most: int) -> int:
     """What an opening turn takes, and of the head what is less than `most`."""
-    if env.measure is None:
+    if env.tokens.measure is None:
         return 0
-    fixed, (opening,) = env.measure(
+    fixed, (opening,) = env.tokens.measure(
         msgspec.structs.replace(prompt, items=Strand([opening_of(prompt.items[0])]))
     ).split()
-    return min(fixed, most) + (opening if env.opening else 0)
+    return min(fixed, most) + (opening if env.thread.opening else 0)
 
 
 def _worst(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[int]:
     """All but the best that fit; of two that are equally good, the older goes."""
     gone: set[int] = set()
-    left = tokens
+    room = tokens
     for number in sorted(sizes, key=lambda number: (-items[number].score, -number)):
-        if sizes[number] <= left:
-            left -= sizes[number]
+        if sizes[number] <= room:
+            room -= sizes[number]
         else:
             gone.add(number)
     return gone
@@ -523,31 +769,37 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
 
     What other agents said is counted in the words in which the agent is told of it.
     """
-    if env.measure is None:
-        return [env.count(item_text(item)) for item in prompt.items]
-    key = ("item sizes", env.agent, env.dialect, env.model)
-    found = env.log.memo.setdefault(key, {})
-    held = cast("dict[object, tuple[tuple[Block, ...], int]]", found)
-    missing = [item for item in prompt.items if not _is_known(item, held)]
+    if env.tokens.measure is None:
+        return [env.tokens.count(item_text(item)) for item in prompt.items]
+    key = (env.agent, env.model.dialect, env.model.name)
+    known = derived(env.log, _ItemSizes, key).by_item
+    missing = [item for item in prompt.items if not _is_known(item, known)]
     if missing:
-        forms = [_told(item, prompt, env) for item in missing]
+        forms = [_narrated_alone(item, prompt, env) for item in missing]
         sent = [form for form in forms if form.blocks]
-        _, sizes = env.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
+        _, sizes = env.tokens.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
         counted = iter(sizes)
         for item, form in zip(missing, forms, strict=True):
-            held[item.key] = (item.blocks, next(counted) if form.blocks else 0)
-    return [held[item.key][1] for item in prompt.items]
+            known[item.key] = (item.blocks, next(counted) if form.blocks else 0)
+    return [known[item.key][1] for item in prompt.items]
 
 
-def _is_known(item: Item, held: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
-    known = held.get(item.key)
+class _ItemSizes:
+    """What items of a log take: their blocks and their tokens, by the key of the item."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, tuple[tuple[Block, ...], int]] = {}
+
+
+def _is_known(item: Item, sizes: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
+    known = sizes.get(item.key)
     return known is not None and known[0] is item.blocks
 
 
-def _told(item: Item, prompt: Prompt, env: Env) -> Item:
+def _narrated_alone(item: Item, prompt: Prompt, env: Env) -> Item:
     """An item as it will be sent; without blocks, where it will not be."""
     if item.author in ("user", env.agent):
         return item
     alone = msgspec.structs.replace(prompt, items=Strand([item]))
-    told = attribute_foreign(alone, env).items.tip
-    return told if told is not None else msgspec.structs.replace(item, blocks=())
+    narrated = attribute_foreign(alone, env).items.tip
+    return narrated if narrated is not None else msgspec.structs.replace(item, blocks=())

@@ -1,7 +1,8 @@
 """Passes that say the same thing once."""
 
 import re
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
+from weft.ir.rewrite import Fold, rewrite_items
 from weft.passes.env import Env
 from weft.passes.handles import logged, media_words, result_tokens, with_media_words
 from weft.passes.references import back_words, call_words
@@ -57,23 +59,38 @@ def dedupe_items(prompt: Prompt, env: Env, options: Dedupe) -> Prompt:
 
 
 def _exact(prompt: Prompt, env: Env) -> Prompt:
-    seen: dict[object, _First] = {}
-    kept: list[Item] = []
-    notes: list[Note] = []
-    number = 0
-    for item in prompt.items:
+    def change(item: Item, seen: _Seen) -> Item | Note:
         own = item.author == env.agent and item.kind == "exchange"
         blocks: list[Block] = []
         for block in item.blocks:
-            blocks.append(_once(block, item, number if own else -1, seen, env))
-            number += own and isinstance(block, ResultBlock)
+            blocks.append(_once(block, item, seen.results if own else -1, seen.first, env))
+            seen.results += own and isinstance(block, ResultBlock)
         if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
-            continue
+            return item
         short = msgspec.structs.replace(item, blocks=tuple(blocks))
-        notes.append(Note("dedupe_items", "the same stands further up", item, short))
-        kept.append(short)
-    return prompt.with_items(kept, notes) if notes else prompt
+        return Note("dedupe_items", "the same stands further up", item, short)
+
+    key = (env.agent, env.model.dialect, env.model.name)
+    return rewrite_items(prompt, "dedupe_items", change, key=key, fold=_SEEN)
+
+
+class _Seen:
+    """Where each large value stands first, and how many results of the agent there are."""
+
+    __slots__ = ("first", "results")
+
+    def __init__(self, first: "MutableMapping[object, _First] | None" = None) -> None:
+        self.first: MutableMapping[object, _First] = {} if first is None else first
+        self.results = 0
+
+    def over(self) -> "_Seen":
+        """A passing copy for items that may still change."""
+        copy = _Seen(ChainMap({}, self.first))
+        copy.results = self.results
+        return copy
+
+
+_SEEN = Fold(_Seen, _Seen.over)
 
 
 class _First(NamedTuple):
@@ -85,7 +102,9 @@ class _First(NamedTuple):
     words: str
 
 
-def _once(block: Block, item: Item, number: int, seen: dict[object, _First], env: Env) -> Block:
+def _once(
+    block: Block, item: Item, number: int, seen: MutableMapping[object, _First], env: Env
+) -> Block:
     """The block, or where its value stands already; what is new is remembered.
 
     Others are told in other words, with their quotes escaped: their calls have no arguments here.
@@ -132,7 +151,7 @@ def _in_place_of(response: JsonObject, words: str) -> JsonObject:
     return {"error" if list(response) == ["error"] else "result": words}
 
 
-class _Told(NamedTuple):
+class _LongResult(NamedTuple):
     """A long result in its place, and what it is about."""
 
     item: int
@@ -145,12 +164,13 @@ class _Told(NamedTuple):
 
 
 def _superseded(prompt: Prompt, env: Env) -> Prompt:
+    """O(n) once a request: what comes last decides about all before it."""
     items = list(prompt.items)
-    told = [one for index, item in enumerate(items) for one in _told(index, item)]
-    gone: dict[int, dict[int, _Told]] = {}
-    calls: dict[bytes, _Told] = {}
-    subjects: dict[str, list[_Told]] = {}
-    for one in reversed(told):
+    results = [one for index, item in enumerate(items) for one in _results_of(index, item)]
+    gone: dict[int, dict[int, _LongResult]] = {}
+    calls: dict[bytes, _LongResult] = {}
+    subjects: dict[str, list[_LongResult]] = {}
+    for one in reversed(results):
         versions = subjects.get(one.subject, []) if one.subject else []
         newest = calls.get(one.call) or next((v for v in versions if _is_version(v, one)), None)
         if newest is not None:
@@ -160,7 +180,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
             calls[one.call] = one
             subjects.setdefault(one.subject, []).append(one)
     notes: list[Note] = []
-    for index, places in gone.items():
+    for index, places in sorted(gone.items()):
         item = items[index]
         blocks = tuple(
             _replaced(block, places[at], item, prompt, env)
@@ -174,7 +194,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
 
 
 def _replaced(
-    block: ResultBlock, newest: _Told, item: Item, prompt: Prompt, env: Env
+    block: ResultBlock, newest: _LongResult, item: Item, prompt: Prompt, env: Env
 ) -> ResultBlock:
     """A word about the later result in place of an older one, with the handle of the older."""
     later = prompt.items[newest.item].blocks[newest.block].origin
@@ -182,8 +202,8 @@ def _replaced(
     words = f"[superseded: {newest.name} gives it as it is now, further down; handle {handle}]"
     whole = block.whole if block.whole is not None else block.response
     if block.media:
-        said = [media_words(one, env, -1) for one in block.media]
-        whole = with_media_words(whole, [one for one in said if one is not None])
+        words_for_media = [media_words(one, env, -1) for one in block.media]
+        whole = with_media_words(whole, [one for one in words_for_media if one is not None])
     return msgspec.structs.replace(
         block,
         response=_in_place_of(block.response, words),
@@ -193,14 +213,14 @@ def _replaced(
     )
 
 
-def _told(index: int, item: Item) -> Iterator[_Told]:
+def _results_of(index: int, item: Item) -> Iterator[_LongResult]:
     calls = {block.id: block for block in item.blocks if isinstance(block, CallBlock)}
     for at, block in enumerate(item.blocks):
         if not isinstance(block, ResultBlock) or block.synthetic or block.name == RECALL:
             continue
         call = calls.get(block.call_id)
         if call is not None:
-            yield _Told(
+            yield _LongResult(
                 index,
                 at,
                 block.name,
@@ -213,13 +233,13 @@ def _told(index: int, item: Item) -> Iterator[_Told]:
 
 def _subject(args: JsonObject) -> str:
     """What a call is about: the file, the address or the key among its arguments."""
-    for key, held in args.items():
-        if _SUBJECT.search(key) and isinstance(held, str | int) and not isinstance(held, bool):
-            return str(held)
+    for key, value in args.items():
+        if _SUBJECT.search(key) and isinstance(value, str | int) and not isinstance(value, bool):
+            return str(value)
     return ""
 
 
-def _is_version(later: _Told, older: _Told) -> bool:
+def _is_version(later: _LongResult, older: _LongResult) -> bool:
     """Whether a later result has most of what an older one said about the same thing."""
     if later.subject != older.subject:
         return False
@@ -246,40 +266,45 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     Before:  system "Intent: booking" | user "Fly me to Oslo" | model "booking"
     After:   system "Intent: booking" | user "Fly me to Oslo"
     """
-    if env.policy.duplicates or not env.carried:
+    if env.policy.duplicates or not env.instruction.carried:
         return prompt
-    if not prompt.features & Feature.WROTE and not env.captured:
+    if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    carried = [one for value in env.carried.values() for one in _each(value)]
+    carried = [one for value in env.instruction.carried.values() for one in _each(value)]
     texts = {value.strip() for value in carried if isinstance(value, str)}
     only_texts = all(isinstance(value, str) for value in carried)
-    for item in prompt.items:
-        if env.captured and item.kind == "user" and item.author == "user":
-            kept.append(_referring(item, env, notes))
-            continue
-        said, key = _answer_text(item) if item.wrote else None, ""
-        if said is not None and (said.strip() in texts or not only_texts):
-            key = _carried(item, said, env)
-        if key:
-            notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item))
-        else:
-            kept.append(item)
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        if env.instruction.captured and item.kind == "user" and item.author == "user":
+            return _referring(item, env)
+        text, key = _answer_text(item) if item.wrote else None, ""
+        if text is not None and (text.strip() in texts or not only_texts):
+            key = _carried(item, text, env)
+        if not key:
+            return item
+        return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
+
+    # it runs on new items only, whose thread begins again when another value is carried
+    return rewrite_items(prompt, "dedupe_state", change)
 
 
-def _referring(item: Item, env: Env, notes: list[Note]) -> Item:
+def _referring(item: Item, env: Env) -> Item | Note:
     """What the user said; without the words, where the instruction carries them."""
     text = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
-    key = next((key for key in sorted(env.captured) if spells(text, env.carried[key])), "")
+    key = next(
+        (
+            key
+            for key in sorted(env.instruction.captured)
+            if spells(text, env.instruction.carried[key])
+        ),
+        "",
+    )
     if not key or not text:
         return item
     others = [block for block in item.blocks if not isinstance(block, TextBlock)]
     origin = Origin("pass", "dedupe_state")
-    told = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
-    notes.append(Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, told))
-    return told
+    referring = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
+    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, referring)
 
 
 def _answer_text(item: Item) -> str | None:
@@ -294,11 +319,13 @@ def _answer_text(item: Item) -> str | None:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _carried(item: Item, said: str, env: Env) -> str:
+def _carried(item: Item, text: str, env: Env) -> str:
     """The key under which the instruction carries what this item says, if there is one."""
-    names = dict.fromkeys((*item.wrote, *env.carried))  # it may have been renamed since
+    names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
     for key in names:
-        if key in env.carried and any(spells(said, one) for one in _each(env.carried[key])):
+        if key in env.instruction.carried and any(
+            spells(text, one) for one in _each(env.instruction.carried[key])
+        ):
             return key
     return ""
 

@@ -4,7 +4,9 @@ import msgspec
 
 from weft.diagnostics import Origin
 from weft.ir import Feature, Item, Note, OpaqueBlock, Prompt, TextBlock
+from weft.ir.rewrite import derived
 from weft.passes.env import Env, opening_of
+from weft.values import Strand
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -15,14 +17,33 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     Before:  model "Welcome!" | user "Hi"
     After:   user "(The conversation begins.)" | model "Welcome!" | user "Hi"
     """
-    if not env.opening or not prompt.items:
+    if not env.thread.opening or not prompt.items:
         return prompt
     first = prompt.items[0]
     if not first.blocks or first.blocks[0].role != "model":
         return prompt
     opening = opening_of(first)
     note = Note("open_turn", "the first turn must be the user's", first, opening)
-    return prompt.with_items([opening, *prompt.items], [note])
+    items = prompt.items
+    if not items.settled:
+        return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))
+    with items.lock:
+        opened = derived(items, _Opened)
+        if opened.read > items.settled:  # an older snapshot is worked out by itself
+            opened = _Opened()
+        if not opened.read:
+            opened.items = opened.items.grown([opening])
+        opened.items = opened.items.grown(items.between(opened.read, items.settled))
+        opened.read = items.settled
+        return prompt.with_strand(opened.items.with_tail(items.tail), (note,))
+
+
+class _Opened:
+    """The settled items of a strand behind an opening turn."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.items: Strand[Item] = Strand()
 
 
 CONTINUE = "Continue."
@@ -41,7 +62,9 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
     last = prompt.items.tip
     if last is not None and last.blocks:
         block = last.blocks[-1]
-        paused = last.paused and isinstance(block, OpaqueBlock) and block.provider == env.dialect
+        paused = (
+            last.paused and isinstance(block, OpaqueBlock) and block.provider == env.model.dialect
+        )
         if block.role == "user" or paused:
             return prompt
     origin = Origin("pass", "close_turn")
@@ -55,9 +78,7 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
         event="",
     )
     note = Note("close_turn", "a request ends with the user's turn", last or closing, closing)
-    return msgspec.structs.replace(
-        prompt, items=prompt.items.with_tail([closing]), notes=(*prompt.notes, note)
-    )
+    return prompt.with_strand(prompt.items.with_tail([closing]), (note,))
 
 
 def append_changes(prompt: Prompt, env: Env) -> Prompt:
@@ -71,11 +92,16 @@ def append_changes(prompt: Prompt, env: Env) -> Prompt:
     After:   system "It is ten." | user "Hi" | ... | user "And now?" | system "Now: It is eleven."
     """
     last = prompt.items.tip
-    if not env.changes or last is None or last.kind == "system" or last.blocks[-1].role == "model":
+    if (
+        not env.instruction.changes
+        or last is None
+        or last.kind == "system"
+        or last.blocks[-1].role == "model"
+    ):
         return prompt
     change = Item(
         kind="system",
-        blocks=env.changes,
+        blocks=env.instruction.changes,
         author="",
         invocation=env.invocation,
         position=last.last,
@@ -84,9 +110,7 @@ def append_changes(prompt: Prompt, env: Env) -> Prompt:
     )
     reason = "the instruction changed; what was sent of it before stays as it was"
     note = Note("append_changes", reason, change, change)
-    return msgspec.structs.replace(
-        prompt, items=prompt.items.with_tail([change]), notes=(*prompt.notes, note)
-    )
+    return prompt.with_strand(prompt.items.with_tail([change]), (note,))
 
 
 def order_system(prompt: Prompt, env: Env) -> Prompt:

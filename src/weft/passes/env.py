@@ -1,14 +1,15 @@
 """The read-only inputs of a pass."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import msgspec
 
 from weft.declare import Policy, TokenBudget, Tool
 from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
+from weft.ir.rewrite import derived
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand
 
@@ -24,6 +25,19 @@ class Sizes(NamedTuple):
     total: int
     split: Callable[[], tuple[int, list[int]]]
     item: Callable[[Item], int]
+    part: "Callable[[Sequence[int], int], Part] | None" = None
+    """As `split`, for some items, and for all from one on."""
+
+
+class Part(NamedTuple):
+    """What everything but the items takes, and what some of the items take at most.
+
+    Thoughts before the item `asked` do not count.
+    """
+
+    fixed: int
+    sizes: list[int]
+    asked: int
 
 
 def _letters(text: str) -> int:
@@ -35,59 +49,117 @@ def _unknown() -> int:
     return 0
 
 
-class Env(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is asked, where, under which policy, and what the instruction already carries.
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass may know of the model that is asked."""
 
-    `turn` is the log index the current turn begins at, `carried` are the state values the
-    templates inserted that the conversation has too, `captured` those keys of them that hold what
-    the user said, `told` all that they inserted, `used_ids`
-    the call ids of earlier requests' items, `measure` the tokens of a prompt, `count` those of a
-    text, `changes` what the instruction says differently by now, `picks_tools` whether the model
-    can be left to choose among tools. `session` is the session's id, `log` its events, `state`
-    and `artifacts` what they hold now, `tools` the agent's own, `effects` what models were asked
-    before, by fingerprint, `cleared` the labels that the model may see, and `window` the most
-    tokens it takes, 0 where nobody knows. A token that the provider has read costs `read` of a
-    fresh one, one that it keeps `write`. `widest` looks the window up in a list that takes a
-    while to load. `before` are the items that were final before these,
-    as they are sent. A count may be too low by `margin`, a share of it.
+    name: str = ""
+    dialect: str = ""
+    window: int = 0
+    """The most tokens it takes; 0 where nobody knows."""
+    widest: Callable[[], int] = _unknown
+    """Looks the window up in a list that takes a while to load."""
+    read: float = 0.10
+    """What a token costs that the provider has read before, as a share of a fresh one."""
+    write: float = 1.25
+    """What a token costs that the provider is to keep, as a share of a fresh one."""
+    picks_tools: bool = True
+    """Whether it can be left to choose among tools."""
+    cleared: frozenset[str] = frozenset()
+    """The labels that it may see."""
+
+
+class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are counted, and how many there are."""
+
+    count: Callable[[str], int] = _letters
+    """The tokens of a text."""
+    margin: float = 0.0
+    """By which share a count may be too low."""
+    measure: Callable[[Prompt], Sizes] | None = None
+    """The tokens of a prompt; None for passes on new items."""
+    budget: TokenBudget | None = None
+    """The agent's own budget, or a tighter one of this run."""
+
+
+class InstructionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the instruction says already."""
+
+    carried: Mapping[str, Json] = {}
+    """The state values that the templates inserted and the conversation has too."""
+    captured: frozenset[str] = frozenset()
+    """The keys of those that hold what the user said."""
+    inserted: Mapping[str, Json] = {}
+    """All state values that the templates inserted."""
+    changes: tuple[TextBlock, ...] = ()
+    """What the instruction says differently by now."""
+
+
+class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The session as it is now."""
+
+    id: str = ""
+    state: Mapping[str, Json] = {}
+    artifacts: Mapping[str, str] = {}
+    """The newest text of each artifact."""
+    effects: Mapping[str, JsonObject] = {}
+    """What models were asked before, by fingerprint."""
+    whole: Session | None = None
+    """The whole session, of which the log may be the part that the agent is in."""
+
+
+class ToolFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that the agent has."""
+
+    own: Mapping[str, Tool] = {}
+    recall: ToolDecl | None = None
+    """The tool that gets back what handles stand for, where it is not offered anyway."""
+
+
+class ThreadFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was final before the items of a pass on new items."""
+
+    before: Strand[Item] = msgspec.field(default_factory=Strand[Item])
+    """The items that were final, as they are sent."""
+    used_ids: AbstractSet[str] = frozenset()
+    """The call ids in them."""
+    opening: bool = True
+    """Whether there are none."""
+
+
+NO_MODEL, NO_TOKENS, NO_TOOLS = ModelFacts(), TokenFacts(), ToolFacts()
+NO_INSTRUCTION, NO_SESSION = InstructionFacts(), SessionFacts()
+
+
+class Env(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asked, where, under which policy, and what else a pass may look at.
 
     A pass on fresh items may look at nothing that changes: what it decides is final.
     """
 
     agent: str
-    dialect: str = ""
-    branch: str = ""
-    invocation: str = ""
-    turn: int = 0
+    """The name of the agent that is asked."""
     policy: Policy = Policy()
-    carried: Mapping[str, Json] = {}
-    captured: frozenset[str] = frozenset()
-    told: Mapping[str, Json] = {}
-    used_ids: AbstractSet[str] = frozenset()
-    opening: bool = True
-    budget: TokenBudget | None = None
-    measure: Callable[[Prompt], Sizes] | None = None
-    count: Callable[[str], int] = _letters
-    margin: float = 0.0
-    changes: tuple[TextBlock, ...] = ()
-    picks_tools: bool = True
-    session: str = ""
+    """What it sees, with conditions decided."""
+    branch: str = ""
+    """Where in a parallel flow it stands."""
+    invocation: str = ""
+    """The invocation that it is asked in."""
+    turn: int = 0
+    """The log index at which the current turn begins."""
     log: Strand[Event] = msgspec.field(default_factory=Strand[Event])
-    state: Mapping[str, Json] = {}
-    artifacts: Mapping[str, str] = {}
-    tools: Mapping[str, Tool] = {}
-    effects: Mapping[str, JsonObject] = {}
-    cleared: frozenset[str] = frozenset()
-    window: int = 0
-    model: str = ""
-    read: float = 0.10
-    write: float = 1.25
-    before: Strand[Item] = msgspec.field(default_factory=Strand[Item])
-    widest: Callable[[], int] = _unknown
-    recall: ToolDecl | None = None
-    """The tool that gets back what handles stand for, where it is not offered anyway."""
-    whole: Session | None = None
-    """The whole session, of which `log` may be the part that the agent is in."""
+    """The events of the session."""
+    session: SessionFacts = NO_SESSION
+    """The session as it is now."""
+    model: ModelFacts = NO_MODEL
+    """The model that is asked."""
+    tokens: TokenFacts = NO_TOKENS
+    """How tokens are counted, and how many there are."""
+    tools: ToolFacts = NO_TOOLS
+    """The agent's tools."""
+    instruction: InstructionFacts = NO_INSTRUCTION
+    """What the instruction says already."""
+    thread: ThreadFacts = msgspec.field(default_factory=ThreadFacts)
+    """What was final before, for passes on new items."""
 
     @property
     def now(self) -> float:
@@ -119,6 +191,72 @@ def turn_numbers(items: Iterable[Item]) -> list[int]:
             number, current = number + 1, item.invocation
         numbers.append(number)
     return numbers
+
+
+class Turns:
+    """Where the turns of some items begin, in the order of the items."""
+
+    def __init__(self, read: int = 0, last: str = "", starts: list[int] | None = None) -> None:
+        self._read = read
+        self._last = last
+        self.starts = starts if starts is not None else []
+
+    def take(self, items: Iterable[Item], *, spoken: bool) -> None:
+        """Read more items; `spoken` says that a turn has begun before these."""
+        for index, item in enumerate(items, self._read):
+            self._read = index + 1
+            if item.kind != "user" or item.author != "user":
+                continue
+            if not (spoken or self.starts) or not item.invocation or item.invocation != self._last:
+                self.starts.append(index)
+                self._last = item.invocation
+
+    def read(self, items: Strand[Item]) -> None:
+        """Read the settled items that were not read yet."""
+        self.take(items.between(self._read, items.settled), spoken=False)
+
+    def has_read(self, items: Strand[Item]) -> bool:
+        """Whether it knows no more than these items."""
+        return self._read <= items.settled
+
+    def behind(self, items: Sequence[Item]) -> list[int]:
+        """Where the turns begin that begin in a tail."""
+        tail = Turns(self._read, self._last)
+        tail.take(items, spoken=bool(self.starts))
+        return tail.starts
+
+
+class TurnStarts(Sequence[int]):
+    """At which item each turn begins: of the settled items, and of those behind them."""
+
+    __slots__ = ("_behind", "_settled")
+
+    def __init__(self, settled: list[int], behind: list[int]) -> None:
+        self._settled = settled
+        self._behind = behind
+
+    def __len__(self) -> int:
+        return len(self._settled) + len(self._behind)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [*self._settled, *self._behind][index]
+        settled = len(self._settled)
+        return self._settled[index] if index < settled else self._behind[index - settled]
+
+
+def turns_of(items: Strand[Item]) -> TurnStarts:
+    """At which item each turn begins, as `turn_numbers` counts them, the first being 0."""
+    with items.lock:
+        turns = derived(items, Turns)
+        if not turns.has_read(items):  # an older snapshot
+            turns = Turns()
+        turns.read(items)
+        return TurnStarts(turns.starts, turns.behind(items.tail))
 
 
 OPENING = "(The conversation begins.)"

@@ -16,9 +16,10 @@ from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
+from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, Strand, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 
@@ -39,7 +40,7 @@ class Limits(NamedTuple):
 
 def result_limits(tool: str, env: Env, options: Compact) -> Limits | None:
     """From when on a tool's results are handles: as it says itself, else as the policy does."""
-    own = env.tools[tool].compact if tool in env.tools else None
+    own = env.tools.own[tool].compact if tool in env.tools.own else None
     if own is False:
         return None
     if own is None or own is True:
@@ -75,7 +76,7 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: Limits) -> Text
     text = block.text
     if block.signature is not None or _is_short(text, limits.over):
         return block
-    size = env.count(text)
+    size = env.tokens.count(text)
     if size <= limits.over:
         return block
     handle = handle_of(logged(block, item, env))
@@ -130,7 +131,7 @@ def _is_short(text: str, tokens: int) -> bool:
 
 def result_tokens(response: JsonObject, env: Env) -> int:
     """The tokens of a result as it is sent: its one text where it has only one, else JSON."""
-    return env.count(sole_text(response) or compact(response))
+    return env.tokens.count(sole_text(response) or compact(response))
 
 
 def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
@@ -138,11 +139,11 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
     if mime_type.startswith("image/"):
         start = data[:65_536]
         try:
-            found = image_size(b64decode(start[: len(start) // 4 * 4]))
+            image = image_size(b64decode(start[: len(start) // 4 * 4]))
         except (Error, ValueError):
-            found = None
-        width, height = found or (0, 0)
-    return media_tokens(env.dialect, env.model, mime_type, size, width, height)
+            image = None
+        width, height = image or (0, 0)
+    return media_tokens(env.model.dialect, env.model.name, mime_type, size, width, height)
 
 
 def sole_text(response: JsonObject) -> str:
@@ -157,16 +158,16 @@ def _short(response: JsonObject, handle: str, size: int, limits: Limits, env: En
     text = sole_text(response)
     if text:
         return {key: _short_text(text, handle, size, limits, env) for key in response}
-    head = env.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
-    digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.count)
-    held = digest_of.value if isinstance(digest_of.value, dict) else {}
-    return _headed(held, handle, size, digest_of.left_out)
+    head = env.tokens.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
+    digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.tokens.count)
+    fields = digest_of.value if isinstance(digest_of.value, dict) else {}
+    return _headed(fields, handle, size, digest_of.left_out)
 
 
-def _headed(held: JsonObject, handle: str, size: int, left_out: str) -> JsonObject:
+def _headed(fields: JsonObject, handle: str, size: int, left_out: str) -> JsonObject:
     """A digest that begins with its handle, under a key that the value does not have."""
-    key = "handle" if "handle" not in held else "weft_handle"
-    return {key: handle, "left_out": f"{left_out}, {size:,} tokens", **held}
+    key = "handle" if "handle" not in fields else "weft_handle"
+    return {key: handle, "left_out": f"{left_out}, {size:,} tokens", **fields}
 
 
 def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
@@ -180,14 +181,16 @@ def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
 def _short_text(text: str, handle: str, size: int, limits: Limits, env: Env) -> str:
     """A digest below a line that says what it is of; never more than `limits.to` tokens."""
     to = limits.to
-    room = to - env.count(f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999]\n")
+    room = to - env.tokens.count(
+        f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999]\n"
+    )
     for _ in range(6):
         if room < 1:
             break
-        short = reduced(text, limit_tokens=room, count=env.count, known=limits.known)
+        short = reduced(text, limit_tokens=room, count=env.tokens.count, known=limits.known)
         head = f"[handle {handle}: {short.shape}, {size:,} tokens; left out: {short.left_out}]"
         whole = f"{head}\n{short.value}"
-        over = env.count(whole) - to
+        over = env.tokens.count(whole) - to
         if over <= 0:
             return whole
         room -= over + 4
@@ -200,9 +203,9 @@ def logged(block: Block, item: Item, env: Env) -> Json:
     if isinstance(block, TextBlock):
         own = block.text
     if block.origin.kind == "state":
-        return env.state.get(block.origin.name, own)
+        return env.session.state.get(block.origin.name, own)
     if block.origin.kind == "artifact":
-        return env.artifacts.get(block.origin.name, own)
+        return env.session.artifacts.get(block.origin.name, own)
     for index in range(item.position, min(item.last + 1, len(env.log))):
         event = env.log[index]
         if event.id != block.origin.name or event.content is None:
@@ -250,7 +253,7 @@ def cut_block(block: Block, env: Env, options: Truncate) -> Block:
 def _cut(text: str, env: Env, options: Truncate) -> str:
     if len(text) * 4 <= options.tokens:
         return text
-    cut = cut_text(text, limit=options.tokens, count=env.count, keep=options.keep, mark=MARK)
+    cut = cut_text(text, limit=options.tokens, count=env.tokens.count, keep=options.keep, mark=MARK)
     return cut or ELLIPSIS
 
 
@@ -275,19 +278,19 @@ def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObje
 
 def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonObject | None:
     """The fields with the texts among them cut alike, if that makes them fit."""
-    texts = {key: held for key, held in response.items() if isinstance(held, str)}
+    texts = {key: value for key, value in response.items() if isinstance(value, str)}
     if not texts:
         return None
     frame = result_tokens(
-        {key: "" if key in texts else held for key, held in response.items()}, env
+        {key: "" if key in texts else value for key, value in response.items()}, env
     )
     share = (options.tokens - frame) // len(texts)
     for _ in range(4):
         if share < 8:
             return None
         cut: JsonObject = {
-            key: _cut_share(held, share, env, options) if key in texts else held
-            for key, held in response.items()
+            key: _cut_share(value, share, env, options) if key in texts else value
+            for key, value in response.items()
         }
         over = result_tokens(cut, env) - options.tokens
         if over <= 0:
@@ -296,9 +299,9 @@ def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonOb
     return None
 
 
-def _cut_share(held: Json, share: int, env: Env, options: Truncate) -> Json:
-    assert isinstance(held, str)
-    return cut_text(held, limit=share, count=env.count, keep=options.keep, mark=MARK)
+def _cut_share(value: Json, share: int, env: Env, options: Truncate) -> Json:
+    assert isinstance(value, str)
+    return cut_text(value, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
 
 
 def offer_recall(prompt: Prompt, env: Env) -> Prompt:
@@ -311,11 +314,38 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     Before:  tools - | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
     After:   tools recall | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
     """
-    tool = env.recall
+    tool = env.tools.recall
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
-    for item in prompt.items:
-        for block in item.blocks:
-            if isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers):
-                return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
+    if _has_handles(prompt.items):
+        return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
     return prompt
+
+
+class _Handles:
+    """Which settled item is the first with a handle, and how many were looked at."""
+
+    def __init__(self, read: int = 0, first: int = -1) -> None:
+        self.read = read
+        self.first = first
+
+    def fork(self, length: int) -> "_Handles":
+        return _Handles(min(self.read, length), self.first if self.first < length else -1)
+
+
+def _has_handles(items: Strand[Item]) -> bool:
+    with items.lock:
+        handles = derived(items, _Handles)
+        for index in range(handles.read, items.settled if handles.first < 0 else 0):
+            if _has_handle(items[index]):
+                handles.first = index
+                break
+        handles.read = max(handles.read, items.settled)
+        return 0 <= handles.first < items.settled or any(map(_has_handle, items.tail))
+
+
+def _has_handle(item: Item) -> bool:
+    return any(
+        isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers)
+        for block in item.blocks
+    )

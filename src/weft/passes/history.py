@@ -21,8 +21,9 @@ from weft.ir import (
     Stability,
     TextBlock,
 )
+from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
-from weft.values import compact
+from weft.values import Strand, compact
 
 REPLACED = "a later result replaced its placeholder"
 
@@ -61,14 +62,14 @@ class _Index:
         """The call a result answers: of the newest exchange, unanswered ones first."""
         index = self._by_id if result.call_id else self._by_name
         key = result.call_id or result.name
-        held = index.get(key, [])
-        waiting = [(e, call) for e, call in held if call.id not in e.results]
+        calls = index.get(key, [])
+        waiting = [(e, call) for e, call in calls if call.id not in e.results]
         if not result.call_id:
             index[key] = waiting
         if waiting:
             newest = waiting[-1][0]
-            return next(found for found in waiting if found[0] is newest)
-        return held[-1] if held and result.call_id else None
+            return next(pair for pair in waiting if pair[0] is newest)
+        return calls[-1] if calls and result.call_id else None
 
 
 def pair_results(prompt: Prompt, env: Env) -> Prompt:
@@ -93,7 +94,7 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
             ids = [call.id for call in calls]
             if item.author == env.agent:
-                renamed = _renamed(item, calls, seen, env.used_ids)
+                renamed = _renamed(item, calls, seen, env.thread.used_ids)
             else:  # what another agent called is told without ids
                 renamed = _renamed(item, calls, set(), frozenset())
             if renamed is not item:
@@ -110,7 +111,10 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
     items = [
         _closed(entry, diagnostics) if isinstance(entry, _Exchange) else entry for entry in out
     ]
-    return prompt.with_items(items, notes, diagnostics)
+    paired = prompt.with_strand(Strand[Item]().with_tail(items), notes)  # nothing of it is final
+    if not diagnostics:
+        return paired
+    return msgspec.structs.replace(paired, diagnostics=(*prompt.diagnostics, *diagnostics))
 
 
 def _renamed(item: Item, calls: list[CallBlock], seen: set[str], used: AbstractSet[str]) -> Item:
@@ -144,14 +148,16 @@ def _attach(
     """Give each result to its call; return what is left over."""
     rest: list[Block] = []
     for block in item.blocks:
-        found = waiting.find(block) if isinstance(block, ResultBlock) else None
-        if found is None or not isinstance(block, ResultBlock):
+        waiting_call = waiting.find(block) if isinstance(block, ResultBlock) else None
+        if waiting_call is None or not isinstance(block, ResultBlock):
             rest.append(block)
             continue
-        exchange, call = found
-        held = exchange.results.get(call.id)
-        if held is not None:
-            placeholder = msgspec.structs.replace(item, blocks=(held,), event=held.origin.name)
+        exchange, call = waiting_call
+        earlier = exchange.results.get(call.id)
+        if earlier is not None:
+            placeholder = msgspec.structs.replace(
+                item, blocks=(earlier,), event=earlier.origin.name
+            )
             notes.append(Note("pair_results", REPLACED, placeholder))
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))
@@ -241,21 +247,18 @@ def attribute_foreign(prompt: Prompt, env: Env) -> Prompt:
     """
     if not prompt.features & Feature.FOREIGN:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         if item.author in ("user", env.agent) or item.kind in ("summary", "results", "state"):
-            kept.append(item)
-            continue
+            return item
         blocks = _narrated(item)
-        if blocks:
-            told = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
-            notes.append(Note("attribute_foreign", f"it is {item.author}'s", item, told))
-            kept.append(told)
-        else:
+        if not blocks:
             reason = f"{item.author} only thought or handed over"
-            notes.append(Note("attribute_foreign", reason, item))
-    return prompt.with_items(kept, notes) if notes else prompt
+            return Note("attribute_foreign", reason, item)
+        narrated = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
+        return Note("attribute_foreign", f"it is {item.author}'s", item, narrated)
+
+    return rewrite_items(prompt, "attribute_foreign", change, key=env.agent)
 
 
 def _narrated(item: Item) -> tuple[Block, ...]:

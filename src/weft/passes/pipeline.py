@@ -5,7 +5,7 @@ the last compilation, so a step costs what it added; what they decide is final. 
 request see all of it and touch only its edges, or say what it costs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from weft.ir import Feature, Item, Note, Prompt, Want, verify
+from weft.ir.prompt import Notes
+from weft.ir.rewrite import derived
 from weft.ir.show import show_block
 from weft.passes.env import Env
 from weft.values import Strand
@@ -30,7 +32,7 @@ class Step(NamedTuple):
     """A pass that changed the prompt: a note for each item it dropped, moved or rewrote."""
 
     name: str
-    notes: tuple[Note, ...]
+    notes: Sequence[Note]
 
 
 def name_of(one: Pass) -> str:
@@ -40,11 +42,11 @@ def name_of(one: Pass) -> str:
 
 def names_of(passes: tuple[Pass | Views, ...]) -> list[str]:
     """The names of passes in the order they run, each once."""
-    found: list[str] = []
+    names: list[str] = []
     for one in passes:
         inner = one.branches if isinstance(one, Views) else ((one,),)
-        found += [name_of(each) for branch in inner for each in branch]
-    return list(dict.fromkeys(found))
+        names += [name_of(each) for branch in inner for each in branch]
+    return list(dict.fromkeys(names))
 
 
 def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Prompt, list[Step]]:
@@ -59,19 +61,118 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Pro
         if after is not prompt:
             name = name_of(one)
             verify(after, step=name, before=prompt)
-            steps.append(Step(name, after.notes[len(prompt.notes) :]))
+            steps.append(Step(name, after.notes.since(prompt.notes)))
             prompt = after
     return prompt, steps
+
+
+_DROPS = frozenset({"select_window", "select_items", "select_relevant"})
+"""Passes that only drop items, and keep the others as they are."""
+
+_SPARING = frozenset({"select_items", "select_relevant"})
+"""Those of them that never drop anything of the current turn."""
+
+_REWRITES = frozenset(
+    {
+        "compact_items",
+        "compact_past",
+        "dedupe_items",
+        "project_results",
+        "set_priority",
+        "truncate_items",
+        "truncate_past",
+    }
+)
+"""Passes that only rewrite items, each in its place."""
+
+
+class _Checked:
+    """How many notes were looked at in which turn, and whether all of them were harmless."""
+
+    def __init__(self) -> None:
+        self.turn = self.notes = 0
+        self.newest = -1
+        """The highest log position of a note that was looked at."""
+        self.harmless = True
+
+    def read(self, notes: "Strand[Note]", env: Env) -> None:
+        """Look at the settled notes that were not looked at in this turn."""
+        if self.turn != env.turn:
+            self.turn, self.harmless = env.turn, True
+            if self.newest >= env.turn:  # else all of them are about earlier turns
+                self.notes = 0
+        for note in notes.between(self.notes, notes.settled):
+            self.harmless = self.harmless and _is_harmless(note, env)
+            self.newest = max(self.newest, note.before.position)
+        self.notes = max(self.notes, notes.settled)
+
+
+def _alone(
+    prompt: Prompt, env: Env, branch: tuple[Pass, ...]
+) -> "tuple[Prompt, list[Step]] | None":
+    """What the only view lets through, as `_unite` has it; None where it must be united.
+
+    That is the usual case, and costs what is new. The view must leave the current turn alone: what
+    it drops or rewrites of that is put back by `_unite`.
+    """
+    names = [name_of(one) for one in branch]
+    drops = [name for name in names if name in _DROPS]
+    rewrites = [name for name in names if name in _REWRITES]
+    if names != [*drops, *rewrites] or len({*names}) < len(names):
+        return None
+    after, steps = run(prompt, env, branch)
+    diagnostics = after.diagnostics[len(prompt.diagnostics) :]
+    wants = after.wants[len(prompt.wants) :]
+    if any(one in prompt.diagnostics for one in diagnostics) or any(
+        w in prompt.wants for w in wants
+    ):
+        return None
+    steps = [step for step in steps if step.notes]
+    if not all(step.name in _SPARING or _spares_current(step.notes, env) for step in steps):
+        return None
+    changed = [step for step in steps if step.name in _REWRITES]
+    first = [next(iter(step.notes)).before for step in changed]
+    if len({item.position for item in first}) < len({item.key for item in first}):
+        return None  # which of them stands first cannot be told from the log
+    changed.sort(key=lambda step: next(iter(step.notes)).before.position)
+    return after, [*(step for step in steps if step.name in _DROPS), *changed]
+
+
+def _spares_current(notes: Sequence[Note], env: Env) -> bool:
+    """Whether nothing that the user asks was changed, and nothing of the current turn dropped.
+
+    Notes of a strand that were looked at in this turn are not looked at again.
+    """
+    for part in notes.parts if isinstance(notes, Notes) else (notes,):
+        fresh: Sequence[Note] = part
+        if isinstance(part, Strand):
+            with part.lock:
+                checked = derived(part, _Checked, env.agent)
+                checked.read(part, env)
+                fresh = part.tail
+            if not checked.harmless:
+                return False
+        if not all(_is_harmless(one, env) for one in fresh):
+            return False
+    return True
+
+
+def _is_harmless(note: Note, env: Env) -> bool:
+    item = note.before
+    return not env.is_asked(item) and (note.after is not None or not env.is_current(item))
 
 
 def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
     """What any of the views lets through, in log order, each item once, and the current turn.
 
     An item that several let through is as the one has it that leaves most of it; so the order of
-    the views does not matter.
+    the views does not matter. O(n) once a request, but for a single view.
     """
+    alone = _alone(prompt, env, views.branches[0]) if len(views.branches) == 1 else None
+    if alone is not None:
+        return alone
     chosen: dict[object, Item] = {}
-    told: dict[object, list[tuple[str, Note]]] = {}
+    changes: dict[object, list[tuple[str, Note]]] = {}
     dropped: dict[object, list[tuple[str, Note]]] = {}
     diagnostics = list(prompt.diagnostics)
     wants: list[Want] = list(prompt.wants)
@@ -83,37 +184,37 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
         for step in steps:
             for note in step.notes:
                 notes.setdefault(note.before.key, []).append((step.name, note))
-        kept: dict[object, Item] = {item.key: item for item in seen.items}
-        for key, item in kept.items():
-            held = chosen.get(key)
-            if held is None or _fuller(item, held):
+        in_view: dict[object, Item] = {item.key: item for item in seen.items}
+        for key, item in in_view.items():
+            other = chosen.get(key)
+            if other is None or _fuller(item, other):
                 chosen[key] = item
-                told[key] = [one for one in notes.get(key, ()) if one[1].after]
-        for left, said in notes.items():
-            if left not in kept:
-                dropped.setdefault(left, said)
+                changes[key] = [one for one in notes.get(key, ()) if one[1].after]
+        for key_of_dropped, reasons in notes.items():
+            if key_of_dropped not in in_view:
+                dropped.setdefault(key_of_dropped, reasons)
     originals = {item.key: item for item in prompt.items}
     for key, item in originals.items():
         if env.is_current(item) and env.policy.view != "nothing":
-            held = chosen.setdefault(key, item)
-            if env.is_asked(item) and held is not item:
-                chosen[key], told[key] = item, []
+            other = chosen.setdefault(key, item)
+            if env.is_asked(item) and other is not item:
+                chosen[key], changes[key] = item, []
     items = _in_order(
         [chosen[key] for key in originals if key in chosen],
         [item for key, item in chosen.items() if key not in originals],
     )
-    changed = any(told.values()) or len(diagnostics) > len(prompt.diagnostics)
+    changed = any(changes.values()) or len(diagnostics) > len(prompt.diagnostics)
     if not changed and len(wants) == len(prompt.wants) and items == prompt.items.since(0):
         return prompt, []
-    found: dict[str, list[Note]] = {}
-    gone = {key: said for key, said in dropped.items() if key not in chosen}
-    for name, note in chain.from_iterable((*gone.values(), *told.values())):
-        found.setdefault(name, []).append(note)
-    steps = [Step(name, tuple(notes)) for name, notes in found.items()]
+    by_step: dict[str, list[Note]] = {}
+    gone = {key: reasons for key, reasons in dropped.items() if key not in chosen}
+    for name, note in chain.from_iterable((*gone.values(), *changes.values())):
+        by_step.setdefault(name, []).append(note)
+    steps = [Step(name, tuple(notes)) for name, notes in by_step.items()]
     after = msgspec.structs.replace(
         prompt,
         items=Strand(items),
-        notes=(*prompt.notes, *(note for step in steps for note in step.notes)),
+        notes=prompt.notes.plus([note for step in steps for note in step.notes]),
         diagnostics=tuple(diagnostics),
         wants=tuple(wants),
     )
@@ -147,9 +248,9 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
     last = prompt.items.tip
     return (
         not prompt.features & Feature.UNORDERED
-        and env.budget is None
-        and (env.picks_tools or not prompt.tools)
-        and not env.changes
+        and env.tokens.budget is None
+        and (env.model.picks_tools or not prompt.tools)
+        and not env.instruction.changes
         and last is not None
         and last.blocks[-1].role == "user"
     )

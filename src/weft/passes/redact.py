@@ -1,7 +1,7 @@
 """Replace personal data and secrets by placeholders."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar, assert_never, cast
+from typing import TypeVar, assert_never, cast
 
 import msgspec
 
@@ -28,18 +28,14 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import Span
+from weft.ir.rewrite import Fold, Rewritten, derived, fold_items
 from weft.passes.env import Env
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
 
-PLACEHOLDERS = "placeholders"
-"""Under which name a log remembers what its placeholders stand for."""
-
 _PROSE = frozenset(
     {"description", "title", "default", "example", "examples", "enum", "const", "$comment"}
 )
-
-_MOST_KEPT = 20_000
 
 
 def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
@@ -53,18 +49,20 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     After:   system "Mail to <EMAIL_51ad1c0b3f>." | user "I am at <EMAIL_6ba1e0c1d2>"
     """
     what = wanted(options.kinds, options.patterns, options.fields)
-    known = known_placeholders(env.log, env.session)
+    known = known_placeholders(env.log, env.session.id)
     put_back = restored_values(env.log)
-    literals = [(value, made) for value, made, _ in put_back]
-    redaction = Redaction(what, env.session, known, literals)
+    literals = [(value, placeholder) for value, placeholder, _ in put_back]
+    redaction = Redaction(what, env.session.id, known, literals)
     system = _system(prompt.system, redaction)
-    items, notes = _items(prompt, env, redaction, put_back)
+    rewritten = _items(prompt, env, redaction, put_back)
+    redaction.timeouts += rewritten.state.timeouts
+    same = rewritten.prompt is prompt
     tools = _same(prompt.tools, tuple(_tool(tool, redaction) for tool in prompt.tools))
     output = _output(prompt.output, redaction) if prompt.output is not None else None
     wants = _same(prompt.wants, tuple(_want(want, redaction) for want in prompt.wants))
     if (
         system is prompt.system
-        and not notes
+        and same
         and tools is prompt.tools
         and output is prompt.output
         and wants is prompt.wants
@@ -72,21 +70,33 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     ):
         return prompt
     return msgspec.structs.replace(
-        prompt,
+        rewritten.prompt,
         system=system,
-        items=Strand(items) if notes else prompt.items,
         tools=tools,
         output=output,
         wants=wants,
-        notes=(*prompt.notes, *notes),
-        diagnostics=(*prompt.diagnostics, *_said(redaction, env)),
+        diagnostics=(*prompt.diagnostics, *_report(redaction, rewritten.state.kinds, env)),
     )
 
 
 def known_placeholders(log: Strand[Event], session: str) -> dict[str, Json]:
     """What the placeholders of a log's session stand for, as far as this process has made them."""
-    held = log.memo.setdefault((PLACEHOLDERS, session), {})
-    return cast("dict[str, Json]", held)
+    return derived(log, _Placeholders, session).values
+
+
+class _Placeholders:
+    """What the placeholders of one session stand for."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Json] = {}
+
+
+class _Restored:
+    """Values that were put back in a log: the placeholder of each, and since when."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.values: dict[str, tuple[str, int]] = {}
 
 
 def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
@@ -95,38 +105,45 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    done, found = cast(
-        "tuple[int, dict[str, tuple[str, int]]]",
-        log.memo.get("restored values", (0, dict[str, tuple[str, int]]())),
-    )
+    known = derived(log, _Restored)
+    done, values = known.read, known.values
     if len(log) > done:
-        found = dict(found)
+        values = dict(values)
         for index, event in enumerate(log.since(done), done):
-            for made, value in (event.provenance.restored or {}).items():
+            for placeholder, value in (event.provenance.restored or {}).items():
                 # a log may come from outside, and any other text would be put into ours
-                if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
-                    found.setdefault(str(value), (made, index))
+                if isinstance(value, str | int) and PLACEHOLDER.fullmatch(placeholder):
+                    values.setdefault(str(value), (placeholder, index))
         if not log.tail:
-            log.memo["restored values"] = (len(log), found)
-    listed = [(value, made, index) for value, (made, index) in found.items()]
+            known.read, known.values = len(log), values
+    listed = [(value, placeholder, index) for value, (placeholder, index) in values.items()]
     return sorted(listed, key=lambda one: -len(one[0]))
 
 
-def _said(redaction: Redaction, env: Env) -> list[Diagnostic]:
+class _Reported:
+    """The kinds of values that were reported for the items of a thread."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+
+
+def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnostic]:
     """What was replaced, by kind, and what had to be withheld."""
     origin = Origin("pass", "redact_values", env.agent)
-    kinds = set(redaction.kinds)
-    if env.measure is None:  # new items: their thread remembers what was said of earlier ones
-        key = ("redacted kinds", redaction.wanted)
-        told = cast("set[str]", env.before.memo.get(key, set[str]()))
-        env.before.memo[key] = told | kinds
-        kinds -= told
-    said = [report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)]
-    said += [
+    kinds = in_items.union(redaction.kinds)
+    if (
+        env.tokens.measure is None
+    ):  # new items: their thread remembers what was said of earlier ones
+        reported = derived(env.thread.before, _Reported, redaction.wanted)
+        kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
+    diagnostics = [
+        report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)
+    ]
+    diagnostics += [
         report("WEFT607", origin, f"{words}; the text is withheld", "write a simpler pattern")
         for words in dict.fromkeys(redaction.timeouts)
     ]
-    return said
+    return diagnostics
 
 
 One = TypeVar("One")
@@ -141,45 +158,65 @@ def _system(blocks: tuple[TextBlock, ...], redaction: Redaction) -> tuple[TextBl
     return _same(blocks, tuple(_text(block, redaction.rounds(block.text)) for block in blocks))
 
 
-class _Seen(NamedTuple):
-    """An item as it was, and as it is sent; with what was found in it."""
+class _Found:
+    """The kinds of values that were replaced in the items so far, and patterns that did not end."""
 
-    before: Item
-    after: Item
-    kinds: dict[str, set[str]]
-    timeouts: list[str]
+    __slots__ = ("_changes", "_items", "kinds", "timeouts")
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.timeouts: list[str] = []
+        self._items = 0
+        self._changes: list[tuple[int, Redaction]] = []
+        """What was replaced, and in which item."""
+
+    def over(self) -> "_Found":
+        """A passing copy, for items that may still change."""
+        copy = _Found()
+        copy.kinds, copy.timeouts = {*self.kinds}, [*self.timeouts]
+        return copy
+
+    def back(self, length: int) -> "_Found":
+        """What was replaced in the first items."""
+        earlier = _Found()
+        for item, redaction in self._changes:
+            if item < length:
+                earlier._items = item
+                earlier.add(redaction)
+        earlier._items = length
+        return earlier
+
+    def add(self, redaction: Redaction | None) -> None:
+        """Take in what was replaced in one item more."""
+        self._items += 1
+        if redaction is None:
+            return
+        self._changes.append((self._items - 1, redaction))
+        self.kinds.update(redaction.kinds)
+        self.timeouts += (one for one in redaction.timeouts if one not in self.timeouts)
+
+
+_FOUND = Fold(_Found, _Found.over, _Found.back)
 
 
 def _items(
     prompt: Prompt, env: Env, redaction: Redaction, put_back: Sequence[tuple[str, str, int]]
-) -> tuple[list[Item], list[Note]]:
-    """The items as they are sent; one that was looked through for this log is not again."""
-    key = ("redacted", redaction.wanted, redaction.session, len(put_back))
-    seen = cast("dict[int, _Seen]", env.log.memo.setdefault(key, {}))
-    if len(seen) > _MOST_KEPT:
-        seen.clear()
-    clean = prompt.items.memo.get(key, 0)
-    start = clean if isinstance(clean, int) else 0
-    items: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items.since(start):
-        held = seen.get(id(item))
-        if held is None or held.before is not item:
-            literals = [(value, made) for value, made, since in put_back if since <= item.last]
-            one = Redaction(redaction.wanted, redaction.session, redaction.known, literals)
-            after = _item(item, one)
-            held = seen[id(item)] = _Seen(item, after, one.kinds, one.timeouts)
-        items.append(held.after)
-        if held.after is not item:
-            for kind, made in held.kinds.items():
-                redaction.kinds.setdefault(kind, set()).update(made)
-            redaction.timeouts += held.timeouts
-            kinds = ", ".join(sorted(held.kinds))
-            notes.append(Note("redact_values", f"replaced: {kinds}", item, held.after))
-    if not notes:  # the same items of a later request need not be looked at again
-        prompt.items.memo[key] = max(start, prompt.items.settled)
-        return items, notes
-    return [*prompt.items.since(0)[:start], *items], notes
+) -> Rewritten[_Found]:
+    """The items as they are sent, and what was replaced in them."""
+
+    def change(item: Item, replaced: _Found) -> Item | Note:
+        literals = [
+            (value, placeholder) for value, placeholder, since in put_back if since <= item.last
+        ]
+        one = Redaction(redaction.wanted, redaction.session, redaction.known, literals)
+        after = _item(item, one)
+        replaced.add(one if after is not item else None)
+        if after is item:
+            return item
+        return Note("redact_values", f"replaced: {', '.join(sorted(one.kinds))}", item, after)
+
+    key = (redaction.wanted, redaction.session, len(put_back))
+    return fold_items(prompt, "redact_values", change, key=key, fold=_FOUND)
 
 
 def _item(item: Item, redaction: Redaction) -> Item:
@@ -199,9 +236,9 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
     """A value that begins in one text and ends in the next becomes one placeholder in the first."""
     if len(blocks) < 2:
         return blocks
-    made = list(blocks)
-    for at in range(len(made) - 1):
-        first, second = made[at], made[at + 1]
+    joined = list(blocks)
+    for at in range(len(joined) - 1):
+        first, second = joined[at], joined[at + 1]
         if not isinstance(first, TextBlock) or not isinstance(second, TextBlock):
             continue
         if first.role != second.role:
@@ -209,10 +246,10 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
         edge = len(first.text)
         for cut in redaction.cuts(first.text + second.text):
             if cut.start < edge < cut.end:
-                made[at] = _text(first, [[Cut(cut.start, edge, cut.placeholder)]])
-                made[at + 1] = _text(second, [[Cut(0, cut.end - edge, "")]])
-    kept = tuple(one for one in made if not isinstance(one, TextBlock) or one.text)
-    return kept or blocks
+                joined[at] = _text(first, [[Cut(cut.start, edge, cut.placeholder)]])
+                joined[at + 1] = _text(second, [[Cut(0, cut.end - edge, "")]])
+    not_empty = tuple(one for one in joined if not isinstance(one, TextBlock) or one.text)
+    return not_empty or blocks
 
 
 def _block(block: Block, redaction: Redaction) -> Block:
@@ -220,11 +257,11 @@ def _block(block: Block, redaction: Redaction) -> Block:
         case TextBlock():
             return _text(block, redaction.rounds(block.text))
         case ThoughtBlock():
-            said = redaction.text(block.text)
-            if said == block.text:
+            text = redaction.text(block.text)
+            if text == block.text:
                 return block
             # a signed thought cannot go back in other words, so its signature does not either
-            return msgspec.structs.replace(block, text=said, signature=None, kept=None)
+            return msgspec.structs.replace(block, text=text, signature=None, kept=None)
         case CallBlock():
             args = _object(block.args, redaction)
             return block if args is block.args else msgspec.structs.replace(block, args=args)
@@ -237,8 +274,10 @@ def _block(block: Block, redaction: Redaction) -> Block:
             code = redaction.text(block.code)
             return block if code == block.code else msgspec.structs.replace(block, code=code)
         case CodeResultBlock():
-            told = redaction.text(block.output)
-            return block if told == block.output else msgspec.structs.replace(block, output=told)
+            output = redaction.text(block.output)
+            return (
+                block if output == block.output else msgspec.structs.replace(block, output=output)
+            )
         case MediaBlock() | OpaqueBlock():
             return block
         case _:
@@ -259,8 +298,8 @@ def _text(block: TextBlock, rounds: Iterable[Sequence[Cut]]) -> TextBlock:
     return block if text == block.text else msgspec.structs.replace(block, text=text, spans=spans)
 
 
-def _object(held: JsonObject, redaction: Redaction) -> JsonObject:
-    return cast("JsonObject", redaction.value(held))
+def _object(value: JsonObject, redaction: Redaction) -> JsonObject:
+    return cast("JsonObject", redaction.value(value))
 
 
 def _tool(tool: ToolDecl, redaction: Redaction) -> ToolDecl:
@@ -282,27 +321,27 @@ def _schema(schema: JsonObject, redaction: Redaction) -> JsonObject:
     return cast("JsonObject", _described(schema, redaction, prose=False))
 
 
-def _described(held: Json, redaction: Redaction, *, prose: bool) -> Json:
+def _described(value: Json, redaction: Redaction, *, prose: bool) -> Json:
     """A schema with what it says in words redacted; its keywords and names stay."""
-    match held:
+    match value:
         case str():
             if not prose:
-                return held
-            after = redaction.text(held)
-            return held if after == held else after
+                return value
+            after = redaction.text(value)
+            return value if after == value else after
         case dict():
-            made = {
+            fields = {
                 name: _described(
                     each, redaction, prose=name in _PROSE and not isinstance(each, dict)
                 )
-                for name, each in held.items()
+                for name, each in value.items()
             }
-            return held if all(made[name] is held[name] for name in held) else made
+            return value if all(fields[name] is value[name] for name in value) else fields
         case list():
-            listed = [_described(each, redaction, prose=prose) for each in held]
-            return held if all(map(_is, listed, held)) else listed
+            listed = [_described(each, redaction, prose=prose) for each in value]
+            return value if all(map(_is, listed, value)) else listed
         case _:
-            return held
+            return value
 
 
 def _want(want: Want, redaction: Redaction) -> Want:

@@ -1,7 +1,7 @@
 """Passes that make large values shorter, each with a handle to the whole."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +22,8 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
-from weft.passes.env import Env
+from weft.ir.rewrite import Fold, derived, map_blocks, rewrite_items
+from weft.passes.env import Env, TokenFacts
 from weft.passes.handles import (
     Limits,
     compact_media,
@@ -35,7 +36,7 @@ from weft.passes.handles import (
     with_media_words,
 )
 from weft.passes.references import logged_text, own_results, reference_to, source_of
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, Strand, compact
 
 AUTO = Compact(results=360, texts=4_000, media=2_000, to=270)
 """What `C.auto()` reduces at birth; media when an edit pays."""
@@ -71,10 +72,10 @@ class _Said:
 class _View:
     """The lines and the names that stand in view."""
 
-    def __init__(self, said: _Said) -> None:
-        self.lines = Stock(said.lines)
-        self.names = _Both(said.names)
-        self.results = said.results
+    def __init__(self, settled: _Said) -> None:
+        self.lines = Stock(settled.lines)
+        self.names = _Both(settled.names)
+        self.results = settled.results
         """How many results of the agent there are by now."""
 
     def add(self, item: Item, env: Env) -> None:
@@ -95,22 +96,24 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     After:   call open(a) -> 90 lines | call edit(a) -> "[as lines 1-40 of open(a) ...]", the one,
              "[as lines 42-90 of open(a) ...]"
     """
-    view = _View(_settled(env))
-    items: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, view: _View) -> Item | Note:
         blocks = _reduced(item, view, env, options)
         short = item
         if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
             short = msgspec.structs.replace(item, blocks=blocks)
-            if any(_is_shorter(new, old) for new, old in zip(blocks, item.blocks, strict=True)):
-                reason = "what is in view already is said by reference, the rest in a digest"
-                notes.append(Note("reduce_results", reason, item, short))
-        items.append(short)
         view.add(short, env)
-    if not notes and all(new is old for new, old in zip(items, prompt.items, strict=True)):
-        return prompt
-    return prompt.with_items(items, notes)
+        if short is item or not any(map(_is_shorter, short.blocks, item.blocks)):
+            return short
+        reason = "what is in view already is said by reference, the rest in a digest"
+        return Note("reduce_results", reason, item, short)
+
+    fresh = prompt
+    if prompt.items.settled:  # one view of several looks at all items: O(n) once a request
+        fresh = prompt.with_strand(Strand[Item]().with_tail(prompt.items))
+    fold = Fold(lambda: _View(_settled(env)), lambda view: view)
+    after = rewrite_items(fresh, "reduce_results", change, fold=fold)
+    return prompt if after is fresh else after
 
 
 def _is_shorter(new: Block, old: Block) -> bool:
@@ -129,10 +132,10 @@ def _reduced(item: Item, view: _View, env: Env, options: Compact) -> tuple[Block
             blocks.append(_reduce_result(block, item, number if own else -1, view, env, options))
             number += 1
         elif isinstance(block, TextBlock) and options.texts is not None:
-            said = item.author in ("user", env.agent)
-            said = said or item.kind in ("summary", "system", "state")
+            is_own = item.author in ("user", env.agent)
+            is_own = is_own or item.kind in ("summary", "system", "state")
             limits = Limits(options.texts, options.to)
-            blocks.append(block if said else compact_text(block, item, env, limits))
+            blocks.append(block if is_own else compact_text(block, item, env, limits))
         else:
             blocks.append(block)
     return tuple(blocks)
@@ -191,26 +194,26 @@ def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBl
     """The result without what stands in view already; itself where that is nothing."""
     text = sole_text(block.response)
     lines = text.split("\n")
-    left: list[str] = []
+    lines_sent: list[str] = []
     refers: list[Reference] = []
     done = 0
-    for one in stretches(lines, stock, lambda found: _is_worth(found, number, env)):
+    for one in stretches(lines, stock, lambda stretch: _is_worth(stretch, number, env)):
         refers.append(reference_to(one, number))
-        left += [*lines[done : one.start], refers[-1].words]
+        lines_sent += [*lines[done : one.start], refers[-1].words]
         done = one.start + one.size
     if not refers:
         return block
-    response = dict.fromkeys(block.response, "\n".join([*left, *lines[done:]]))
+    response = dict.fromkeys(block.response, "\n".join([*lines_sent, *lines[done:]]))
     return msgspec.structs.replace(
         block, response=response, refers=tuple(refers), whole=block.response
     )
 
 
-def _is_worth(found: Stretch, number: int, env: Env) -> bool:
+def _is_worth(stretch: Stretch, number: int, env: Env) -> bool:
     """Whether the lines take more than the words that stand for them."""
-    lines = "\n".join(found.source.lines[found.line : found.line + found.size])
-    words = reference_to(found, number).words
-    return len(lines) > len(words) and env.count(lines) >= PAYS * env.count(words)
+    lines = "\n".join(stretch.source.lines[stretch.line : stretch.line + stretch.size])
+    words = reference_to(stretch, number).words
+    return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 
 def _placed(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
@@ -231,14 +234,13 @@ def _is_source(block: ResultBlock, whole: str) -> bool:
 
 def _settled(env: Env) -> _Said:
     """What items that are final say, kept with them."""
-    items = env.before
+    items = env.thread.before
     with items.lock:
-        held = items.memo.setdefault(_Said, _Said())
-        assert isinstance(held, _Said)
-        for item in items.since(held.read)[: max(0, items.settled - held.read)]:
-            held.results = _read(item, env, held.results, held.lines, held.names)
-        held.read = max(held.read, items.settled)
-        return held
+        settled = derived(items, _Said)
+        for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
+            settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+        settled.read = max(settled.read, items.settled)
+        return settled
 
 
 def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> int:
@@ -277,18 +279,18 @@ def bound_results(prompt: Prompt, env: Env) -> Prompt:
     """
     if not prompt.features & Feature.CALLS:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         large = [block for block in item.blocks if _is_large(block, env)]
         short = _bounded(item, large, env) if large else item
-        kept.append(short)
-        if short is not item:
-            reason = f"it had more than {MOST_LETTERS:,} characters; a digest stands for it"
-            notes.append(Note("bound_results", reason, item, short))
-    if not notes:
+        if short is item:
+            return item
+        reason = f"it had more than {MOST_LETTERS:,} characters; a digest stands for it"
+        return Note("bound_results", reason, item, short)
+
+    after = rewrite_items(prompt, "bound_results", change, key=env.agent)
+    if after is prompt:
         return prompt
-    after = prompt.with_items(kept, notes)
     return msgspec.structs.replace(after, features=prompt.features | Feature.BOUNDED)
 
 
@@ -299,23 +301,30 @@ class _Short(NamedTuple):
     short: Item
 
 
+class _Bounded:
+    """What items of a log with large results became, by their keys."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, _Short] = {}
+
+
 def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     """The item with digests for these blocks; one that is still open is not read twice."""
     from weft.passes.handles import Limits, compact_result  # few requests need what digests need
 
-    known = cast("dict[object, _Short]", env.log.memo.setdefault(("bound_results", env.agent), {}))
-    held = known.get(item.key)
-    if held is None or held.item != item:
+    known = derived(env.log, _Bounded, env.agent).by_item
+    known_short = known.get(item.key)
+    if known_short is None or known_short.item != item:
         limits = Limits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
-        by_letters = msgspec.structs.replace(env, count=_tokens)
+        by_letters = msgspec.structs.replace(env, tokens=TokenFacts(count=_tokens))
         blocks = tuple(
             compact_result(block, item, by_letters, limits)
             if isinstance(block, ResultBlock) and any(block is one for one in large)
             else block
             for block in item.blocks
         )
-        held = known[item.key] = _Short(item, msgspec.structs.replace(item, blocks=blocks))
-    return held.short
+        known_short = known[item.key] = _Short(item, msgspec.structs.replace(item, blocks=blocks))
+    return known_short.short
 
 
 def _is_large(block: Block, env: Env) -> bool:
@@ -323,7 +332,7 @@ def _is_large(block: Block, env: Env) -> bool:
         return False
     if is_short(block.response):
         return False
-    return not (block.name in env.tools and env.tools[block.name].compact is False)
+    return not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
 
 
 def is_short(response: JsonObject) -> bool:
@@ -351,15 +360,20 @@ def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     After:   call read(a) | result {"result": "[handle 3fa4c1d2e5f6: code ...] 40 of the lines"}
     """
     known = _known(env, options)
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         short = _compact_item(item, env, options, known)
-        kept.append(short)
-        if short is not item:
-            reason = "a digest stands for it, with its handle"
-            notes.append(Note("compact_items", reason, item, short))
-    return prompt.with_items(kept, notes) if notes else prompt
+        if short is item:
+            return item
+        return Note("compact_items", "a digest stands for it, with its handle", item, short)
+
+    return rewrite_items(prompt, "compact_items", change, key=_measure(env, options))
+
+
+def _measure(env: Env, options: Compact | Truncate) -> Hashable:
+    """What decides whether a value is large, beside the value: tokens, and what tools say."""
+    own = tuple((name, tool.compact) for name, tool in env.tools.own.items())
+    return options, env.agent, env.model.dialect, env.model.name, own
 
 
 class _Digested(NamedTuple):
@@ -369,20 +383,25 @@ class _Digested(NamedTuple):
     short: Item
 
 
+class _Digests:
+    """What items of a log became, by their keys."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, _Digested] = {}
+
+
 def _known(env: Env, options: Compact) -> dict[object, _Digested]:
     """What items became in earlier requests, kept with the log; a new item is seen only once."""
-    if env.measure is None:
+    if env.tokens.measure is None:
         return {}
-    own = tuple((name, tool.compact) for name, tool in env.tools.items())
-    key = ("compact_items", options, env.agent, env.dialect, env.model, own)
-    return cast("dict[object, _Digested]", env.log.memo.setdefault(key, {}))
+    return derived(env.log, _Digests, _measure(env, options)).by_item
 
 
 def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _Digested]) -> Item:
     """The item with digests for what is large in it; itself where nothing is."""
-    held = known.get(item.key)
-    if held is not None and (held.item is item or held.item == item):
-        return item if held.short is held.item else held.short
+    digested = known.get(item.key)
+    if digested is not None and (digested.item is item or digested.item == item):
+        return item if digested.short is digested.item else digested.short
     blocks = tuple(_compact_large(block, item, env, options) for block in item.blocks)
     same = all(new is old for new, old in zip(blocks, item.blocks, strict=True))
     short = item if same else msgspec.structs.replace(item, blocks=blocks)
@@ -395,8 +414,8 @@ def _compact_large(block: Block, item: Item, env: Env, options: Compact) -> Bloc
         limits = result_limits(block.name, env, options)
         return compact_result(block, item, env, limits) if limits is not None else block
     if isinstance(block, TextBlock) and options.texts is not None:
-        said = item.author in ("user", env.agent) and item.kind != "state"
-        if not said and item.kind not in ("summary", "system"):
+        is_own = item.author in ("user", env.agent) and item.kind != "state"
+        if not is_own and item.kind not in ("summary", "system"):
             return compact_text(block, item, env, Limits(options.texts, options.to))
     return block
 
@@ -411,21 +430,17 @@ def compact_past(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     Before:  user "Read this", application/pdf, 3 MB | model "It is a contract" | user "Who signs?"
     After:   user "Read this", "[handle ...: application/pdf, 3 MB]" | model ... | user "Who signs?"
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        if item.position >= env.turn or not _may_hold(item):
-            kept.append(item)
-            continue
-        blocks = tuple(_compact_old(block, item, env, options) for block in item.blocks)
-        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
-            continue
-        short = msgspec.structs.replace(item, blocks=blocks)
-        reason = "its turn is over, so its handle stands for it"
-        notes.append(Note("compact_past", reason, item, short))
-        kept.append(short)
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        if not _may_hold(item):
+            return item
+        short = map_blocks(item, lambda block: _compact_old(block, item, env, options))
+        if short is item:
+            return item
+        return Note("compact_past", "its turn is over, so its handle stands for it", item, short)
+
+    key = _measure(env, options)
+    return rewrite_items(prompt, "compact_past", change, key=key, until=env.turn)
 
 
 def _may_hold(item: Item) -> bool:
@@ -452,11 +467,11 @@ def _result(block: ResultBlock, env: Env, over: int) -> ResultBlock:
     stay: list[MediaBlock] = []
     words: list[str] = []
     for media in block.media:
-        said = media_words(media, env, over)
-        if said is None:
+        words_for_one = media_words(media, env, over)
+        if words_for_one is None:
             stay.append(media)
         else:
-            words.append(said)
+            words.append(words_for_one)
     if not words:
         return block
     response = with_media_words(block.response, words)
@@ -474,21 +489,25 @@ def truncate_items(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
     Before:  call read(a) | result {"result": "one two three four"}   (C.default().truncate(2))
     After:   call read(a) | result {"result": "one […] "}
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        if (item.kind == "user" and item.author == "user") or item.kind in ("summary", "system"):
-            kept.append(item)
-            continue
-        blocks = tuple(cut_block(block, env, options) for block in item.blocks)
-        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
-            continue
-        short = msgspec.structs.replace(item, blocks=blocks)
-        reason = f"it had more than {options.tokens} tokens"
-        notes.append(Note("truncate_items", reason, item, short))
-        kept.append(short)
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        if _is_said_by_user(item) or item.kind in ("summary", "system"):
+            return item
+        return _cut_item(item, "truncate_items", env, options)
+
+    return rewrite_items(prompt, "truncate_items", change, key=_measure(env, options))
+
+
+def _is_said_by_user(item: Item) -> bool:
+    return item.kind == "user" and item.author == "user"
+
+
+def _cut_item(item: Item, step: str, env: Env, options: Truncate) -> Item | Note:
+    """The item, or a note on it with its long texts cut."""
+    short = map_blocks(item, lambda block: cut_block(block, env, options))
+    if short is item:
+        return item
+    return Note(step, f"it had more than {options.tokens} tokens", item, short)
 
 
 def truncate_past(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
@@ -497,19 +516,12 @@ def truncate_past(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
     Before:  user "one two three four" | model "ok" | user "five six seven"   (.truncate(2))
     After:   user "one […] " | model "ok" | user "five six seven"
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        said = item.kind == "user" and item.author == "user" and item.position < env.turn
-        blocks = tuple(cut_block(block, env, options) if said else block for block in item.blocks)
-        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
-            continue
-        short = msgspec.structs.replace(item, blocks=blocks)
-        reason = f"it had more than {options.tokens} tokens"
-        notes.append(Note("truncate_past", reason, item, short))
-        kept.append(short)
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        return _cut_item(item, "truncate_past", env, options) if _is_said_by_user(item) else item
+
+    key = _measure(env, options)
+    return rewrite_items(prompt, "truncate_past", change, key=key, until=env.turn)
 
 
 Tree = dict[str, "Tree"]
@@ -526,17 +538,14 @@ def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:
     After:   result {"id": 1}
     """
     tree = _tree(options.fields or options.exclude)
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        blocks = tuple(_projected(block, tree, options) for block in item.blocks)
-        if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
-            continue
-        short = msgspec.structs.replace(item, blocks=blocks)
-        notes.append(Note("project_results", "only some of its fields are asked for", item, short))
-        kept.append(short)
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        short = map_blocks(item, lambda block: _projected(block, tree, options))
+        if short is item:
+            return item
+        return Note("project_results", "only some of its fields are asked for", item, short)
+
+    return rewrite_items(prompt, "project_results", change, key=options)
 
 
 def _tree(paths: tuple[str, ...]) -> Tree:
@@ -566,14 +575,14 @@ def _projected(block: Block, tree: Tree, options: Project) -> Block:
 def _response(response: JsonObject, tree: Tree, *, keep: bool) -> JsonObject | None:
     """The projected result; the one value of a result that has only one is looked into."""
     if len(response) == 1 and next(iter(response)) not in tree:
-        ((key, held),) = response.items()
-        if isinstance(held, str):
-            parsed = parsed_json(held)
+        ((key, value),) = response.items()
+        if isinstance(value, str):
+            parsed = parsed_json(value)
             if parsed is None:
                 return None
             inner = _part(parsed, tree, keep=keep)
             return None if inner is None else {key: compact(inner)}
-        inner = _part(held, tree, keep=keep)
+        inner = _part(value, tree, keep=keep)
         return None if inner is None else {key: inner}
     whole = _part(response, tree, keep=keep)
     return whole if isinstance(whole, dict) else None
@@ -588,15 +597,15 @@ def _part(value: Json, tree: Tree, *, keep: bool) -> Json:
         return [{} if row is None and keep else row for row in rows]
     if not isinstance(value, dict):
         return None if keep else value
-    kept: JsonObject = {}
-    for key, held in value.items():
+    fields: JsonObject = {}
+    for key, inner_value in value.items():
         below = tree.get(key)
         if below is None:
             if not keep:
-                kept[key] = held
+                fields[key] = inner_value
         elif not below:
             if keep:
-                kept[key] = held
-        elif (inner := _part(held, below, keep=keep)) is not None or not keep:
-            kept[key] = inner
-    return kept if kept or not keep else None
+                fields[key] = inner_value
+        elif (inner := _part(inner_value, below, keep=keep)) is not None or not keep:
+            fields[key] = inner
+    return fields if fields or not keep else None

@@ -12,7 +12,8 @@ import json
 import re
 import unicodedata
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -20,6 +21,8 @@ import msgspec
 from weft.digest.repeats import Source, Stretch
 from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
+from weft.ir.rewrite import Fold, fold_items
+from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.handles import logged, sole_text
 from weft.values import Json, compact
@@ -99,24 +102,56 @@ def restore_references(prompt: Prompt, env: Env) -> Prompt:
     Before:  call open(a) -> "[dropped: ...]" | call edit(a) -> "[as lines 1-40 of open(a) ...]"
     After:   call open(a) -> "[dropped: ...]" | call edit(a) -> 40 lines
     """
+    if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
+        return _restore_in_order(prompt, env) or _restore_at_once(prompt, env)
+    return _restore_at_once(prompt, env)
+
+
+_REASON = "what it refers to is not in view as it was"
+
+
+def _restore_in_order(prompt: Prompt, env: Env) -> Prompt | None:
+    """The prompt as `_restore_at_once` has it, item by item; None where that does not do.
+
+    Nearly all references point back, so that the items before one decide what becomes of it.
+    """
+
+    def change(item: Item, view: _View) -> Item | Note:
+        view.env = env
+        view.expect(item)
+        after = view.restored(item)
+        view.add(after)
+        return item if after is item else Note("restore_references", _REASON, item, after)
+
+    key = (env.agent, env.model.dialect, env.model.name)
+    fold = Fold(lambda: _View(env), lambda view: view.over(env), _View.back)
+    after = fold_items(prompt, "restore_references", change, key=key, fold=fold)
+    return after.prompt if after.state.in_order else None
+
+
+def _restore_at_once(prompt: Prompt, env: Env) -> Prompt:
+    """O(n) once a request: a budget takes from all items, or something refers to a later one."""
     items = prompt.items.since(0)
     if not any(_refers(block) for item in items for block in item.blocks):
         return prompt
-    left: _Left | None = None
+    remaining: _Left | None = None
     after = prompt
     for _ in range(ROUNDS):
-        restored = _restored(items, left, env)
-        reason = "what it refers to is not in view as it was"
+        restored = _restored(items, remaining, env)
         notes = [
-            Note("restore_references", reason, old, new)
+            Note("restore_references", _REASON, old, new)
             for old, new in zip(items, restored, strict=True)
             if new is not old
         ]
         after = prompt.with_items(restored, notes) if notes else prompt
-        found = _left_by_budget(after, env)
-        if found is None or found == left:
+        now_remaining = _left_by_budget(after, env)
+        if now_remaining is None or now_remaining == remaining:
             break
-        left = found if left is None else _Left(left.there & found.there, left.same & found.same)
+        remaining = (
+            now_remaining
+            if remaining is None
+            else _Left(remaining.there & now_remaining.there, remaining.same & now_remaining.same)
+        )
     return after
 
 
@@ -129,7 +164,7 @@ class _Left(NamedTuple):
 
 def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
     """What the budget will leave of a request; None where it all stays."""
-    if env.measure is None or (env.policy.limit is None and env.budget is None):
+    if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
         return None
     from weft.passes.budget import fit_budget
 
@@ -142,27 +177,22 @@ def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
     return _Left(frozenset(there), frozenset(same))
 
 
-def _restored(items: Sequence[Item], left: _Left | None, env: Env) -> list[Item]:
+def _restored(items: Sequence[Item], remaining: _Left | None, env: Env) -> list[Item]:
     """The items, in which nothing refers to what is not in view."""
     view = _View(env)
     for item in items:
-        if left is None or item.key in left.there:
+        if remaining is None or item.key in remaining.there:
             view.expect(item)
-    found: list[Item] = []
+    restored: list[Item] = []
     for item in items:
-        if left is not None and item.key not in left.there:
-            found.append(item)
+        if remaining is not None and item.key not in remaining.there:
+            restored.append(item)
             continue
-        if any(map(view.lacks, item.blocks)):
-            blocks = tuple(
-                view.said_again(block, item) if view.lacks(block) else block
-                for block in item.blocks
-            )
-            item = msgspec.structs.replace(item, blocks=blocks)
-        found.append(item)
-        if left is None or item.key in left.same:
+        item = view.restored(item)
+        restored.append(item)
+        if remaining is None or item.key in remaining.same:
             view.add(item)
-    return found
+    return restored
 
 
 def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
@@ -173,12 +203,12 @@ def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[I
     for item in items:
         view.expect(item)
         view.add(item)
-    found: list[Item] = []
+    repointed_items: list[Item] = []
     for item in items:
         blocks = tuple(map(view.repointed, item.blocks))
         new = any(one is not other for one, other in zip(blocks, item.blocks, strict=True))
-        found.append(msgspec.structs.replace(item, blocks=blocks) if new else item)
-    return found
+        repointed_items.append(msgspec.structs.replace(item, blocks=blocks) if new else item)
+    return repointed_items
 
 
 def notes_on_repointed(after: Sequence[Item], before: Sequence[Item]) -> list[Note]:
@@ -195,25 +225,84 @@ class _View:
     """What is in view, as references name it; `same` blocks are as they were when referred to."""
 
     def __init__(self, env: Env, same: set[int] | None = None) -> None:
-        self._env = env
+        self.env = env
         self._same = same
-        self._blocks: dict[_Place, tuple[Block, Item]] = {}
-        self._numbers: dict[_Place, int] = {}
+        self._blocks: MutableMapping[_Place, tuple[Block, Item]] = {}
+        self._numbers: MutableMapping[_Place, int] = {}
+        self._counted = 0
         self._there: set[_Place] = set()
         self._own: list[tuple[ResultBlock, Item, int]] = []
+        self._before: Sequence[tuple[ResultBlock, Item, int]] = ()
+        self._items: list[Item] = []
+        self.in_order = True
+        """Whether items can be taken in one by one: no result came twice, nothing points ahead."""
+        self._unique = True
+        """Whether no place came twice, so that it can be taken out again."""
+
+    def back(self, length: int) -> "_View":
+        """What was in view after the first items."""
+        view = _View(self.env)
+        if not self.in_order:  # items are restored at once then, so that it is not looked at
+            view.in_order = False
+            return view
+        if not self._unique:
+            for item in self._items[:length]:
+                view.expect(item)
+                view.add(item)
+            return view
+        view._items = self._items[:length]
+        view._blocks, view._numbers = dict(self._blocks), dict(self._numbers)
+        gone = 0
+        for item in self._items[length:]:
+            for block in item.blocks:
+                view._blocks.pop((block.origin.name, block.origin.part), None)
+            for result in own_results(item, self.env.agent):
+                del view._numbers[result.origin.name, result.origin.part]
+                gone += 1
+        view._own = self._own[: len(self._own) - gone]
+        view._counted = len(view._numbers)
+        return view
+
+    def over(self, env: Env) -> "_View":
+        """A passing copy, for items that may still change."""
+        copy = _View(env)
+        copy._blocks = ChainMap({}, self._blocks)
+        copy._numbers = ChainMap({}, self._numbers)
+        copy._counted, copy.in_order = self._counted, self.in_order
+        copy._before = self._own
+        return copy
 
     def expect(self, item: Item) -> None:
         """Count an item that will be in view, in whichever form."""
         self._there.update((block.origin.name, block.origin.part) for block in item.blocks)
-        for result in own_results(item, self._env.agent):
-            self._numbers[result.origin.name, result.origin.part] = len(self._numbers)
+        for result in own_results(item, self.env.agent):
+            place = (result.origin.name, result.origin.part)
+            again = place in self._numbers
+            self._numbers[place] = self._counted
+            self._counted += not again
+            if again:  # nothing refers to a result that stands for one that never came
+                self._unique = False
+                self.in_order = self.in_order and result.synthetic
+
+    def restored(self, item: Item) -> Item:
+        """The item, in which nothing refers to what is not in view."""
+        if not any(map(self.lacks, item.blocks)):
+            return item
+        blocks = tuple(
+            self.said_again(block, item) if self.lacks(block) else block for block in item.blocks
+        )
+        return msgspec.structs.replace(item, blocks=blocks)
 
     def add(self, item: Item) -> None:
         """Take in an item as it is sent."""
+        self._items.append(item)
         for block in item.blocks:
             if isinstance(block, ResultBlock | TextBlock):
-                self._blocks[block.origin.name, block.origin.part] = (block, item)
-        for result in own_results(item, self._env.agent):
+                place = (block.origin.name, block.origin.part)
+                if place in self._blocks and self._blocks[place][1] is not item:
+                    self._unique = False
+                self._blocks[place] = (block, item)
+        for result in own_results(item, self.env.agent):
             number = self._numbers.get((result.origin.name, result.origin.part), 0)
             self._own.append((result, item, number))
 
@@ -234,7 +323,7 @@ class _View:
         from weft.passes.reduce import referring
 
         number = self._numbers[block.origin.name, block.origin.part]
-        return referring(block, item, number, self._own, self._env)
+        return referring(block, item, number, [*self._before, *self._own], self.env)
 
     def repointed(self, block: Block) -> Block:
         """The block with a handle in place of a reference to what is not there."""
@@ -243,19 +332,20 @@ class _View:
         gone = [one for one in _standing(block) if not self._holds(one, block)]
         if not gone:
             return block
-        left = tuple(one for one in block.refers if one not in gone)
+        standing = tuple(one for one in block.refers if one not in gone)
         if isinstance(block, TextBlock):
             return msgspec.structs.replace(
-                block, text=_renamed(block.text, gone), spans=(), kept=None, refers=left
+                block, text=_renamed(block.text, gone), spans=(), kept=None, refers=standing
             )
         key = next(iter(block.response))
         text = _renamed(sole_text(block.response), gone)
-        return msgspec.structs.replace(block, response={key: text}, refers=left)
+        return msgspec.structs.replace(block, response={key: text}, refers=standing)
 
     def _holds(self, one: Reference, block: Block) -> bool:
         """Whether what the words of a block stand for is in view, where they say it is."""
         source, item = self._blocks.get((one.event, one.part), (None, None))
         if one.newer:
+            self.in_order = False
             return (one.event, one.part) in self._there
         if source is None or item is None:
             return False
@@ -271,7 +361,7 @@ class _View:
             return False
         if not one.last:
             return isinstance(block, ResultBlock) and source.response == block.whole
-        lines = logged_text(source, item, self._env).split("\n")[one.first - 1 : one.last]
+        lines = logged_text(source, item, self.env).split("\n")[one.first - 1 : one.last]
         wanted = "\n".join(lines)
         return f"\n{wanted}\n" in f"\n{sole_text(source.response)}\n"
 
@@ -310,15 +400,15 @@ _ENCODED = 6
 _KEPT = 8192
 """How many texts are remembered."""
 
-_WORDS = re.compile(r"""[^\s"'<>()\[\]{},;=]{6,}""")
+_WORDS = late_pattern(r"""[^\s"'<>()\[\]{},;=]{6,}""")
 
-_SOLID = re.compile(r"[\W_]+")
+_SOLID = late_pattern(r"[\W_]+")
 
-_DATE = re.compile(
+_DATE = late_pattern(
     r"(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})?T?(?:\d\d?:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"
 )
 
-_QUOTED = re.compile(
+_QUOTED = late_pattern(
     r""""([^"\n]{6,200})"|'([^'\n]{6,200})'|`([^`\n]{6,200})`"""
     r"""|\[([^\[\]\n]{6,200})\]|\(([^()\n]{6,200})\)|<([^<>\n]{6,200})>"""
 )
@@ -368,18 +458,18 @@ class Copies:
 
     def hits(self, text: str) -> tuple[Hit, ...]:
         """Where values stand in the text, in order, without overlaps."""
-        held = self._seen.get(text)
-        if held is None:
+        hits = self._seen.get(text)
+        if hits is None:
             if len(self._seen) >= _KEPT:
                 self._seen.clear()
-            held = self._seen[text] = self._found(text)
-        return held
+            hits = self._seen[text] = self._search(text)
+        return hits
 
     def in_number(self, number: float) -> tuple[str, ...]:
         """The labels of a value that is this number."""
         return self.values.get(compact(number), ())
 
-    def _found(self, text: str) -> tuple[Hit, ...]:
+    def _search(self, text: str) -> tuple[Hit, ...]:
         if len(text) < LEAST:
             return ()
         folded = text.casefold()
@@ -390,15 +480,15 @@ class Copies:
         if not there:
             return ()
         marks = [match.span() for match in self._marks.finditer(text)]
-        found: list[Hit] = []
+        hits: list[Hit] = []
         for one in there:
             places = [match.span() for match in _pattern(one).finditer(text)]
             if not places and not _by_chance(one, text):
                 places = [(0, len(text))]  # it is there, in letters that cannot be told apart
             for start, end in places:
-                if not any(left <= start and end <= right for left, right in marks):
-                    found.append(Hit(start, end, one.labels))
-        return _merged(found)
+                if not any(rest <= start and end <= right for rest, right in marks):
+                    hits.append(Hit(start, end, one.labels))
+        return _merged(hits)
 
 
 def _by_chance(one: _Value, text: str) -> bool:
@@ -420,13 +510,13 @@ def values_in(value: Json, *, common: bool) -> Iterator[str]:
     `common` says whether also words count that are in every result.
     """
     if isinstance(value, dict):
-        for key, held in value.items():
+        for key, inner in value.items():
             if _stands_out(key):
                 yield key
-            yield from values_in(held, common=common)
+            yield from values_in(inner, common=common)
     elif isinstance(value, list):
-        for held in value:
-            yield from values_in(held, common=common)
+        for inner in value:
+            yield from values_in(inner, common=common)
     elif isinstance(value, str):
         yield from _texts_in(value, common=common)
     elif value is not None and not isinstance(value, bool):
@@ -441,8 +531,8 @@ def _texts_in(text: str, *, common: bool) -> Iterator[str]:
     whole = text.strip()
     if len(whole) < LEAST:
         return
-    if whole[0] in "{[" and (held := _parsed(whole)) is not None:
-        yield from values_in(held, common=common)
+    if whole[0] in "{[" and (inner := _parsed(whole)) is not None:
+        yield from values_in(inner, common=common)
     if common or whole.casefold() not in _SAID_BY_ALL:
         yield whole
     if whole.split(None, 1)[0] == whole:
@@ -466,10 +556,10 @@ def _stands_out(word: str) -> bool:
 
 def _parsed(text: str) -> "dict[str, Json] | list[Json] | None":
     try:
-        held = cast("Json", msgspec.json.decode(text))
+        parsed = cast("Json", msgspec.json.decode(text))
     except (ValueError, RecursionError):
         return None
-    return held if isinstance(held, dict | list) else None
+    return parsed if isinstance(parsed, dict | list) else None
 
 
 def _spellings(values: Mapping[str, tuple[str, ...]]) -> Iterator[_Value]:

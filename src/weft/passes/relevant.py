@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import msgspec
 
@@ -24,9 +24,11 @@ from weft.ir import (
     Want,
 )
 from weft.ir.item import fingerprint
+from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
-from weft.relevance import Index, Scorer, search, words
+from weft.relevance import Index, Scorer, words
+from weft.relevance.rank import Hits, found_by
 from weft.values import Json, JsonObject, Strand, compact
 
 _LEAST = 0.1
@@ -44,46 +46,161 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     Before:  user "I moved to Oslo" | user "I like tea" | user "Where do I live? Oslo?"
     After:   user "I moved to Oslo" | user "Where do I live? Oslo?"           (C.relevant())
     """
+    with prompt.items.lock:
+        selections = derived(prompt.items, _Selections).by_options
+        selection = selections.get(options)
+        if selection is None or not selection.goes_on(prompt.items, env):
+            chosen = _select(prompt, env, options)
+            selection = _Selection(prompt.items, env, options, chosen)
+            if selection.lasts:
+                selections[options] = selection
+        if selection.is_all:
+            return prompt
+        after = prompt.with_strand(selection.items.with_tail(selection.tail), selection.notes)
+    return msgspec.structs.replace(
+        after,
+        diagnostics=(*prompt.diagnostics, *selection.diagnostics),
+        wants=(*prompt.wants, *selection.wants),
+    )
+
+
+class _Chosen(NamedTuple):
+    """What is selected for a request: the items that stay, and what there is to say about it.
+
+    `asked` is None where nothing is to be selected, so that all stay.
+    """
+
+    items: list[Item]
+    notes: Sequence[Note]
+    current: list[int]
+    asked: "Asked | None"
+    steady: bool = True
+    """Whether it holds for the rest of the turn."""
+
+
+def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
+    """Search all items, O(n)."""
     items = prompt.items.since(0)
-    current = {
+    current = [
         number
         for number, item in enumerate(items)
         if item.position >= env.turn and env.is_current(item)
-    }
-    past = [number for number in range(len(items)) if number not in current]
+    ]
+    now = set(current)
+    past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
-        return prompt  # nothing to select from, or selected before
+        return _Chosen(items, [], current, None)  # nothing to select from, or selected before
     query = _query(items, env, options)
     scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
-    asked = Asked(_scores(prompt.items, query, current, scorer))
+    hits = _scores(prompt.items, query, now, scorer)
+    asked = Asked(hits.scores)
     if options.scorer == "model":
         asked = ask_relevance(items, past, query, asked.scores, env, options)
     scores = asked.scores
-    chosen = _chosen(scores, past, options)
-    notes: list[Note] = []
-    kept: list[Item] = []
-    for number, item in enumerate(items):
-        if number in current:
-            kept.append(item)
-        elif number in chosen:
-            kept.append(msgspec.structs.replace(item, score=scores[number]))
-        else:
-            notes.append(Note("select_relevant", _reason(scores[number]), item))
-    made = prompt.with_items(kept, notes, [*asked.diagnostics, *_unasked(env, options)])
-    return msgspec.structs.replace(made, wants=(*prompt.wants, *asked.wants))
+    best = _best(scores, past, options)
+    stay = [
+        items[number]
+        if number in now
+        else msgspec.structs.replace(items[number], score=scores[number])
+        for number in sorted({*best, *now})
+    ]
+    notes = _Dropped(items, [number for number in past if number not in best], scores)
+    return _Chosen(stay, notes, current, asked, hits.steady)
+
+
+class _Dropped(Sequence[Note]):
+    """A note on each item that was not selected, made when somebody asks for it."""
+
+    __slots__ = ("_items", "_numbers", "_scores")
+
+    def __init__(self, items: list[Item], numbers: list[int], scores: list[float]) -> None:
+        self._items = items
+        self._numbers = numbers
+        self._scores = scores
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Note: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Note]: ...
+    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
+        if isinstance(index, slice):
+            return [*self][index]
+        number = self._numbers[index]
+        return Note("select_relevant", _reason(self._scores[number]), self._items[number])
+
+
+class _Selections:
+    """What was selected of a strand in its newest turn, by the options of the policy."""
+
+    def __init__(self) -> None:
+        self.by_options: dict[Relevant, _Selection] = {}
+
+
+class _Selection:
+    """What was selected for a turn, and what the agent did in it since, which always stays.
+
+    Searching is O(n), so it is done when a turn begins. What the agent does then is left out of
+    the search; it seldom changes the outcome, where a good hit stands right before it.
+    """
+
+    def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Chosen) -> None:
+        self._options = options
+        self._turn, self._basis = env.turn, _basis(env, options)
+        self._first = len(items) - len(chosen.current)
+        self._read = items.settled
+        tail = len(items.tail)
+        # all of the current turn must stand last, so that what follows is part of it
+        last = chosen.current == [*range(self._first, len(items))] and len(chosen.current) >= tail
+        self.lasts = last and options.scorer != "model"
+        self._length = 0 if chosen.steady else len(items)
+        """How many items it is for, where it holds for no more."""
+        self.is_all = chosen.asked is None
+        settled = len(chosen.items) - tail if last else len(chosen.items)
+        self.items: Strand[Item] = Strand(chosen.items[:settled])
+        self.tail = chosen.items[settled:]
+        self.notes = chosen.notes
+        asked = chosen.asked if chosen.asked is not None else Asked([])
+        self.diagnostics = (*asked.diagnostics, *_unasked(env, options))
+        self.wants = asked.wants
+
+    def goes_on(self, items: Strand[Item], env: Env) -> bool:
+        """Whether it holds for these items too: only what the agent did in the turn was added."""
+        if self._turn != env.turn or self._basis != _basis(env, self._options):
+            return False
+        if self._read > items.settled or self._first > len(items):
+            return False
+        if self._length and self._length != len(items):
+            return False
+        fresh = items.since(self._read)
+        if not all(env.is_current(item) and not env.is_asked(item) for item in fresh):
+            return False
+        settled = items.settled - self._read
+        self.items = self.items.grown(fresh[:settled])
+        self.tail = fresh[settled:]
+        self._read = items.settled
+        return True
+
+
+def _basis(env: Env, options: Relevant) -> tuple[str, str, str | None]:
+    """What a selection depends on beside the items before the turn and what is asked in it."""
+    state = env.session.state.get(options.from_state) if options.from_state is not None else None
+    return env.agent, env.model.name, None if state is None else to_text(state)
 
 
 def _reason(score: float) -> str:
     return "others have more to do with it" if score else "it has nothing to do with what is asked"
 
 
-def _chosen(scores: Sequence[float], past: Sequence[int], options: Relevant) -> set[int]:
+def _best(scores: Sequence[float], past: Sequence[int], options: Relevant) -> set[int]:
     """The numbers of the items that stay: of two that fit equally well, the newer."""
-    found = [number for number in past if scores[number] > 0]
+    hits = [number for number in past if scores[number] > 0]
     if options.top_k is None:
-        return {number for number in found if scores[number] >= _LEAST}
-    found.sort(key=lambda number: (-scores[number], -number))
-    return set(found[: options.top_k])
+        return {number for number in hits if scores[number] >= _LEAST}
+    hits.sort(key=lambda number: (-scores[number], -number))
+    return set(hits[: options.top_k])
 
 
 def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
@@ -91,19 +208,19 @@ def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
     if options.query is not None:
         return options.query
     if options.from_state is not None and not _unasked(env, options):
-        return to_text(env.state[options.from_state])
+        return to_text(env.session.state[options.from_state])
     query = "\n".join(_user_text(item) for item in items if env.is_asked(item))
     if words(query):
         return query
-    said = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
-    earlier = next((item for item in said if not env.is_asked(item)), None)
+    spoken = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
+    earlier = next((item for item in spoken if not env.is_asked(item)), None)
     return query if earlier is None else f"{_user_text(earlier)}\n{query}"
 
 
 def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
     """That there is no query in the state, where it was to be there."""
     key = options.from_state
-    if key is None or env.state.get(key) not in (None, "", [], {}):
+    if key is None or env.session.state.get(key) not in (None, "", [], {}):
         return []
     return [
         report(
@@ -119,18 +236,16 @@ def _user_text(item: Item) -> str:
     return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
-def _scores(
-    items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer
-) -> list[float]:
+def _scores(items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer) -> Hits:
     """How well each item fits; what was read of those that are settled is kept with them."""
     with items.lock:
-        held = items.memo.get("relevance")
-        index = held if isinstance(held, Index) else Index()
-        items.memo["relevance"] = index
+        index = derived(items, Index)
         for item in items.since(len(index))[: max(0, items.settled - len(index))]:
             index.add(item_text(item))
         more = [item_text(item) for item in items.since(items.settled)]
-        return search(index, query, first=items.settled, more=more, without=current, scorer=scorer)
+        return found_by(
+            index, query, first=items.settled, more=more, without=current, scorer=scorer
+        )
 
 
 INSTRUCTION = (
@@ -172,30 +287,30 @@ def ask_relevance(
     options: Relevant,
 ) -> Asked:
     """The scores a model gives, or those that are there until it was asked."""
-    shown = _shown(past, scores)
-    if not query.strip() or not shown:
+    entries = _entries(past, scores)
+    if not query.strip() or not entries:
         return Asked(scores)
-    listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(shown, 1))
+    listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(entries, 1))
     text = "\n".join((f"Query: {query}", "", *listed))
-    found = fingerprint("relevance", name_of_model(options.model), text)
-    effect = env.effects.get(found)
+    key = fingerprint("relevance", name_of_model(options.model), text)
+    effect = env.session.effects.get(key)
     what = "what is relevant was told by words in common"
     if effect is None:
-        want = Want("relevance", found, INSTRUCTION, text, _SCHEMA, options.model)
+        want = Want("relevance", key, INSTRUCTION, text, _SCHEMA, options.model)
         return Asked(scores, (done_without(env, what, NOT_ASKED),), (want,))
     if "outcome" not in effect:
         problem = str(effect.get("error") or "there is no outcome")
         return Asked(scores, (done_without(env, what, problem),))
-    chosen = _numbers(effect["outcome"], len(shown))
+    chosen = _numbers(effect["outcome"], len(entries))
     if chosen is None:
         return Asked(scores, (done_without(env, what, "its answer is no list of numbers"),))
-    told = [0.0] * len(scores)
+    model_scores = [0.0] * len(scores)
     for place, number in enumerate(chosen):
-        told[shown[number - 1]] = round(1 - _SPAN * place / len(chosen), 4)
-    return Asked(told)
+        model_scores[entries[number - 1]] = round(1 - _SPAN * place / len(chosen), 4)
+    return Asked(model_scores)
 
 
-def _shown(past: Sequence[int], scores: Sequence[float]) -> list[int]:
+def _entries(past: Sequence[int], scores: Sequence[float]) -> list[int]:
     """What the model is to choose from, in log order."""
     hits = [number for number in past if scores[number] > 0]
     best = sorted(hits, key=lambda number: (-scores[number], -number))[:_BEST]
@@ -213,10 +328,10 @@ def _numbers(outcome: Json, most: int) -> list[int] | None:
     listed = outcome.get("relevant") if isinstance(outcome, dict) else None
     if not isinstance(listed, list):
         return None
-    found = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
-    if len(found) < len(listed):
+    numbers = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
+    if len(numbers) < len(listed):
         return None
-    return [one for one in dict.fromkeys(found) if 1 <= one <= most]
+    return [one for one in dict.fromkeys(numbers) if 1 <= one <= most]
 
 
 def item_text(item: Item) -> str:

@@ -12,7 +12,8 @@ from weft.declare.policy_parts import (
     WithoutAgents,
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.passes.env import Env, turn_numbers
+from weft.ir.rewrite import Fold, keep_since, rewrite_items
+from weft.passes.env import Env, turn_numbers, turns_of
 
 
 def select_view(prompt: Prompt, env: Env) -> Prompt:
@@ -27,30 +28,29 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
     view = env.policy.view
     if view == "default":
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    others: set[str] = set()
-    for item in prompt.items:
+
+    def change(item: Item, others: set[str]) -> Item | Note:
         if item.position < env.turn:
             reason = "it is not of this turn"
         elif item.author == env.agent or item.kind == "summary":
-            kept.append(item)
-            continue
+            return item
         elif item.author != "user":
             reason = f"it is {item.author}'s"
             others.update(block.id for block in item.blocks if isinstance(block, CallBlock))
         elif item.kind == "results" and _answered(item) <= others:
             reason = "it answers another agent"
-        elif item.kind == "results":
-            kept.append(item)
-            continue
-        elif view == "nothing":
-            reason = "C.nothing() leaves out the user's message too"
+        elif item.kind == "results" or view != "nothing":
+            return item
         else:
-            kept.append(item)
-            continue
-        notes.append(Note("select_view", reason, item))
-    return prompt.with_items(kept, notes) if notes else prompt
+            reason = "C.nothing() leaves out the user's message too"
+        return Note("select_view", reason, item)
+
+    key = (view, env.agent, env.turn)
+    return rewrite_items(prompt, "select_view", change, key=key, fold=_CALLS)
+
+
+_CALLS: Fold[set[str]] = Fold(set, set)
+"""The ids of the calls that other agents made."""
 
 
 def _answered(item: Item) -> set[str]:
@@ -67,15 +67,14 @@ def select_items(
     Before:  user "Hi" | model(scout) "Oslo" | model(planner) "By train"   (C.agents("planner"))
     After:   model(planner) "By train"
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         reason = _misfit(item, env, options)
-        if not reason or env.is_current(item):
-            kept.append(item)
-        else:
-            notes.append(Note("select_items", reason, item))
-    return prompt.with_items(kept, notes) if notes else prompt
+        return Note("select_items", reason, item) if reason and not env.is_current(item) else item
+
+    tagged = len(env.log) if isinstance(options, Matching) and options.tag else 0
+    key = (options, env.agent, env.turn, tagged)  # O(n) once a turn; with tags, once a request
+    return rewrite_items(prompt, "select_items", change, key=key)
 
 
 def _misfit(item: Item, env: Env, options: FromAgents | WithoutAgents | Matching) -> str:
@@ -105,15 +104,15 @@ def kind_of(item: Item, env: Env) -> str:
 
 def tags_of(item: Item, env: Env) -> set[str]:
     """The tags of the event it came from: its own, and those it was given later."""
-    found: set[str] = set()
+    tags: set[str] = set()
     if not 0 <= item.position < len(env.log):
-        return found
-    found.update(env.log[item.position].provenance.tags or ())
+        return tags
+    tags.update(env.log[item.position].provenance.tags or ())
     for index in range(item.position + 1, len(env.log)):
         later = env.log[index].provenance.tagged
         if later is not None and later.event == item.event:
-            found.update(later.tags)
-    return found
+            tags.update(later.tags)
+    return tags
 
 
 def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
@@ -122,18 +121,23 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
     Before:  user "one" | model "1" | user "two"   (C.user())
     After:   user "one" | user "two"
     """
-    said = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
-    wanted = {"all": said, "first": said[:1], "last": said[-1:], "bookend": said[:1] + said[-1:]}
+    spoken = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
+    wanted = {
+        "all": spoken,
+        "first": spoken[:1],
+        "last": spoken[-1:],
+        "bookend": spoken[:1] + spoken[-1:],
+    }
     chosen = {item.key for item in wanted[options.which]}
-    kept: list[Item] = []
+    staying: list[Item] = []
     notes: list[Note] = []
     for item in prompt.items:
         if item.key in chosen:
-            kept.append(item)
+            staying.append(item)
         else:
             which = "" if options.which == "all" else f", the {options.which}"
             notes.append(Note("select_user", f"only the user's words are wanted{which}", item))
-    return prompt.with_items(kept, notes) if notes else prompt
+    return prompt.with_items(staying, notes) if notes else prompt
 
 
 def select_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -142,14 +146,12 @@ def select_turn(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "one" | model "1" | user "two"   (C.none() beside other policies)
     After:   user "two"
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        if env.is_current(item):
-            kept.append(item)
-        else:
-            notes.append(Note("select_turn", "it is not of this turn", item))
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        return item if env.is_current(item) else Note("select_turn", "it is not of this turn", item)
+
+    key = (env.agent, env.turn)  # O(n) once a turn
+    return rewrite_items(prompt, "select_turn", change, key=key)
 
 
 def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
@@ -162,21 +164,13 @@ def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (C.window(2))
     After:   user "two" | model "2" | user "three"
     """
-    numbers = turn_numbers(prompt.items)
+    turns = turns_of(prompt.items)
     stride = max(1, options.turns // 4)
-    more = max(0, (numbers[-1] if numbers else 0) - options.turns)
-    gone = more // stride * stride
+    gone = max(0, len(turns) - options.turns) // stride * stride
     if not gone:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item, number in zip(prompt.items, numbers, strict=True):
-        if number > gone:
-            kept.append(item)
-        else:
-            reason = f"it is before the last {options.turns} turns"
-            notes.append(Note("select_window", reason, item))
-    return prompt.with_items(kept, notes)
+    reason = f"it is before the last {options.turns} turns"
+    return keep_since(prompt, turns[gone], "select_window", reason)
 
 
 def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:
@@ -197,16 +191,16 @@ def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:
     gone = max(0, newest - stays) // stride * stride
     if not gone:
         return prompt
-    kept: list[Item] = []
+    staying: list[Item] = []
     notes: list[Note] = []
     for item, number in zip(prompt.items, numbers, strict=True):
         if number > gone or env.is_current(item):
-            kept.append(item)
+            staying.append(item)
         else:
             worth = rate ** (newest - number)
             reason = f"after {newest - number} turns it is worth {worth:.2g}"
             notes.append(Note("select_recent", reason, item))
-    return prompt.with_items(kept, notes) if notes else prompt
+    return prompt.with_items(staying, notes) if notes else prompt
 
 
 def _rate(options: Recent) -> float:
@@ -235,15 +229,14 @@ def select_branch(prompt: Prompt, env: Env) -> Prompt:
     """
     if not prompt.features & Feature.BRANCHED:
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         branch = item.branch
         if not branch or branch == env.branch or env.branch.startswith(branch + "."):
-            kept.append(item)
-        else:
-            notes.append(Note("select_branch", f"it belongs to branch {branch}", item))
-    return prompt.with_items(kept, notes) if notes else prompt
+            return item
+        return Note("select_branch", f"it belongs to branch {branch}", item)
+
+    return rewrite_items(prompt, "select_branch", change, key=env.branch)
 
 
 def drop_hidden(prompt: Prompt, env: Env) -> Prompt:
@@ -256,9 +249,11 @@ def drop_hidden(prompt: Prompt, env: Env) -> Prompt:
     """
     if not prompt.features & Feature.HIDDEN:
         return prompt
-    kept = [item for item in prompt.items if item.kind != "hidden"]
-    notes = [Note("drop_hidden", item.why, item) for item in prompt.items if item.kind == "hidden"]
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        return item if item.kind != "hidden" else Note("drop_hidden", item.why, item)
+
+    return rewrite_items(prompt, "drop_hidden", change)
 
 
 def drop_data(prompt: Prompt, env: Env) -> Prompt:
@@ -272,15 +267,13 @@ def drop_data(prompt: Prompt, env: Env) -> Prompt:
     """
     if not prompt.features & Feature.DATA or not _hides(env):
         return prompt
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        if item.data:
-            reason = f"what {item.author} says is data: it is read by its key"
-            notes.append(Note("drop_data", reason, item))
-        else:
-            kept.append(item)
-    return prompt.with_items(kept, notes) if notes else prompt
+
+    def change(item: Item, _: None) -> Item | Note:
+        if not item.data:
+            return item
+        return Note("drop_data", f"what {item.author} says is data: it is read by its key", item)
+
+    return rewrite_items(prompt, "drop_data", change)
 
 
 def _hides(env: Env) -> bool:

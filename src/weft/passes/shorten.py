@@ -5,9 +5,9 @@ nobody has sealed are shortened.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -16,6 +16,7 @@ from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
 from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
+from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.fences import ClosingFence, fenced, opened
 from weft.passes.handles import (
@@ -79,7 +80,7 @@ def _text(
     short = shorten(bare)
     if short is bare or not isinstance(short, TextBlock):
         return block
-    text = inside.before + fenced(short.text, inside.source, env.session).text
+    text = inside.before + fenced(short.text, inside.source, env.session.id).text
     return msgspec.structs.replace(short, text=text)
 
 
@@ -91,10 +92,10 @@ def _result(
     short = shorten(bare)
     if short is bare or not isinstance(short, ResultBlock):
         return block
-    held = short.response.get(key)
-    alone = isinstance(held, str) and len(short.response) == 1
-    text = held if alone and isinstance(held, str) else compact(short.response)
-    response: JsonObject = {key: fenced(text, inside.source, env.session).text}
+    value = short.response.get(key)
+    alone = isinstance(value, str) and len(short.response) == 1
+    text = value if alone and isinstance(value, str) else compact(short.response)
+    response: JsonObject = {key: fenced(text, inside.source, env.session.id).text}
     return msgspec.structs.replace(short, response=response)
 
 
@@ -122,24 +123,24 @@ def _again(block: Block, later: Origin, item: Item, env: Env) -> Block:
 
 def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
     """Where long results stand that a later item gives again which does not go before them."""
-    found: dict[int, dict[int, Origin]] = {}
+    places: dict[int, dict[int, Origin]] = {}
     later: dict[str, tuple[int, Origin]] = {}
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
         if item.kind != "exchange":
             continue
-        tier, texts = item.priority, _long_results(item, env)
+        tier, texts = item.priority, long_results(item, env)
         again = {
             place: later[text][1]
             for place, text in texts.items()
             if text in later and later[text][0] <= tier
         }
         if again:
-            found[index] = again
+            places[index] = again
         for place, text in texts.items():
             if text not in later or tier < later[text][0]:
                 later[text] = (tier, item.blocks[place].origin)
-    return found
+    return places
 
 
 class _Results(msgspec.Struct, frozen=True):
@@ -149,19 +150,26 @@ class _Results(msgspec.Struct, frozen=True):
     texts: dict[int, str]
 
 
-def _long_results(item: Item, env: Env) -> dict[int, str]:
+def long_results(item: Item, env: Env) -> dict[int, str]:
     """The results of an item that are worth comparing, kept with the log."""
-    key = ("long results", item.key)
-    held = env.log.memo.get(key)
-    if not isinstance(held, _Results) or (held.item is not item and held.item != item):
+    known = derived(env.log, _LongResults).by_item
+    results = known.get(item.key)
+    if results is None or (results.item is not item and results.item != item):
         texts = {
             place: compact(block.response)
             for place, block in enumerate(item.blocks)
             if isinstance(block, ResultBlock) and not block.media
         }
-        held = _Results(item, {at: text for at, text in texts.items() if len(text) >= REPEATED})
-        env.log.memo[key] = held
-    return held.texts
+        results = _Results(item, {at: text for at, text in texts.items() if len(text) >= REPEATED})
+        known[item.key] = results
+    return results.texts
+
+
+class _LongResults:
+    """The long results of a log's items, by their keys."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, _Results] = {}
 
 
 def _compact(block: Block, item: Item, env: Env) -> Block:
@@ -171,14 +179,16 @@ def _compact(block: Block, item: Item, env: Env) -> Block:
         return compact_media(block, env, COMPACTED.over) or block
     if not isinstance(block, ResultBlock):
         return block
-    if block.name in env.tools and env.tools[block.name].compact is False:
+    if block.name in env.tools.own and env.tools.own[block.name].compact is False:
         return block
     short = compact_result(block, item, env, COMPACTED)
-    said = {place: media_words(one, env, COMPACTED.over) for place, one in enumerate(short.media)}
-    words = [text for text in said.values() if text is not None]
+    words_by_place = {
+        place: media_words(one, env, COMPACTED.over) for place, one in enumerate(short.media)
+    }
+    words = [text for text in words_by_place.values() if text is not None]
     if not words:
         return short
-    stay = tuple(one for place, one in enumerate(short.media) if said[place] is None)
+    stay = tuple(one for place, one in enumerate(short.media) if words_by_place[place] is None)
     response = with_media_words(short.response, words)
     return msgspec.structs.replace(short, response=response, media=stay)
 
@@ -206,7 +216,9 @@ def _cut(block: Block, item: Item, env: Env) -> Block:
     if isinstance(block, TextBlock) and block.signature is None:
         if env.policy.makes_handles and block.origin.kind == "event":
             return _shown_in_short(block, item, env)
-        text = cut_text(block.text, limit=TRUNCATED, count=env.count, keep="bookend", mark=MARK)
+        text = cut_text(
+            block.text, limit=TRUNCATED, count=env.tokens.count, keep="bookend", mark=MARK
+        )
         if text == block.text:
             return block
         return msgspec.structs.replace(block, text=text, spans=(), kept=None)
@@ -214,12 +226,12 @@ def _cut(block: Block, item: Item, env: Env) -> Block:
         if (
             env.policy.makes_handles
             and not block.media
-            and not (block.name in env.tools and env.tools[block.name].compact is False)
+            and not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
         ):
             bare = _headless(block)
             short = compact_result(bare, item, env, Limits(TRUNCATED, TRUNCATED))
             return block if short is bare else short
-        shorter = reduced(block.response, limit_tokens=TRUNCATED, count=env.count).value
+        shorter = reduced(block.response, limit_tokens=TRUNCATED, count=env.tokens.count).value
         if shorter == block.response and not block.media:
             return block
         response = shorter if isinstance(shorter, dict) else {"result": shorter}
@@ -261,7 +273,23 @@ class _Forms:
     """Shorter forms by the key of their item, kept with the log."""
 
     def __init__(self) -> None:
-        self.made: dict[object, _Shorter] = {}
+        self.by_item: dict[object, _Shorter] = {}
+
+
+class _Referred(NamedTuple):
+    """An item, where its results stand again, its form that refers to them, and what that saves."""
+
+    item: Item
+    later: tuple[Origin, ...]
+    form: Item
+    saved: int
+
+
+class _Referring:
+    """Forms that refer to later results, by item and place, kept with the log."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, _Referred] = {}
 
 
 class Change(NamedTuple):
@@ -273,10 +301,14 @@ class Change(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Changes that belong together, and the tokens they save at least."""
+    """Changes that belong together, and the tokens they save at least.
+
+    `surely` says that it is all that goes in any case, with what is sealed.
+    """
 
     changes: tuple[Change, ...]
     saved: int
+    surely: bool = False
 
 
 class Given:
@@ -286,10 +318,19 @@ class Given:
         self.sizes = sizes
         """What each item takes now; the list that phases look at."""
         self.changes: dict[int, Change] = {}
+        self.steps = 0
+        self.surely: set[int] = set()
+        """The items that go in any case."""
+        self.whole = [*sizes]
+        self.folded = self.referred = self.whole
+        """What each item took at first, with digests, and with references to later results."""
 
     def take(self, step: Step) -> int:
         """Give up one step more; the tokens that saves."""
         saved = step.saved
+        self.steps += 1
+        if step.surely:
+            self.surely.update(change.at for change in step.changes)
         for change in step.changes:
             self.changes.pop(change.at, None)
             self.changes[change.at] = change
@@ -305,24 +346,26 @@ class Shortening:
     """The ways in which the items of a request can be shorter."""
 
     def __init__(
-        self, items: list[Item], given: Given, env: Env, size: Callable[[Item], int]
+        self, items: list[Item], giving: Given, env: Env, size: Callable[[Item], int]
     ) -> None:
-        self.given = given
-        self._items = items
+        self.giving = giving
+        self.items = items
         self._env = env
         self._size = size
-        self._whole = frozenset(name for name, tool in env.tools.items() if tool.compact is False)
+        self._whole = frozenset(
+            name for name, tool in env.tools.own.items() if tool.compact is False
+        )
         self._again: dict[int, dict[int, Origin]] | None = None
 
     def fold(self, index: int) -> Step | None:
         """Handles and digests for its large values."""
-        if self.given.sizes[index] <= COMPACTED.over:
+        if self.giving.sizes[index] <= COMPACTED.over:
             return None
         return self._formed(index, compacted, "a digest stands for it, to fit the budget")
 
     def cut(self, index: int) -> Step | None:
         """Both ends of its texts and results."""
-        if self.given.sizes[index] <= TRUNCATED:
+        if self.giving.sizes[index] <= TRUNCATED:
             return None
         return self._formed(index, truncated, "it is cut to fit the budget")
 
@@ -330,14 +373,47 @@ class Shortening:
         """A word instead of results that a later item gives again."""
         if not self._env.policy.makes_handles:
             return None  # nobody could get it back, once the later one goes too
-        if self._again is None:
-            self._again = repeated(self._items, self._env)
-        places, item = self._again.get(index), self._now(index)
-        if places is None or item is None:
+        places, item = self.places_again(index), self._now(index)
+        if not places or item is None:
             return None
-        form = referred(item, places, self._env)
-        saved = self._size(item) - self._size(form)
+        form, saved = self.referring(item, places)
         return _step(index, form, saved, "a later result is the same")
+
+    def referring(self, item: Item, places: Mapping[int, Origin]) -> tuple[Item, int]:
+        """The item with references at these places, and the tokens that saves."""
+        known = derived(self._env.log, _Referring, self._slot()).by_item
+        key = (item.key, tuple(places))
+        known_form = known.get(key)
+        if (
+            known_form is None
+            or known_form.item is not item
+            or known_form.later != tuple(places.values())
+        ):
+            form = referred(item, places, self._env)
+            saved = self._size(item) - self._size(form)
+            known_form = known[key] = _Referred(item, tuple(places.values()), form, saved)
+        return known_form.form, known_form.saved
+
+    def later_results(self) -> dict[str, Origin]:
+        """The long results of all items, as text, with where each stands."""
+        return {
+            text: item.blocks[place].origin
+            for item in self.items
+            if item.kind == "exchange"
+            for place, text in long_results(item, self._env).items()
+        }
+
+    def places_again(self, index: int) -> Mapping[int, Origin]:
+        """Where the item has results that a later one gives again."""
+        if self._again is None:
+            self._again = repeated(self.items, self._env)
+        return self._again.get(index, {})
+
+    def form_of(self, index: int) -> Item:
+        """The item as it was folded, if it was."""
+        shorter = self._forms(compacted).by_item.get(self.items[index].key)
+        folded = self.giving.folded[index] < self.giving.whole[index]
+        return shorter.form if folded and shorter is not None else self.items[index]
 
     def _formed(self, index: int, make: Callable[[Item, Env], Item], why: str) -> Step | None:
         item = self._now(index)
@@ -347,20 +423,24 @@ class Shortening:
         return _step(index, shorter.form, shorter.saved, why)
 
     def _now(self, index: int) -> Item | None:
-        change = self.given.changes.get(index)
-        return self._items[index] if change is None else change.form
+        change = self.giving.changes.get(index)
+        return self.items[index] if change is None else change.form
 
     def _shorter(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
-        env = self._env
-        key = (make, env.agent, env.dialect, env.model, self._whole)
-        kept = env.log.memo.setdefault(key, _Forms())
-        assert isinstance(kept, _Forms)
-        held = kept.made.get(item.key)
-        if held is None or (held.item is not item and held.item != item):
-            form = make(item, env)
+        forms = self._forms(make)
+        shorter = forms.by_item.get(item.key)
+        if shorter is None or (shorter.item is not item and shorter.item != item):
+            form = make(item, self._env)
             saved = 0 if form is item else self._size(item) - self._size(form)
-            held = kept.made[item.key] = _Shorter(item, form, saved)
-        return held
+            shorter = forms.by_item[item.key] = _Shorter(item, form, saved)
+        return shorter
+
+    def _slot(self) -> tuple[Hashable, ...]:
+        env = self._env
+        return env.agent, env.model.dialect, env.model.name, self._whole, env.session.id
+
+    def _forms(self, make: Callable[[Item, Env], Item]) -> _Forms:
+        return derived(self._env.log, _Forms, (make, *self._slot()))
 
 
 def _step(index: int, form: Item, saved: int, why: str) -> Step | None:
@@ -439,27 +519,35 @@ def _turns(items: list[Item]) -> Iterator[tuple[list[int], list[int]]]:
         yield asked, answers
 
 
-def shortened(indexes: Iterable[int], shorten: Shorten) -> Phase:
-    """Shorten the items, one by one."""
-    return lambda _: (step for index in indexes if (step := shorten(index)) is not None)
+class Unsealed(Exception):
+    """What was sealed does not surely go any more: all items have to be looked at."""
 
 
-def dropped(units: list[Unit], sizes: list[int], why: str) -> Phase:
-    """Let the units go, one by one."""
+def shortened(indexes: Iterable[int], shorten: Shorten, sealed: int = 0) -> Phase:
+    """Shorten the items, one by one; `sealed` tokens were saved in what is sealed."""
+    first = (Step((), sealed),) if sealed else ()
+    steps = (step for index in indexes if (step := shorten(index)) is not None)
+    return lambda _: chain(first, steps)
+
+
+def dropped(units: list[Unit], sizes: list[int], why: str, sealed: int | None = None) -> Phase:
+    """Let the units go, one by one; first of all what is sealed, of so many tokens."""
 
     def steps(wanted: int) -> Iterator[Step]:
-        surely, first = _surely(units, sizes, why, wanted, 0)
+        surely, first = _surely(units, sizes, why, wanted, 0, sealed)
         yield from first
         yield from (_drop(unit, sizes, why) for unit in units[surely:])
 
     return steps
 
 
-def faded(units: list[Unit], sizes: list[int], why: str, shorten: Shorten) -> Phase:
+def faded(
+    units: list[Unit], sizes: list[int], why: str, shorten: Shorten, sealed: int | None = None
+) -> Phase:
     """Let the units go, one by one, each after those behind it were shortened."""
 
     def steps(wanted: int) -> Iterator[Step]:
-        ahead, first = _surely(units, sizes, why, wanted, FADES)
+        ahead, first = _surely(units, sizes, why, wanted, FADES, sealed)
         yield from first
         for place, unit in enumerate(units[ahead:], ahead):
             while ahead < min(len(units), place + FADES):
@@ -473,15 +561,21 @@ def faded(units: list[Unit], sizes: list[int], why: str, shorten: Shorten) -> Ph
 
 
 def _surely(
-    units: list[Unit], sizes: list[int], why: str, wanted: int, spare: int
+    units: list[Unit], sizes: list[int], why: str, wanted: int, spare: int, sealed: int | None
 ) -> tuple[int, tuple[Step, ...]]:
     """How many units go in any case, with `spare` more not enough yet, and that as one step."""
-    ends = list(accumulate(sum(sizes[index] for index in unit.indexes) for unit in units))
-    surely = max(0, bisect_left(ends, wanted) - spare - 1)
-    if not surely:
+    each = (sum(sizes[index] for index in unit.indexes) for unit in units)
+    ends = list(accumulate(each, initial=sealed or 0))[1:]
+    surely = bisect_left(ends, wanted) - spare - 1
+    if sealed is not None and surely < 0:
+        raise Unsealed
+    surely = max(0, surely)
+    if not surely and sealed is None:
         return 0, ()
     gone = (index for unit in units[:surely] for index in unit.indexes)
-    return surely, (Step(tuple(Change(index, None, why) for index in gone), ends[surely - 1]),)
+    changes = tuple(Change(index, None, why) for index in gone)
+    saved = ends[surely - 1] if surely else sealed or 0
+    return surely, (Step(changes, saved, surely=True),)
 
 
 def _drop(unit: Unit, sizes: list[int], why: str) -> Step:
@@ -490,12 +584,19 @@ def _drop(unit: Unit, sizes: list[int], why: str) -> Step:
 
 
 def give_up(
-    phases: Iterable[Phase], excess: int, stride: int, given: Given, fits: Callable[[], bool]
+    phases: Iterable[Phase],
+    excess: int,
+    stride: int,
+    giving: Given,
+    fits: Callable[[], bool],
+    *,
+    sealed: bool = False,
 ) -> bool:
     """Give up phase after phase until `excess` tokens are saved; whether it fits then.
 
     Within a phase whole strides are given up. Bounds are sums, and a whole may be a little more
     than those of its parts: so `fits` has the last word, and a step more is taken until it holds.
+    What is `sealed` must go before that is asked.
     """
     enough = False
     for phase in phases:
@@ -504,10 +605,15 @@ def give_up(
         for step in phase(max(wanted, 0)):
             if not enough and (saved >= wanted or excess <= 0):
                 enough = True
+            if enough and sealed:
+                raise Unsealed
             if enough and fits():
                 return True
-            saved += given.take(step)
+            saved += giving.take(step)
+            sealed = sealed and not step.surely
         excess -= saved
+        if excess <= 0 and sealed:
+            raise Unsealed
         if excess <= 0 and fits():
             return True
         enough = enough or excess <= 0

@@ -1,16 +1,17 @@
 """Passes that give up old results: those no longer fresh, and those that cost too much."""
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from weft.codes import report
 from weft.declare.policy_parts import Fresh
 from weft.diagnostics import Diagnostic
-from weft.ir import Block, Item, Note, Prompt, ResultBlock
+from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
+from weft.ir.rewrite import derived
 from weft.ir.show import show_block
 from weft.passes.env import Env, turn_numbers
 from weft.passes.handles import (
@@ -21,7 +22,7 @@ from weft.passes.handles import (
     media_words,
     with_media_words,
 )
-from weft.values import JsonObject
+from weft.values import JsonObject, Strand
 
 _STEP = "mark_stale"
 
@@ -39,22 +40,22 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
     Before:  call price({}) | result {"result": "40"}   (two turns ago, .fresh(turns=1))
     After:   call price({}) | result {"result": "[dropped: older than 1 turn; call price again]"}
     """
-    kept: list[Item] = []
+    staying: list[Item] = []
     notes: list[Note] = []
-    said: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for item, stale in zip(prompt.items, _stale(prompt, env, options), strict=True):
         blocks = item.blocks
         if stale and not env.is_current(item) and not item.open:
             blocks = tuple(_marked(block, item, env, options) for block in item.blocks)
         if all(one is other for one, other in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
+            staying.append(item)
             continue
         after = msgspec.structs.replace(item, blocks=blocks)
         notes.append(Note(_STEP, f"its result is {_age(options)}", item, after))
-        kept.append(after)
+        staying.append(after)
         if options.stale == "warn":
-            said += _told(item, options)
-    return prompt.with_items(kept, notes, said) if notes else prompt
+            diagnostics += _stale_diagnostics(item, options)
+    return prompt.with_items(staying, notes, diagnostics) if notes else prompt
 
 
 def _stale(prompt: Prompt, env: Env, options: Fresh) -> list[bool]:
@@ -117,15 +118,15 @@ def _warned(response: JsonObject, words: str) -> JsonObject:
 def _compacted(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
     short = compact_result(block, item, env, _SHORT)
     words = {media: media_words(media, env, 0) for media in block.media if not media.signature}
-    told = [word for word in words.values() if word is not None]
-    if not told:
+    words_for_media = [word for word in words.values() if word is not None]
+    if not words_for_media:
         return short
     media = tuple(one for one in block.media if words.get(one) is None)
-    response = with_media_words(short.response, told)
+    response = with_media_words(short.response, words_for_media)
     return msgspec.structs.replace(short, response=response, media=media)
 
 
-def _told(item: Item, options: Fresh) -> list[Diagnostic]:
+def _stale_diagnostics(item: Item, options: Fresh) -> list[Diagnostic]:
     return [
         report(
             "WEFT205",
@@ -168,13 +169,6 @@ LONG = 100_000
 REASON = "only its handle stays, which saves more than it costs"
 
 
-class _Sizes(NamedTuple):
-    """Running sums over the items: as they are, and with handles in place of their results."""
-
-    whole: list[int]
-    edited: list[int]
-
-
 def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     """Replace the results of older calls by their handles, once that saves more than it costs.
 
@@ -190,90 +184,249 @@ def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
     After:   user "go" | call read(a) -> handle | ... | call read(z) -> 2,000 tokens
     """
-    cut = _cut(prompt, env)
-    if not cut:
-        return prompt
+    items = prompt.items
+    with items.lock:
+        cut = _cut(prompt, env)
+        return _edit(prompt, env, cut) if cut else prompt
+
+
+class _Edits:
+    """The settled items with handles up to a cut, and the notes on them.
+
+    `items` is None as long as nothing was edited: then the strand itself is the outcome.
+    """
+
+    def __init__(self) -> None:
+        self.cut = self.read = 0
+        self.items: Strand[Item] | None = None
+        self.notes: Strand[Note] = Strand()
+
+
+def _edit(prompt: Prompt, env: Env, cut: int) -> Prompt:
+    """The items with handles up to the cut; what was edited before is kept."""
+    items, settled = prompt.items, prompt.items.settled
+    edits = derived(items, _Edits, (env.model.dialect, env.model.name))
+    if edits.cut > cut or edits.read > settled or cut > settled:
+        # an older snapshot, or a cut in the tail, which may move back: nothing of it is kept
+        edits = _Edits()
+    if edits.items is not None and edits.read < settled:
+        edits.items = edits.items.grown(items.between(edits.read, settled))
+    edits.read = settled
+    if edits.cut < min(cut, settled):
+        _move_cut(edits, items, min(cut, settled), env)
+    tail: list[Item] = []
     notes: list[Note] = []
-    items = prompt.items.since(0)
-    held = prompt.items.memo.setdefault(("plan_edit", "edited", env.model), dict[object, Note]())
-    made = cast("dict[object, Note]", held)
-    for index, item in enumerate(items[:cut]):
-        if not _is_editable(item):
-            continue
-        note = made.get(item.key)
-        if note is None or note.before is not item:
-            edited = _edited(item, env)
-            note = made[item.key] = Note("plan_edit", REASON, item, edited)
-        if note.after is not None and note.after is not item:
-            items[index] = note.after
-            notes.append(note)
-    return prompt.with_items(items, notes) if notes else prompt
+    for index, item in enumerate(items.tail, settled):
+        edited = _edited(item, env) if index < cut and _is_editable(item) else item
+        tail.append(edited)
+        if edited is not item:
+            notes.append(Note("plan_edit", REASON, item, edited))
+    if edits.items is None and not notes:
+        return prompt
+    edited_items = edits.items if edits.items is not None else items.first(settled)
+    return prompt.with_strand(edited_items.with_tail(tail), edits.notes.with_tail(notes))
+
+
+def _move_cut(edits: _Edits, items: Strand[Item], cut: int, env: Env) -> None:
+    """Edit the settled items up to another cut; what was sent changes from the first of them on."""
+    now = edits.items if edits.items is not None else items
+    first, changed = -1, list[Item]()
+    notes: list[Note] = []
+    for index, item in enumerate(items.between(edits.cut, cut), edits.cut):
+        edited = _edited(item, env) if _is_editable(item) else item
+        if edited is not item:
+            first = index if first < 0 else first
+            notes.append(Note("plan_edit", REASON, item, edited))
+        if first >= 0:
+            changed.append(edited)
+    if first >= 0:
+        edits.items = now.fork(first).grown([*changed, *items.between(cut, items.settled)])
+        edits.notes = edits.notes.grown(notes)
+    edits.cut = cut
+
+
+class _Sums:
+    """Running sums over settled items: as they are, and with handles in place of their results.
+
+    Those of a tail stand behind them in a copy that is not kept.
+    """
+
+    def __init__(self) -> None:
+        self.whole = [0]
+        self.edited = [0]
+
+    def read(self, items: Strand[Item], env: Env) -> None:
+        """Add the settled items that were not read yet."""
+        for item in items.between(len(self.whole) - 1, items.settled):
+            _add(self, item, env)
+
+
+class _Tail:
+    """Sums over a tail, behind those of the first `length` settled items."""
+
+    __slots__ = ("_behind", "_length", "_settled")
+
+    def __init__(self, settled: list[int], length: int, behind: list[int]) -> None:
+        self._settled = settled
+        self._length = length
+        self._behind = behind
+
+    def __getitem__(self, index: int) -> int:
+        at = index - self._length
+        return self._settled[index] if at < 0 else self._behind[at]
+
+
+class _Running(NamedTuple):
+    """The sums that one decision looks at."""
+
+    whole: "list[int] | _Tail"
+    edited: "list[int] | _Tail"
+
+
+class _Plan:
+    """What the requests so far decided: a fold over the settled items.
+
+    It holds for every head of more than `least` and at most `most` tokens: a head counts only
+    where it is asked whether the window is full.
+    """
+
+    def __init__(self) -> None:
+        self.read = self.cut = self.sent = self.steps = 0
+        self.results: list[int] = []
+        """Where the newest results stand."""
+        self.least, self.most = -math.inf, math.inf
+
+    def copy(self) -> "_Plan":
+        """A passing copy, for items that may still change."""
+        plan = _Plan()
+        plan.read, plan.cut, plan.sent, plan.steps = self.read, self.cut, self.sent, self.steps
+        plan.results = self.results[:]
+        return plan
+
+    def fits(self, head: int) -> bool:
+        """Whether a request with another head would have decided the same."""
+        return self.least < head <= self.most
+
+    def take(self, items: Sequence[Item], sums: _Running, head: int, env: Env) -> None:
+        """Decide for each request that led to one of these items."""
+        for index, item in enumerate(items, self.read):
+            if item.author == env.agent and item.blocks[0].role == "model":
+                self.decide(index, sums, head, env)
+            if item.kind == "exchange":
+                self.results = [*self.results[-KEEP:], index]
+        self.read += len(items)
+
+    def decide(self, asked: int, sums: _Running, head: int, env: Env) -> None:
+        """Decide for a request of so many items whether its older results become handles."""
+        self.steps += 1
+        old = self.results[-KEEP] if len(self.results) > KEEP else 0
+        cut, sent = self.cut, self.sent
+        whole, edited = sums.whole, sums.edited
+        removed = _between(whole, cut, old) - _between(edited, cut, old)
+        again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
+        saved, cost = (
+            removed * env.model.read * self.steps,
+            again * (env.model.write - env.model.read),
+        )
+        if removed >= LEAST_SAVED and saved > MARGIN * cost:
+            self.cut = old
+        elif removed:
+            self._fill(old, edited[cut] + _between(whole, cut, asked), head, env)
+        self.sent = asked
+
+    def _fill(self, old: int, tokens: int, head: int, env: Env) -> None:
+        """Cut where the window is full, and note for which heads it is, or is not."""
+        looked_up = not env.model.window and head + tokens > LONG
+        window = env.model.widest() if looked_up else env.model.window
+        if not window:
+            if not looked_up:  # with a longer head it would be looked up
+                self.most = min(self.most, LONG - tokens)
+        elif head + tokens > FULL * window:
+            self.cut = old
+            edge = max(FULL * window, LONG) if looked_up else FULL * window
+            self.least = max(self.least, edge - tokens)
+        else:
+            self.most = min(self.most, FULL * window - tokens)
 
 
 def _cut(prompt: Prompt, env: Env) -> int:
     """The place up to which results are handles: what the requests so far decided, in order."""
-    items = prompt.items
-    sizes = _sizes(prompt, env)
-    head = env.count(prompt.system_text) + sum(env.count(str(tool)) for tool in prompt.tools)
-    cut = sent = 0
-    for steps, (asked, old) in enumerate(_requests(items.since(0), env.agent), 1):
-        removed = _between(sizes.whole, cut, old) - _between(sizes.edited, cut, old)
-        again = _between(sizes.edited, cut, min(old, sent)) + _between(sizes.whole, old, sent)
-        saved, cost = removed * env.read * steps, again * (env.write - env.read)
-        whole = head + sizes.edited[cut] + _between(sizes.whole, cut, asked)
-        if (removed >= LEAST_SAVED and saved > MARGIN * cost) or (removed and _is_full(whole, env)):
-            cut = old
-        sent = asked
-    return cut
+    items, settled = prompt.items, prompt.items.settled
+    sums = derived(items, _Sums, (env.model.dialect, env.model.name))
+    sums.read(items, env)
+    head = _head(prompt, env)
+    key = (
+        env.agent,
+        env.model.dialect,
+        env.model.name,
+        env.model.window,
+        env.model.read,
+        env.model.write,
+    )
+    newest = derived(items, _Kept, key)
+    plan = newest.plan
+    if plan.read > settled or not plan.fits(head):
+        plan = _Plan()
+    running = _Running(sums.whole, sums.edited)
+    if plan.read < settled:
+        plan.take(items.between(plan.read, settled), running, head, env)
+    if plan.fits(head):
+        newest.plan = plan
+    last = plan.copy()
+    if items.tail:
+        more = _Sums()
+        more.whole, more.edited = [sums.whole[settled]], [sums.edited[settled]]
+        for item in items.tail:
+            _add(more, item, env)
+        running = _Running(
+            _Tail(sums.whole, settled, more.whole), _Tail(sums.edited, settled, more.edited)
+        )
+        last.take(items.tail, running, head, env)
+    last.decide(len(items), running, head, env)
+    return last.cut
 
 
-def _requests(items: list[Item], agent: str) -> Iterator[tuple[int, int]]:
-    """For each request so far and this one: how many items it had, and how many of them are old."""
-    results: list[int] = []
-    for index, item in enumerate(items):
-        if item.author == agent and item.blocks[0].role == "model":
-            yield index, results[-KEEP] if len(results) > KEEP else 0
-        if item.kind == "exchange":
-            results.append(index)
-    yield len(items), results[-KEEP] if len(results) > KEEP else 0
+class _Kept:
+    """The plan of the newest request over a strand."""
+
+    def __init__(self) -> None:
+        self.plan = _Plan()
 
 
-def _is_full(tokens: int, env: Env) -> bool:
-    window = env.window
-    if not window and tokens > LONG:
-        window = env.widest()
-    return bool(window) and tokens > FULL * window
+class _Head:
+    """What stands before the items of a strand, and its tokens."""
+
+    def __init__(self) -> None:
+        self.system: tuple[TextBlock, ...] | None = None
+        self.tools: tuple[ToolDecl, ...] = ()
+        self.tokens = 0
 
 
-def _between(sums: list[int], start: int, end: int) -> int:
+def _head(prompt: Prompt, env: Env) -> int:
+    """The tokens before the items, counted once for the same system text and tools."""
+    head = derived(prompt.items, _Head, (env.model.dialect, env.model.name))
+    if head.system != prompt.system or head.tools is not prompt.tools:
+        tokens = env.tokens.count(prompt.system_text) + sum(
+            env.tokens.count(str(t)) for t in prompt.tools
+        )
+        head.system, head.tools, head.tokens = prompt.system, prompt.tools, tokens
+    return head.tokens
+
+
+def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:
     return sums[end] - sums[start] if end > start else 0
 
 
-def _sizes(prompt: Prompt, env: Env) -> _Sizes:
-    """The sums over the items of a request; those over settled items are kept with them."""
-    items = prompt.items
-    with items.lock:
-        held = items.memo.setdefault(("plan_edit", env.model), _Sizes([0], [0]))
-        assert isinstance(held, _Sizes)
-        done = len(held.whole) - 1
-        for item in items.since(done)[: max(0, items.settled - done)]:
-            _add(held, item, env)
-        kept = _Sizes(held.whole[: items.settled + 1], held.edited[: items.settled + 1])
-    for item in items.since(items.settled):
-        _add(kept, item, env)
-    return kept
-
-
-def _add(sizes: _Sizes, item: Item, env: Env) -> None:
-    whole = sum(env.count(show_block(block)) for block in item.blocks)
+def _add(sums: _Sums, item: Item, env: Env) -> None:
+    whole = sum(env.tokens.count(show_block(block)) for block in item.blocks)
     edited = whole
     if _is_editable(item):
         results = [block for block in item.blocks if isinstance(block, ResultBlock)]
         long = [block for block in results if _is_long(block, env)]
-        gone = sum(env.count(show_block(block)) - STUB for block in long)
+        gone = sum(env.tokens.count(show_block(block)) - STUB for block in long)
         edited = whole - gone
-    sizes.whole.append(sizes.whole[-1] + whole)
-    sizes.edited.append(sizes.edited[-1] + edited)
+    sums.whole.append(sums.whole[-1] + whole)
+    sums.edited.append(sums.edited[-1] + edited)
 
 
 def _is_editable(item: Item) -> bool:
@@ -285,7 +438,7 @@ def _is_long(block: ResultBlock, env: Env) -> bool:
     """Whether a handle is so much shorter that it is worth it; what was recalled stays."""
     if block.synthetic or block.is_error or block.name == RECALL:
         return False
-    return env.count(show_block(block)) > 2 * STUB
+    return env.tokens.count(show_block(block)) > 2 * STUB
 
 
 def _edited(item: Item, env: Env) -> Item:

@@ -9,6 +9,7 @@ from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
 from weft.values import Json, compact
 
@@ -24,8 +25,8 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
     """
     notes = [Note("insert_state", "the policy shows values only", item) for item in prompt.items]
     missing: list[Diagnostic] = []
-    kept: list[Item] = []
-    for name, text, origin in _shown(env, options):
+    staying: list[Item] = []
+    for name, text, origin in _values_of(env, options):
         if text is None:
             word = type(options).word
             missing.append(
@@ -38,32 +39,32 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
             )
             continue
         item = _item(env, name, text, origin)
-        if name in env.told and not env.policy.duplicates:
+        if name in env.instruction.inserted and not env.policy.duplicates:
             notes.append(Note("insert_state", f"the instruction carries it as {{{name}}}", item))
         else:
             notes.append(Note("insert_state", "the policy shows it", item, item))
-            kept.append(item)
-    return prompt.with_items(kept, notes, missing)
+            staying.append(item)
+    return prompt.with_items(staying, notes, missing)
 
 
-def _shown(
+def _values_of(
     env: Env, options: StateKeys | Notes | ArtifactText
 ) -> Iterator[tuple[str, str | None, Origin]]:
     match options:
         case StateKeys():
             for key in options.keys:
-                value = env.state.get(key)
+                value = env.session.state.get(key)
                 text = None if value is None else f"[state] {key}: {to_text(value)}"
                 yield key, text, Origin("state", key)
         case Notes():
-            held = env.state.get(options.key)
-            text = "" if held is None else _noted(held, options)
+            note_value = env.session.state.get(options.key)
+            text = "" if note_value is None else _noted(note_value, options)
             if text:
                 yield options.key, f"[notes] {options.key}:\n{text}", Origin("state", options.key)
         case ArtifactText():
             name = options.name
-            held = env.artifacts.get(name)
-            text = None if held is None else f"[artifact] {name}:\n{held}"
+            note_value = env.session.artifacts.get(name)
+            text = None if note_value is None else f"[artifact] {name}:\n{note_value}"
             yield name, text, Origin("artifact", name)
 
 
@@ -82,15 +83,15 @@ def _written_at(env: Env, name: str, kind: str) -> int:
     return -1
 
 
-def _noted(held: Json, options: Notes) -> str:
+def _noted(notes: Json, options: Notes) -> str:
     """Notes in the format they are asked for in."""
     if options.format == "json":
-        return compact(held)
-    listed: list[Json] = [*held] if isinstance(held, list) else [held]
-    if isinstance(held, dict) and options.format == "checklist":
-        listed = [{"text": key, "done": value is True} for key, value in held.items()]
-    elif isinstance(held, dict):
-        listed = [f"{key}: {to_text(value)}" for key, value in held.items()]
+        return compact(notes)
+    listed: list[Json] = [*notes] if isinstance(notes, list) else [notes]
+    if isinstance(notes, dict) and options.format == "checklist":
+        listed = [{"text": key, "done": value is True} for key, value in notes.items()]
+    elif isinstance(notes, dict):
+        listed = [f"{key}: {to_text(value)}" for key, value in notes.items()]
     lines = [_line(one, options) for one in listed]
     return ("\n\n" if options.format == "text" else "\n").join(line for line in lines if line)
 
@@ -114,16 +115,12 @@ def set_priority(prompt: Prompt, env: Env, options: Priority) -> Prompt:
     Before:  user "[state] intent: booking"   (C.state("intent").priority(1))
     After:   the same, in tier 1
     """
-    kept: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
+
+    def change(item: Item, _: None) -> Item | Note:
         if all(block.priority == options.tier for block in item.blocks):
-            kept.append(item)
-            continue
-        blocks = tuple(
-            msgspec.structs.replace(block, priority=options.tier) for block in item.blocks
-        )
-        tiered = msgspec.structs.replace(item, blocks=blocks)
-        notes.append(Note("set_priority", f"it is in tier {options.tier}", item, tiered))
-        kept.append(tiered)
-    return prompt.with_items(kept, notes) if notes else prompt
+            return item
+        blocks = (msgspec.structs.replace(block, priority=options.tier) for block in item.blocks)
+        tiered = msgspec.structs.replace(item, blocks=tuple(blocks))
+        return Note("set_priority", f"it is in tier {options.tier}", item, tiered)
+
+    return rewrite_items(prompt, "set_priority", change, key=options)

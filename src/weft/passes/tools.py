@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from weft.diagnostics import Origin
 from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
+from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
 from weft.relevance.index import Index, all_of, match, words, words_of
@@ -26,7 +28,7 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     Before:  tools get_weather, pay | user "Will it rain in Oslo?"
     After:   tools get_weather, pay | user "Will it rain in Oslo?" | choice get_weather
     """
-    if env.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
+    if env.model.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
         return prompt
     asked = _asked(prompt)
     if asked is None:
@@ -42,28 +44,31 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
         reason = "no tool is surely meant, so the model answers without one"
         if best.score > 0:
             choice = {"name": best.tool.name}
-            left = ", ".join(other.tool.name for other in others)
+            rest = ", ".join(other.tool.name for other in others)
             reason = f"{best.tool.name} fits what was said"
-            reason += f"; left out: {left}" if left else ""
+            reason += f"; left out: {rest}" if rest else ""
     return msgspec.structs.replace(
         prompt,
         config={**prompt.config, "tool_choice": choice},
         config_origins={**prompt.config_origins, "tool_choice": Origin("pass", "prune_tools")},
-        notes=(*prompt.notes, Note("prune_tools", reason, item, item)),
+        notes=prompt.notes.plus((Note("prune_tools", reason, item, item),)),
     )
 
 
 def _asked(prompt: Prompt) -> tuple[Item, str] | None:
     """What the user said last; where it answers a question, with what he had wanted before."""
-    spoken = [item for item in prompt.items if item.kind in ("user", "model") and _text(item)]
-    turns = [index for index, item in enumerate(spoken) if item.author == "user"]
-    if not turns:
+    spoken = (
+        item for item in reversed(prompt.items) if item.kind in ("user", "model") and _text(item)
+    )
+    last = next((item for item in spoken if item.author == "user"), None)
+    if last is None:
         return None
-    last = turns[-1]
-    text = _text(spoken[last])
-    if len(turns) > 1 and last and _text(spoken[last - 1]).rstrip().endswith("?"):
-        text = f"{_text(spoken[turns[-2]])}\n{text}"
-    return spoken[last], text
+    text, before = _text(last), next(spoken, None)
+    if before is not None and _text(before).rstrip().endswith("?"):
+        users = (item for item in chain((before,), spoken) if item.author == "user")
+        earlier = next(users, None)
+        text = f"{_text(earlier)}\n{text}" if earlier is not None else text
+    return last, text
 
 
 def _text(item: Item) -> str:
@@ -72,7 +77,7 @@ def _text(item: Item) -> str:
 
 def _is_answered(prompt: Prompt, env: Env) -> bool:
     """Whether a call was answered since the user last spoke."""
-    for item in reversed(list(prompt.items)):
+    for item in reversed(prompt.items):
         if any(isinstance(block, ResultBlock) for block in item.blocks):
             return item.invocation == env.invocation
         if item.kind == "user" and item.author == "user":
@@ -92,7 +97,7 @@ _SURE = 0.35
 _LEAD = 0.3
 """How far ahead of the next tool an unsure one must be, as a share of its score."""
 
-_GENERAL = re.compile(
+_GENERAL = late_pattern(
     r"""\W*(
     who|whose|why|which|explain|define|describe|summari[sz]e|compare
     |what\ (is|are|was|were|does|do)\ (an?|the)\b|what\ does|what('s|\ is)\ \w+\ ?\?
@@ -103,7 +108,7 @@ _GENERAL = re.compile(
 )
 """How questions about the world begin, and requests for a text: any model answers these itself."""
 
-_PERSONAL = re.compile(r"\b(my|mine|me|i|our|we|us)\b", re.IGNORECASE)
+_PERSONAL = late_pattern(r"\b(my|mine|me|i|our|we|us)\b", re.IGNORECASE)
 
 
 class Ranked(NamedTuple):
@@ -165,11 +170,11 @@ def _described(tool: ToolDecl) -> str:
 
 def _parameters(schema: JsonObject) -> Iterator[str]:
     properties = schema.get("properties")
-    for name, held in properties.items() if isinstance(properties, dict) else ():
+    for name, value in properties.items() if isinstance(properties, dict) else ():
         yield words_of(name)
-        if isinstance(held, dict):
-            choices = held.get("enum")
-            for text in (held.get("description"), *(choices if isinstance(choices, list) else ())):
+        if isinstance(value, dict):
+            choices = value.get("enum")
+            for text in (value.get("description"), *(choices if isinstance(choices, list) else ())):
                 if isinstance(text, str):
                     yield text
-            yield from _parameters(held)
+            yield from _parameters(value)

@@ -1,7 +1,9 @@
-"""A policy as passes: which run on fresh items, which on the request, in which order."""
+"""The table of verbs: which passes each word of a policy means, and the one order they run in."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, assert_never
+from importlib import import_module
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -36,7 +38,6 @@ from weft.declare.policy_parts import (
     Truncate,
     UserWords,
     Validate,
-    When,
     Window,
     WithoutAgents,
     Writing,
@@ -50,16 +51,32 @@ from weft.passes.reduce import bound_results
 from weft.passes.select import drop_data, drop_hidden, select_branch, select_view
 from weft.passes.tools import prune_tools
 
+ORDER = (
+    # On new items. What is decided here is final.
+    "see",  # which events are in view, calls beside their results
+    "withhold",  # what carries a label
+    "redact first",  # values are replaced before anything is said in short
+    "at birth",  # verbs that look at one new item by itself
+    "bound",  # no result fills the window by accident
+    "tell",  # other agents by name, and the user's turn first
+    "redact last",
+    # On the request. Only its edges change, or it is said what a change costs.
+    "past",  # verbs that wait until a turn is over
+    "views",  # verbs that look at the whole conversation; several are united
+    "restore",  # what refers to something that has gone
+    "tell late",  # as "tell", where views must see who said what
+    "write",  # what a model is to write into state
+    "edges",  # the choice of tools, the order of the system text, the last turn
+    "guard",  # what carries a label, what is to be replaced, fences
+    "fit",  # the budget
+    "append",  # what changed in the instruction
+    "guard again",  # what was appended
+)
+"""Where passes run, in this order. `passes_of` says which stand where."""
 
-class Passes(NamedTuple):
-    """The passes of a policy; `plain` says that they are those of every agent without one."""
+FIRST_ON_REQUEST = ORDER.index("past")
 
-    fresh: tuple[Pass | Views, ...]
-    request: tuple[Pass | Views, ...]
-    plain: bool = False
-
-
-_SEEN: tuple[Pass, ...] = (
+_SEE: tuple[Pass, ...] = (
     drop_hidden,
     select_branch,
     select_view,
@@ -68,13 +85,72 @@ _SEEN: tuple[Pass, ...] = (
     drop_data,
 )
 
-_TOLD: tuple[Pass, ...] = (attribute_foreign, open_turn)
+_TELL: tuple[Pass, ...] = (attribute_foreign, open_turn)
 
 _EDGES: tuple[Pass, ...] = (prune_tools, order_system, close_turn)
 
-ON_FRESH: tuple[Pass, ...] = (*_SEEN, bound_results, *_TOLD)
+ON_FRESH: tuple[Pass, ...] = (*_SEE, bound_results, *_TELL)
 
 ON_REQUEST: tuple[Pass, ...] = (*_EDGES, fit_budget, append_changes)
+
+
+class Verb(NamedTuple):
+    """Where the passes of a verb are: a chapter of this room, and functions in it.
+
+    `at_birth` sees an item when it is new, `past` once its turn is over, `request` the whole
+    conversation. Chapters are loaded when a policy needs them.
+    """
+
+    chapter: str = ""
+    at_birth: str = ""
+    past: str = ""
+    request: str = ""
+
+
+VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writing], Verb] = {
+    # which items are in view
+    Everything: Verb(),
+    ThisTurn: Verb("select", at_birth="select_turn"),
+    Nothing: Verb("select", at_birth="select_turn"),
+    Auto: Verb("stale", request="plan_edit"),  # and `reduce_results` at birth
+    UserWords: Verb("select", at_birth="select_user"),
+    Window: Verb("select", at_birth="select_window"),
+    FromAgents: Verb("select", at_birth="select_items"),
+    WithoutAgents: Verb("select", at_birth="select_items"),
+    Matching: Verb("select", at_birth="select_items"),
+    Recent: Verb("select", at_birth="select_recent"),
+    Relevant: Verb("relevant", at_birth="select_relevant"),
+    StateKeys: Verb("state_items", at_birth="insert_state"),
+    Notes: Verb("state_items", at_birth="insert_state"),
+    ArtifactText: Verb("state_items", at_birth="insert_state"),
+    # what becomes of them
+    Compact: Verb("reduce", at_birth="compact_items", past="compact_past"),
+    Truncate: Verb("reduce", at_birth="truncate_items", past="truncate_past"),
+    Project: Verb("reduce", at_birth="project_results"),
+    Priority: Verb("state_items", at_birth="set_priority"),
+    Dedupe: Verb("dedupe", at_birth="dedupe_items"),
+    Summarize: Verb("summaries", at_birth="summarize_items"),
+    Fit: Verb("budget", at_birth="fit_items"),
+    Fresh: Verb("stale", at_birth="mark_stale"),
+    # what the model may see of them
+    Label: Verb("labels", request="withhold_labelled"),
+    Redact: Verb("redact", request="redact_values"),
+    Fence: Verb("fences", request="fence_untrusted"),
+    Validate: Verb("validate", request="validate_context"),
+    # what is written into state
+    Extract: Verb("write", request="want_writings"),
+    Distill: Verb("write", request="want_writings"),
+}
+"""What every verb of a policy does. `C.when(...)` is decided before there are passes."""
+
+
+class Passes(NamedTuple):
+    """The passes of a policy; `plain` says that they are those of every agent without one."""
+
+    fresh: tuple[Pass | Views, ...]
+    request: tuple[Pass | Views, ...]
+    plain: bool = False
+
 
 PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True)
 
@@ -85,94 +161,61 @@ def passes_of(policy: Policy, agent: str) -> Passes:
     What looks at each item by itself runs when the item is new. Where a stage looks at the whole
     conversation, all stages are united on the request, before other agents' words are told.
     """
-    end = (*_write(policy.writings), *_end(policy.protections))
-    restored = _restore(policy)
-    seen = (*_SEEN, *_withhold(policy.protections))
+    places = _places_of_all(policy)
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
-    if alone is not None and _is_local(alone.selector, agent):
-        steps = list(alone.steps)
-        turn = isinstance(alone.selector, ThisTurn | Nothing)  # `select_view` sees to it
-        at_birth: tuple[Pass, ...] = ()
-        past: tuple[Pass, ...] = ()
-        while steps and isinstance(steps[0], Compact | Project | Truncate | Priority):
-            at_birth += _at_birth(steps[0])
-            past += _past(steps.pop(0))
-        at_birth += () if turn else _select(alone.selector)  # it refers to what the others leave
-        views = _later(alone.selector) + tuple(one for step in steps for one in _reduce(step))
-        redacted = _redact(policy.protections)
-        if not views and not at_birth:
-            fresh = (*seen, bound_results, *_TOLD, *redacted)
-            return Passes(fresh, end, plain=end == ON_REQUEST)
-        if not views or not steps:  # what is said in short is said of what may be seen
-            fresh = (*seen, *redacted, *at_birth, bound_results, *_TOLD)
-            return Passes(fresh, (*past, *views, *restored, *end))
-        fresh = (*seen, *at_birth, bound_results)
-        return Passes(fresh, (*past, Views((views,)), *restored, *_TOLD, *end))
-    branches = tuple(_branch(stage) for stage in stages)
-    return Passes((*seen, bound_results), (Views(branches), *restored, *_TOLD, *end))
+    if alone is None or not _is_local(alone.selector, agent):
+        places["views"] = (Views(tuple(map(_view, stages))),)
+        places["tell late"] = _TELL
+        return _in_order(places)
+    steps = list(alone.steps)
+    at_birth: tuple[Pass, ...] = ()
+    while steps and isinstance(steps[0], Compact | Project | Truncate | Priority):
+        at_birth += _at_birth(steps[0])
+        places["past"] += _past(steps.pop(0))
+    if not isinstance(alone.selector, ThisTurn | Nothing):  # `select_view` sees to these
+        at_birth += _select(alone.selector)  # it refers to what the others leave
+    views = (*_on_request(alone.selector), *(one for step in steps for one in _reduce(step)))
+    places["at birth"] = at_birth
+    if steps:
+        places["views"] = (Views((views,)),)
+        places["tell late"] = _TELL
+        return _in_order(places)
+    places["tell"], places["views"] = _TELL, views
+    if views or at_birth:  # what is said in short is said of what may be seen
+        places["redact first"] = _redact(policy.protections)
+        return _in_order(places)
+    places["redact last"] = _redact(policy.protections)
+    places["restore"] = ()
+    return _in_order(places)
 
 
-def _restore(policy: Policy) -> tuple[Pass, ...]:
-    """What brings back references whose source has gone, and offers what handles stand for."""
-    if not policy.makes_handles and not policy.refers:
-        return ()
-    from weft.passes.handles import offer_recall
-    from weft.passes.references import restore_references
-
-    return (restore_references, offer_recall) if policy.refers else (offer_recall,)
-
-
-def _end(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
-    """What every request ends with: its edges, what guards it, what fits it.
-
-    What is said last, behind all that was fitted, is guarded too.
-    """
-    if not protections:
-        return ON_REQUEST
+def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
+    """The passes that a policy has whatever its stages are, by their place."""
+    protections = policy.protections
     withhold = _withhold(protections)
     ordered = _ordered(protections)
-    last = [*withhold, *(_protect(one) for one in map(_once_more, ordered) if one is not None)]
-    guards = (*withhold, *map(_protect, ordered))
-    return (*_EDGES, *guards, fit_budget, append_changes, *last)
+    again = [one for one in map(_once_more, ordered) if one is not None]
+    return {
+        **dict.fromkeys(ORDER, ()),
+        "see": _SEE,
+        "withhold": withhold,
+        "bound": (bound_results,),
+        "restore": _restore(policy),
+        "write": _write(policy.writings),
+        "edges": _EDGES,
+        "guard": (*withhold, *(one for step in ordered for one in _on_request(step))),
+        "fit": (fit_budget,),
+        "append": (append_changes,),
+        "guard again": (*withhold, *(one for step in again for one in _on_request(step))),
+    }
 
 
-def _once_more(step: Redact | Fence | Validate) -> Redact | Fence | None:
-    """What is done to words that were added last, if anything: they have no fields.
-
-    What has them stands in a fence by now, which would be taken for the value of a field.
-    """
-    if isinstance(step, Redact) and step.fields:
-        step = msgspec.structs.replace(step, fields=())
-    bare = isinstance(step, Redact) and not step.kinds and not step.patterns
-    return None if bare or isinstance(step, Validate) else step
-
-
-def _withhold(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
-    """What may not be seen is taken out of new items too, before anything is made of them."""
-    labels = tuple(one for one in protections if isinstance(one, Label))
-    if not labels:
-        return ()
-    from weft.passes.labels import withhold_labelled
-
-    return (partial(withhold_labelled, options=labels),)
-
-
-def _redact(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
-    """Values are replaced when an item is new, unless labels must find them as they are later."""
-    if any(isinstance(one, Label) for one in protections):
-        return ()
-    return tuple(_protect(one) for one in protections if isinstance(one, Redact))
-
-
-def _write(writings: tuple[Writing, ...]) -> tuple[Pass, ...]:
-    """What a model is to write into state of what is in view; the runtime does the rest."""
-    asked = [one for one in writings if isinstance(one, Extract | Distill)]
-    if not asked:
-        return ()
-    from weft.passes.write import want_writings
-
-    return tuple(partial(want_writings, options=one) for one in asked)
+def _in_order(places: Mapping[str, tuple[Pass | Views, ...]]) -> Passes:
+    """The passes in their order; those on new items, and those on the request."""
+    fresh = tuple(one for place in ORDER[:FIRST_ON_REQUEST] for one in places[place])
+    request = tuple(one for place in ORDER[FIRST_ON_REQUEST:] for one in places[place])
+    return Passes(fresh, request, plain=fresh == ON_FRESH and request == ON_REQUEST)
 
 
 def _is_local(selector: Selector, agent: str) -> bool:
@@ -187,140 +230,104 @@ def _is_local(selector: Selector, agent: str) -> bool:
     return isinstance(selector, Everything | ThisTurn | Nothing | Auto)
 
 
-def _branch(stage: Stage) -> tuple[Pass, ...]:
-    steps = tuple(one for step in stage.steps for one in _reduce(step))
-    return (*_select(stage.selector), *_later(stage.selector), *steps)
+def _view(stage: Stage) -> tuple[Pass, ...]:
+    """One view of the conversation: what it selects, and what becomes of that."""
+    steps = (one for step in stage.steps for one in _reduce(step))
+    return (*_select(stage.selector), *_on_request(stage.selector), *steps)
+
+
+def _load(chapter: str, name: str) -> Callable[..., object]:
+    """A pass by its chapter and its name."""
+    return cast("Callable[..., object]", vars(import_module(f"weft.passes.{chapter}"))[name])
+
+
+def _pass(chapter: str, name: str, options: object) -> tuple[Pass, ...]:
+    """A pass with its options; nothing without a name."""
+    return (cast("Pass", partial(_load(chapter, name), options=options)),) if name else ()
 
 
 def _select(selector: Selector) -> tuple[Pass, ...]:
     """What a selector does; what is not of the current turn is gone already under C.none()."""
-    match selector:
-        case Everything():
-            return ()
-        case ThisTurn() | Nothing():
-            from weft.passes.select import select_turn
-
-            return (select_turn,)
-        case Auto():
-            from weft.passes.reduce import AUTO, reduce_results
-
-            return (partial(reduce_results, options=AUTO),)
-        case UserWords():
-            from weft.passes.select import select_user
-
-            return (partial(select_user, options=selector),)
-        case Window():
-            from weft.passes.select import select_window
-
-            return (partial(select_window, options=selector),)
-        case FromAgents() | WithoutAgents() | Matching():
-            from weft.passes.select import select_items
-
-            return (partial(select_items, options=selector),)
-        case Recent():
-            from weft.passes.select import select_recent
-
-            return (partial(select_recent, options=selector),)
-        case Relevant():
-            from weft.passes.relevant import select_relevant
-
-            return (partial(select_relevant, options=selector),)
-        case StateKeys() | Notes() | ArtifactText():
-            from weft.passes.state_items import insert_state
-
-            return (partial(insert_state, options=selector),)
-        case When():
-            raise AssertionError("conditions are decided before")
-        case _:
-            assert_never(selector)
-
-
-def _later(selector: Selector) -> tuple[Pass, ...]:
-    """What a selector does once the whole request is there."""
     if isinstance(selector, Auto):
-        from weft.passes.stale import plan_edit
+        from weft.passes.reduce import AUTO, reduce_results
 
-        return (plan_edit,)
-    return ()
+        return (partial(reduce_results, options=AUTO),)
+    verb = VERBS[type(selector)]
+    if isinstance(selector, ThisTurn | Nothing):  # they have no options
+        return (cast("Pass", _load(verb.chapter, verb.at_birth)),)
+    return _pass(verb.chapter, verb.at_birth, selector)
 
 
 def _reduce(step: Reduction) -> tuple[Pass, ...]:
     return (*_at_birth(step), *_past(step))
 
 
-def _past(step: Reduction) -> tuple[Pass, ...]:
-    """What is done to things that must be seen as they are in the turn that brings them."""
-    match step:
-        case Compact() if step.texts is not None or step.media is not None:
-            from weft.passes.reduce import compact_past
-
-            return (partial(compact_past, options=step),)
-        case Truncate():
-            from weft.passes.reduce import truncate_past
-
-            return (partial(truncate_past, options=step),)
-        case _:
-            return ()
-
-
 def _at_birth(step: Reduction) -> tuple[Pass, ...]:
-    match step:
-        case Compact():
-            from weft.passes.reduce import compact_items
+    """What a verb does to an item when it is new."""
+    verb = VERBS[type(step)]
+    return _pass(verb.chapter, verb.at_birth, step)
 
-            return (partial(compact_items, options=step),)
-        case Dedupe():
-            from weft.passes.dedupe import dedupe_items
 
-            return (partial(dedupe_items, options=step),)
-        case Project():
-            from weft.passes.reduce import project_results
+def _past(step: Reduction) -> tuple[Pass, ...]:
+    """What a verb does to things that must be seen as they are in the turn that brings them."""
+    if isinstance(step, Compact) and step.texts is None and step.media is None:
+        return ()  # results alone are compacted when they are new
+    verb = VERBS[type(step)]
+    return _pass(verb.chapter, verb.past, step)
 
-            return (partial(project_results, options=step),)
-        case Truncate():
-            from weft.passes.reduce import truncate_items
 
-            return (partial(truncate_items, options=step),)
-        case Summarize():
-            from weft.passes.summaries import summarize_items
+def _on_request(step: Selector | Protection | Writing) -> tuple[Pass, ...]:
+    """What a verb does once the whole request is there."""
+    verb = VERBS[type(step)]
+    if isinstance(step, Auto):
+        return (cast("Pass", _load(verb.chapter, verb.request)),)
+    return _pass(verb.chapter, verb.request, step)
 
-            return (partial(summarize_items, options=step),)
-        case Priority():
-            from weft.passes.state_items import set_priority
 
-            return (partial(set_priority, options=step),)
-        case Fit():
-            from weft.passes.budget import fit_items
+def _restore(policy: Policy) -> tuple[Pass, ...]:
+    """What brings back references whose source has gone, and offers what handles stand for."""
+    if not policy.makes_handles and not policy.refers:
+        return ()
+    from weft.passes.handles import offer_recall
+    from weft.passes.references import restore_references
 
-            return (partial(fit_items, options=step),)
-        case Fresh():
-            from weft.passes.stale import mark_stale
+    return (restore_references, offer_recall) if policy.refers else (offer_recall,)
 
-            return (partial(mark_stale, options=step),)
-        case _:
-            assert_never(step)
+
+def _write(writings: tuple[Writing, ...]) -> tuple[Pass, ...]:
+    """What a model is to write into state of what is in view; the runtime does the rest."""
+    asked = (one for one in writings if isinstance(one, Extract | Distill))
+    return tuple(each for one in asked for each in _on_request(one))
+
+
+def _withhold(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
+    """What may not be seen is taken out of new items too, before anything is made of them."""
+    labels = tuple(one for one in protections if isinstance(one, Label))
+    verb = VERBS[Label]
+    return _pass(verb.chapter, verb.request, labels) if labels else ()
+
+
+def _redact(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
+    """Values are replaced when an item is new, unless labels must find them as they are later."""
+    if any(isinstance(one, Label) for one in protections):
+        return ()
+    steps = (one for one in protections if isinstance(one, Redact))
+    return tuple(each for one in steps for each in _on_request(one))
 
 
 def _ordered(protections: tuple[Protection, ...]) -> list[Redact | Fence | Validate]:
     """What is replaced goes first, then the fence around the rest."""
     order = (Redact, Fence, Validate)
-    found = [one for one in protections if not isinstance(one, Label)]
-    return sorted(found, key=lambda one: order.index(type(one)))
+    others = [one for one in protections if not isinstance(one, Label)]
+    return sorted(others, key=lambda one: order.index(type(one)))
 
 
-def _protect(step: Redact | Fence | Validate) -> Pass:
-    match step:
-        case Redact():
-            from weft.passes.redact import redact_values
+def _once_more(step: Redact | Fence | Validate) -> Redact | Fence | None:
+    """What is done to words that were added last, if anything: they have no fields.
 
-            return partial(redact_values, options=step)
-        case Fence():
-            from weft.passes.fences import fence_untrusted
-
-            return partial(fence_untrusted, options=step)
-        case Validate():
-            from weft.passes.validate import validate_context
-
-            return partial(validate_context, options=step)
-        case _:
-            assert_never(step)
+    What has them stands in a fence by now, which would be taken for the value of a field.
+    """
+    if isinstance(step, Redact) and step.fields:
+        step = msgspec.structs.replace(step, fields=())
+    bare = isinstance(step, Redact) and not step.kinds and not step.patterns
+    return None if bare or isinstance(step, Validate) else step

@@ -55,28 +55,28 @@ def want_writings(prompt: Prompt, env: Env, options: Extract | Distill) -> Promp
     """
     seen = _seen(prompt, env)
     if isinstance(options, Extract):
-        want, said = _extracted(seen, env, options)
+        want, diagnostic = _extracted(seen, env, options)
     else:
-        want, said = _distilled(seen, env, options)
+        want, diagnostic = _distilled(seen, env, options)
     known = want is None or want in prompt.wants
-    if known and said in (None, *prompt.diagnostics):
+    if known and diagnostic in (None, *prompt.diagnostics):
         return prompt
     return msgspec.structs.replace(
         prompt,
         wants=prompt.wants if known else (*prompt.wants, cast("Want", want)),
-        diagnostics=prompt.diagnostics if said is None else (*prompt.diagnostics, said),
+        diagnostics=prompt.diagnostics if diagnostic is None else (*prompt.diagnostics, diagnostic),
     )
 
 
 def _seen(prompt: Prompt, env: Env) -> list[Item]:
     """What is in view up to what the agent did in the current turn."""
-    found: list[Item] = []
+    items: list[Item] = []
     for item in prompt.items:
         if item.position >= env.turn and item.author == env.agent and item.kind != "summary":
             break
         if item.kind not in ("state", "system"):
-            found.append(item)
-    return found
+            items.append(item)
+    return items
 
 
 def _extracted(
@@ -88,11 +88,11 @@ def _extracted(
     text = "\n".join(map(str, entries))
     schema = schemas.of_type(options.schema, where="C.extract.schema")
     named = name_of_model(options.model)
-    found = fingerprint("extract", schema, options.key, named, text)
-    effect = env.effects.get(found)
+    key = fingerprint("extract", schema, options.key, named, text)
+    effect = env.session.effects.get(key)
     if effect is not None and not _is_lost(effect, env, options.key):
         return None, _failed(effect, env, f"`{options.key}` is not extracted")
-    want = Want("extract", found, EXTRACT, text, schema, options.model, options.key)
+    want = Want("extract", key, EXTRACT, text, schema, options.model, options.key)
     return want, done_without(env, f"`{options.key}` is not extracted", NOT_ASKED)
 
 
@@ -101,25 +101,25 @@ def _distilled(
 ) -> tuple[Want | None, Diagnostic | None]:
     done, last = _distilled_through(env, options.key)
     fresh = [item for item in seen if item.position > done]
-    told = [(item, entry) for item in fresh if (entry := entry_of(item, env)) is not None]
-    if not told:
+    entries = [(item, entry) for item in fresh if (entry := entry_of(item, env)) is not None]
+    if not entries:
         return None, _left_out(last, env, options.key)
-    lines = [f"[{number}] {entry}" for number, (_, entry) in enumerate(told, 1)]
+    lines = [f"[{number}] {entry}" for number, (_, entry) in enumerate(entries, 1)]
     text = "\n".join(lines)
-    found = fingerprint("distill", options.key, name_of_model(options.model), text)
-    effect = env.effects.get(found)
+    key = fingerprint("distill", options.key, name_of_model(options.model), text)
+    effect = env.session.effects.get(key)
     if effect is not None:
         return None, _failed(effect, env, f"nothing new is distilled into `{options.key}`")
     want = Want(
         "distill",
-        found,
+        key,
         DISTILL,
         text,
         FACTS,
         options.model,
         options.key,
-        sources=tuple((item.event, entry.text) for item, entry in told),
-        through=max(item.last for item, _ in told),
+        sources=tuple((item.event, entry.text) for item, entry in entries),
+        through=max(item.last for item, _ in entries),
     )
     return want, done_without(env, f"nothing new is distilled into `{options.key}`", NOT_ASKED)
 
@@ -127,7 +127,7 @@ def _distilled(
 def _distilled_through(env: Env, key: str) -> tuple[int, JsonObject | None]:
     """The log index up to which facts are in state under the key, and the effect that says so."""
     done, last = -1, None
-    for effect in env.effects.values():
+    for effect in env.session.effects.values():
         through = effect.get("through")
         same = effect.get("kind") == "distill" and effect.get("key") == key
         if same and "outcome" in effect and isinstance(through, int) and through > done:
@@ -137,7 +137,7 @@ def _distilled_through(env: Env, key: str) -> tuple[int, JsonObject | None]:
 
 def _is_lost(effect: JsonObject, env: Env, key: str) -> bool:
     """Whether an outcome was kept only as long as its invocation lasted."""
-    return key.startswith("temp:") and "outcome" in effect and key not in env.state
+    return key.startswith("temp:") and "outcome" in effect and key not in env.session.state
 
 
 def _failed(effect: JsonObject, env: Env, what: str) -> Diagnostic | None:

@@ -6,7 +6,6 @@ word of it, not on all.
 
 import functools
 import math
-import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -16,7 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.relevance.rank import Vectors
+    from weft.relevance.vectors import Vectors
+
+from weft.late import late_pattern
 
 _SATURATION = 1.2
 
@@ -176,17 +177,17 @@ def weigh(
 _MARKS = r"\u0300-\u036f\u0900-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u1000-\u109f\u1780-\u17d3"
 """Vowel signs and accents, which belong to a word though they are no letters."""
 
-_WORD = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
+_WORD = late_pattern(rf"(?:[^\W_]|[{_MARKS}])+")
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_HUMP = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
-_UNSPACED = re.compile(
+_UNSPACED = late_pattern(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 """Scripts in which the letters of two words stand beside each other, or nearly so."""
 
-_ACCENT = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
+_ACCENT = late_pattern(r"(?<=[a-z])[\u0300-\u036f]+")
 
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ers", "er", "ed", "es", "s", "y", "e")
 

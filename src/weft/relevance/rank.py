@@ -10,13 +10,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from operator import add
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from weft import meaning
-from weft.errors import CompileError
 from weft.relevance.index import Index, Scope, match, rarity, weigh, words
 
 Scorer = Literal["bm25", "embedding"]
@@ -56,13 +51,34 @@ def search(
 
     The texts whose numbers are in `without` are as if they were not there; they get 0.
     """
+    return found_by(index, query, first=first, more=more, without=without, scorer=scorer).scores
+
+
+class Hits(NamedTuple):
+    """How well each text fits, and whether more texts that are left out would not change that."""
+
+    scores: list[float]
+    steady: bool
+
+
+def found_by(
+    index: Index,
+    query: str,
+    *,
+    first: int | None = None,
+    more: Sequence[str] = (),
+    without: AbstractSet[int] = frozenset(),
+    scorer: Scorer = "bm25",
+) -> Hits:
+    """As `search`, and whether it holds however many texts behind them all are left out."""
     length = len(index) if first is None else first
     scope = Scope(index, length, Index(more), frozenset(without))
     asked = dict.fromkeys(words(query))
     scores = match(scope, {word: scope.nearly(word) for word in asked})
-    scores = _led(scope, asked, scores)
+    scores, steady = _led(scope, asked, scores)
     if scorer == "embedding":
-        # imported above
+        # only this scorer needs numpy, which comes with an extra
+        from weft.relevance.vectors import nearness
 
         best = max(scores, default=0.0) or 1.0
         near = nearness(scope, query)
@@ -71,129 +87,53 @@ def search(
     for number in scope.without:
         scores[number] = 0.0
     best = max(scores, default=0.0)
-    return [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+    rounded = [round(score / best, 4) if score > 0 else 0.0 for score in scores]
+    return Hits(rounded, steady)
 
 
-def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> list[float]:
-    """The scores with what the words of the best hits add to them."""
+def _is_steady(scope: Scope, scores: list[float], lent: list[float], top: list[int]) -> bool:
+    """Whether none that is left out behind the others takes a place among the best hits.
+
+    A hit lends to its neighbours, also to those that are left out, and these count then.
+    """
+    past, near = scope.total - len(scope.without), len(BESIDE)
+    if scope.without and min(scope.without) < past:
+        return False  # some of them stand in between
+    best = [number for number in top if number < past][:_BEST]
+    worst = lent[best[-1]] if len(best) == _BEST else 0.0
+    behind = _lent(scores[max(0, past - near) : past] + [0.0] * near)[-near:]
+    return not worst or max(behind) <= worst
+
+
+def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> tuple[list[float], bool]:
+    """The scores with what the words of the best hits add to them, and whether they are steady."""
     lent = _lent(scores)
-    hits = nlargest(_BEST, range(len(lent)), key=lent.__getitem__)
+    top = nlargest(_BEST + len(BESIDE), range(len(lent)), key=lent.__getitem__)
+    steady = _is_steady(scope, scores, lent, top)
     gathered: dict[str, float] = {}
-    for number in hits:
+    for number in top[:_BEST]:
         if number in scope.without or not lent[number]:
             continue
         share = lent[number] / (1 + scope.size(number))
         for word, often in scope.counts(number).items():
             if word not in asked:
                 gathered[word] = gathered.get(word, 0.0) + share * often
-    rarities = {
-        word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()
-    }
-    chosen = sorted(rarities, key=lambda word: (-rarities[word], word))[:_LED]
+    told = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
+    chosen = sorted(told, key=lambda word: (-told[word], word))[:_LED]
     if not chosen:
-        return scores
-    most = rarities[chosen[0]]
-    added = weigh(scope, ((_LEADS * rarities[word] / most, scope.times(word)) for word in chosen))
-    return [score + more for score, more in zip(scores, added, strict=True)]
+        return scores, steady
+    most = told[chosen[0]]
+    added = weigh(scope, ((_LEADS * told[word] / most, scope.times(word)) for word in chosen))
+    return [score + more for score, more in zip(scores, added, strict=True)], steady
 
 
 def _lent(scores: list[float]) -> list[float]:
     """The scores with what neighbours lend each other."""
     edge = [0.0] * len(BESIDE)
     padded = [*edge, *scores, *edge]
-    sums = scores
+    made = scores
     for distance, (behind, before) in enumerate(BESIDE, 1):
         earlier = map(behind.__mul__, padded[len(edge) - distance :])
         later = map(before.__mul__, padded[len(edge) + distance :])
-        sums = list(map(add, map(add, sums, earlier), later))
-    return sums
-
-
-_Floats: TypeAlias = NDArray[np.float32]
-
-_LONGEST = 8192
-"""The letters of a text that are looked at: what is longer is about the same thing by then."""
-
-
-def nearness(scope: Scope, query: str) -> list[float]:
-    """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
-    index = scope.index
-    known = index.vectors = index.vectors or Vectors()
-    known.read(index.texts)
-    behind = [_pieces(text) for text in scope.more.texts]
-    looked = np.ones(scope.total, dtype=np.bool_)
-    looked[list(scope.without)] = False
-    searched = np.flatnonzero(looked)
-    near = np.zeros(scope.total, dtype=np.float32)
-    if len(searched):
-        sample = searched[: 1 << (len(searched).bit_length() - 1)]
-        known.weigh(sample, [*known.pieces[: scope.length], *behind])
-        own = known.vectors([_pieces(query)])[0]
-        likeness = np.concatenate([known.upto(scope.length) @ own, known.vectors(behind) @ own])
-        chosen = likeness[searched]
-        near[searched] = (chosen - chosen.mean()) / (float(chosen.std()) or 1.0)
-    return near.tolist()
-
-
-class Vectors:
-    """The vectors of an index's texts, under one view of what is rare."""
-
-    def __init__(self) -> None:
-        table = meaning.table()
-        if table is None:
-            raise CompileError(
-                'scorer="embedding" needs word vectors, and none are installed',
-                where="C.relevant",
-                hint="pip install 'weft[embedding]', or leave scorer out",
-            )
-        count = table.rows * table.width
-        flat = np.frombuffer(table.buffer, np.float16, count, table.begin)
-        self.table = flat.reshape(table.rows, table.width)
-        self.pieces: list[list[int]] = []
-        self._basis = 0, 0
-        self._weights: _Floats = np.ones(table.rows, dtype=np.float32)
-        self._rows: _Floats = np.zeros((0, table.width), dtype=np.float32)
-        self._done = 0
-
-    def read(self, texts: Sequence[str]) -> None:
-        """Take the texts apart that were not yet."""
-        self.pieces += map(_pieces, texts[len(self.pieces) :])
-
-    def weigh(self, sample: NDArray[np.intp], texts: Sequence[list[int]]) -> None:
-        """Work out what is rare, where that is to be told from other texts than before."""
-        basis = len(sample), int(sample[-1])
-        if basis == self._basis:
-            return
-        document_counts = np.zeros(len(self.table), dtype=np.float32)
-        numbers: list[int] = sample.tolist()
-        for number in numbers:
-            document_counts[list(set(texts[number]))] += 1
-        self._weights = np.log(1 + len(sample) / (1 + document_counts)).astype(np.float32)
-        self._basis, self._done = basis, 0
-
-    def upto(self, length: int) -> _Floats:
-        """The vectors of the first texts."""
-        if self._done < length:
-            fresh = self.vectors(self.pieces[self._done : length])
-            if len(self._rows) < length:
-                wider = np.zeros((2 * length, self.table.shape[1]), dtype=np.float32)
-                wider[: self._done] = self._rows[: self._done]
-                self._rows = wider
-            self._rows[self._done : length] = fresh
-            self._done = length
-        return self._rows[:length]
-
-    def vectors(self, texts: Sequence[list[int]]) -> _Floats:
-        """The directions that texts point to, row by row."""
-        rows = np.zeros((len(texts), self.table.shape[1]), dtype=np.float32)
-        for row, text in enumerate(texts):
-            if text:
-                rows[row] = self._weights[text] @ self.table[text].astype(np.float32)
-        sizes = np.linalg.norm(rows, axis=1, keepdims=True)
-        sizes[sizes == 0] = 1
-        scaled: _Floats = rows / sizes
-        return scaled
-
-
-def _pieces(text: str) -> list[int]:
-    return meaning.pieces(text[:_LONGEST])
+        made = list(map(add, map(add, made, earlier), later))
+    return made

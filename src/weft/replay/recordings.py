@@ -391,7 +391,7 @@ def _output(output: ReadOutput | None, dialect: str) -> Output | None:
         name=output.name,
         origin=Origin("field", "output_schema"),
         provider=dialect,
-        kept=output.kept or None,
+        kept=output.beside or None,
     )
 
 
@@ -402,7 +402,7 @@ class _Reader:
         self.dialect = dialect
         self.name = dialect.traits.name
         self.model = model
-        self.sink = LoweringReport(dialect=self.name, strict=False, model=model, held=True)
+        self.sink = LoweringReport(dialect=self.name, strict=False, model=model, stores=True)
 
     def item(self, turn: ReadTurn, event: str, position: int) -> Item:
         """What one side said together, as an item."""
@@ -431,7 +431,7 @@ class _Reader:
             assert block is not None
             return msgspec.structs.replace(block, origin=origin)
         spelled = self.dialect.part(block, self.sink) if block is not None else None
-        self.sink.taken()
+        self.sink.take()
         if block is None or spelled is None:
             block = self._read(ReadPart(opaque_part(self.name, wire), wire), role, event, position)
             assert block is not None
@@ -468,7 +468,7 @@ class _Reader:
             provider=self.name,
         )
         spelled = self.dialect.declaration(tool, self.sink)
-        self.sink.taken()
+        self.sink.take()
         return msgspec.structs.replace(tool, kept=difference(spelled, read_tool.wire) or None)
 
 

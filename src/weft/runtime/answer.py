@@ -35,13 +35,13 @@ GO_ON = Content(
 class Answer(NamedTuple):
     """A checked answer: the state it writes, the value it stands for, or what is wrong with it.
 
-    `held` is the answer as it can be kept: its text, or JSON where it has a schema.
+    `stored` is the answer as it can be stored: its text, or JSON where it has a schema.
     """
 
     delta: JsonObject
     value: object = None
     problem: str = ""
-    held: Json = None
+    stored: Json = None
 
 
 def spoken(content: Content, output: Output | None) -> Content:
@@ -58,10 +58,10 @@ def spoken(content: Content, output: Output | None) -> Content:
     call = calls[0].function_call
     if call is None or call.name != SET_RESPONSE or call.args is None:
         return content
-    said = msgspec.structs.replace(calls[0], function_call=None, text=compact(call.args))
-    parts = tuple(said if part is calls[0] else part for part in content.parts or ())
-    kept = tuple(part for part in parts if part is said or not part.text or part.thought)
-    return Content(parts=kept, role=content.role)
+    spelled = msgspec.structs.replace(calls[0], function_call=None, text=compact(call.args))
+    parts = tuple(spelled if part is calls[0] else part for part in content.parts or ())
+    parts_kept = tuple(part for part in parts if part is spelled or not part.text or part.thought)
+    return Content(parts=parts_kept, role=content.role)
 
 
 def check_answer(agent: Agent, content: Content, output: Output | None) -> Answer:
@@ -69,25 +69,25 @@ def check_answer(agent: Agent, content: Content, output: Output | None) -> Answe
     text = content.text
     key = agent.output_key
     if agent.output_schema is None or output is None:
-        return Answer({key: text} if key is not None and text else {}, held=text or None)
+        return Answer({key: text} if key is not None and text else {}, stored=text or None)
     try:
-        held, value = parse(agent, text, wrapped=output.wrapped)
+        json_value, value = parse(agent, text, wrapped=output.wrapped)
     except SchemaError as error:
         return Answer({}, problem=f"{error.message}; {error.hint}" if error.hint else error.message)
-    return Answer({key: held} if key is not None else {}, value, held=held)
+    return Answer({key: json_value} if key is not None else {}, value, stored=json_value)
 
 
 def parse(agent: Agent, text: str, *, wrapped: bool) -> tuple[Json, object]:
     """The answer as JSON and as the schema's own type, or a SchemaError."""
     where = f"{agent.name}.output_schema"
     try:
-        held = cast("Json", msgspec.json.decode(_bare(text)))
+        json_value = cast("Json", msgspec.json.decode(_bare(text)))
     except msgspec.DecodeError as error:
         raise SchemaError(f"the answer is not JSON: {error}", where=where) from None
-    if wrapped and isinstance(held, dict) and set(held) == {"result"}:
-        held = held["result"]
-    value = schema.validate_value(agent.output_schema, held, where=where)
-    return held, value
+    if wrapped and isinstance(json_value, dict) and set(json_value) == {"result"}:
+        json_value = json_value["result"]
+    value = schema.validate_value(agent.output_schema, json_value, where=where)
+    return json_value, value
 
 
 def is_cut(event: Event) -> bool:

@@ -157,8 +157,8 @@ async def run_calls(
         due = [one for one in group if one.outcome is None]
         for one in due:
             one.written = written
-        left = any(one.outcome is None for one in running if one not in due)
-        await _side_by_side(invocation, place, bindings, due, more=left)
+        more_follow = any(one.outcome is None for one in running if one not in due)
+        await _side_by_side(invocation, place, bindings, due, more=more_follow)
         culprit = _culprit(due)
         if culprit is not None:
             _give_up(running, progress, culprit)
@@ -173,7 +173,7 @@ async def run_calls(
 
 
 def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> bool:
-    """Whether the agent's requests may offer what handles stand for."""
+    """Whether the agent's requests may offer the `recall` tool."""
     policy = policy_of(path[-1], invocation.config)
     if policy.makes_handles or policy.refers:
         return True
@@ -182,9 +182,9 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
 
 
 def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
-    """The outcomes, without a hand-over as long as other calls of the reply have no result.
+    """The outcomes, without a hand-over while other calls of the reply wait for a result.
 
-    Behind a hand-over nobody is left who could answer them: the tools are the first agent's.
+    After a hand-over nobody could answer them: the tools belong to the first agent.
     """
     if not any(one.waits or one.suspended for one in outcomes):
         return outcomes
@@ -216,15 +216,17 @@ async def _side_by_side(
         await calls[0].run()
         return
     running = {asyncio.create_task(one.run()): one for one in calls}
-    left = set(running)
+    running_tasks = set(running)
     try:
-        while left:
-            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        while running_tasks:
+            done, running_tasks = await asyncio.wait(
+                running_tasks, return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 task.result()
-            if left and _culprit(calls) is not None:
+            if running_tasks and _culprit(calls) is not None:
                 return  # a function in a thread goes on for itself, and nobody waits for it
-            if left or more:
+            if running_tasks or more:
                 records = {running[task].call.id or "": running[task].record() for task in done}
                 outcomes = {id: record for id, record in records.items() if record}
                 if outcomes:
@@ -269,20 +271,20 @@ def _is_alone(one: ToolCall, bindings: AgentBindings) -> bool:
 
 def _malformed(event: Event | None) -> dict[str, str]:
     """The calls whose arguments were not JSON: the text that came instead, by call id."""
-    found: dict[str, str] = {}
+    raw_arguments: dict[str, str] = {}
     for part in (event.content.parts or ()) if event is not None and event.content else ():
         text = part.provenance.malformed
         if part.function_call is not None and text is not None:
-            found[part.function_call.id or ""] = text
-    return found
+            raw_arguments[part.function_call.id or ""] = text
+    return raw_arguments
 
 
 def _cut_call(reply: Event | None) -> str | None:
-    """The call that a reply ends with which was cut off: some of its arguments may be missing."""
+    """The last call of a reply that was cut off: some of its arguments may be missing."""
     if reply is None or reply.finish_reason != CUT or reply.content is None:
         return None
-    said = [part for part in reply.content.parts or () if part.kind != "empty"]
-    call = said[-1].function_call if said else None
+    spoken_parts = [part for part in reply.content.parts or () if part.kind != "empty"]
+    call = spoken_parts[-1].function_call if spoken_parts else None
     return call.id if call is not None else None
 
 
@@ -292,7 +294,7 @@ def withheld_in(reply: Event | None) -> list[str]:
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:
-    """The hand-over, or what to choose from instead."""
+    """The hand-over, or an error that lists the agents to choose from."""
     name = (call.args or {}).get("agent_name")
     targets = [target.name for target in transfer_targets(path)]
     if again:
@@ -321,8 +323,8 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     if mine is not None and mine.answered is not None:
         return None
     await _settle(invocation, places, why[1])
-    said = mine.agent if mine is not None else None
-    event = invocation.event(said or author, Place(), error=why)
+    speaker = mine.agent if mine is not None else None
+    event = invocation.event(speaker or author, Place(), error=why)
     return await invocation.store(msgspec.structs.replace(event, interrupted=True))
 
 
@@ -339,14 +341,14 @@ async def settle_below(invocation: Invocation, words: str, *paths: str) -> None:
 async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], words: str) -> None:
     for place, progress in places:
         calls = [call for id, call in progress.open.items() if id not in progress.pending]
-        batch = Batch(tuple(_left(progress, call, words) for call in calls))
+        batch = Batch(tuple(_settled_outcome(progress, call, words) for call in calls))
         event = batch.event(invocation, progress.agent or "", place)
         if event is not None:
             await invocation.store(event)
 
 
 async def stop_quietly(invocation: Invocation, author: str) -> Event | None:
-    """Stop a run that was cancelled; what goes wrong then must not hide that it was."""
+    """Stop a run that was cancelled. An error in doing so is logged, not raised."""
     try:
         return await stop(invocation, author, CANCELLED)
     except Exception:
@@ -354,8 +356,8 @@ async def stop_quietly(invocation: Invocation, author: str) -> Event | None:
         return invocation.event(author, Place(), error=CANCELLED)
 
 
-def _left(progress: Progress, call: FunctionCall, words: str) -> Outcome:
-    """What becomes of an open call: the result it has, or that there will be none."""
+def _settled_outcome(progress: Progress, call: FunctionCall, words: str) -> Outcome:
+    """The outcome of an open call when the run stops: its result, or an error."""
     if call.id in progress.started:
         words = f"{words} while this ran, and nobody knows whether it did"
     return recorded(progress, call) or Outcome(call, {"error": words})

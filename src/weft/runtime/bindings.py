@@ -22,7 +22,15 @@ FAST = 100e-6
 class BoundTool:
     """A tool that can be called: its signature is read once, and how long it takes is known."""
 
-    __slots__ = ("_given", "_plain", "_quick", "function", "is_async", "signature", "tool")
+    __slots__ = (
+        "_fits_declaration",
+        "_plain",
+        "_quick",
+        "function",
+        "is_async",
+        "signature",
+        "tool",
+    )
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
@@ -30,7 +38,7 @@ class BoundTool:
         self.function = function
         self.signature: schema.Signature | None = None
         self.is_async = False
-        self._given = False
+        self._fits_declaration = False
         self._quick = 0
         if isinstance(function, Foreign):
             self.is_async = True
@@ -40,8 +48,8 @@ class BoundTool:
             )
             self.signature = signature
             self.is_async = signature.is_async
-            self._given = signature.parameters == tool.parameters
-        self._plain = _plain_arguments(self.signature) if self._given else None
+            self._fits_declaration = signature.parameters == tool.parameters
+        self._plain = _plain_arguments(self.signature) if self._fits_declaration else None
 
     def arguments(self, args: JsonObject) -> dict[str, object]:
         """The arguments as the function wants them, or a SchemaError that names each problem."""
@@ -52,7 +60,7 @@ class BoundTool:
                 pass  # the slow way knows what is wrong, and what a null means
             else:
                 return dict(args)
-        if self.signature is not None and self._given:
+        if self.signature is not None and self._fits_declaration:
             return schema.validate_arguments(self.signature, args)
         checked = schema.validate_value(self.tool.parameters, args, where=self.tool.name)
         if not isinstance(checked, dict):

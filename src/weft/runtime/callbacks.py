@@ -67,14 +67,14 @@ class Chain(NamedTuple):
 
     async def added(self, kind: type[Answer], *args: object) -> Answer | None:
         """What the agent's callbacks add, or the plugins' instead; both are asked."""
-        found: Answer | None = None
+        addition: Answer | None = None
         for group in (self.inner, self.outer):
             for callback in group:
                 answer = await _asked(self.moment, callback, (kind,), args)
                 if answer is not None:
-                    found = answer
+                    addition = answer
                     break
-        return found
+        return addition
 
     async def replaced(self, kind: type[Answer], answer: Answer, *args: object) -> Answer:
         """The answer after the agent's callbacks, then the plugins', had a chance to replace it."""
@@ -156,8 +156,8 @@ def _code_in(node: Node) -> Iterator[object]:
 
 def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ...]:
     """What the plugins have for a moment."""
-    found = (cast("object", getattr(plugin, moment, None)) for plugin in plugins)
-    return tuple(cast("Callable[..., object]", method) for method in found if method is not None)
+    methods = (cast("object", getattr(plugin, moment, None)) for plugin in plugins)
+    return tuple(cast("Callable[..., object]", method) for method in methods if method is not None)
 
 
 def check_plugins(plugins: object) -> tuple[object, ...]:
@@ -166,8 +166,8 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
         raise DeclarationError(
             f"plugins is a {type(plugins).__name__}", where="plugins", hint="pass a list"
         )
-    kept = tuple(cast("Iterable[object]", plugins))
-    for plugin in kept:
+    checked = tuple(cast("Iterable[object]", plugins))
+    for plugin in checked:
         name = type(plugin).__name__
         if isinstance(plugin, type):
             raise DeclarationError(
@@ -186,7 +186,7 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
                 where="plugins",
                 hint=f"define one of {', '.join((*MOMENTS, *RUN_MOMENTS))}",
             )
-    return kept
+    return checked
 
 
 def _check_names(plugin: object) -> None:
@@ -203,15 +203,15 @@ def _check_names(plugin: object) -> None:
 
 
 def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
-    given = RUN_MOMENTS[moment]
+    parameters = RUN_MOMENTS[moment]
     if moment == "after_run" and callable(method) and misfit(method, 1) is None:
-        return  # who need not know how it ended, may leave that out
-    taken = misfit(method, given.count(",") + 1) if callable(method) else "no call"
+        return  # a plugin may leave out how the run ended
+    taken = misfit(method, parameters.count(",") + 1) if callable(method) else "no call"
     if taken is not None:
         raise DeclarationError(
-            f"{moment} takes ({given}); `{named(method)}` takes {taken}",
+            f"{moment} takes ({parameters}); `{named(method)}` takes {taken}",
             where=f"{plugin}.{moment}",
-            hint=f"write def {moment}(self, {given})",
+            hint=f"write def {moment}(self, {parameters})",
         )
 
 

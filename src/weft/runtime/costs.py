@@ -23,7 +23,7 @@ from weft.values import compact
 _log = logging.getLogger("weft")
 
 WARNS = 0.8
-"""From which share of a limit on a run warns."""
+"""Share of a limit from which a run warns."""
 
 RUN_BUDGET = "run_budget"
 """The code of the error event of a run that has spent its budget."""
@@ -169,7 +169,7 @@ def _models(root: Node, config: RunConfig) -> list[str]:
     """The names of the models that a run may ask, each once."""
     if config.model is not None:
         return [_name(config.model)]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     waiting: list[Node] = [root]
     seen: set[int] = set()
     while waiting:
@@ -178,9 +178,9 @@ def _models(root: Node, config: RunConfig) -> list[str]:
                 continue
             seen.add(id(agent))
             if agent.model is not None:
-                found[_name(agent.model)] = None
+                names[_name(agent.model)] = None
             waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
-    return list(found)
+    return list(names)
 
 
 def _name(model: object) -> str:
@@ -227,10 +227,10 @@ def estimated(compiled: Compilation, response: ModelResponse) -> int:
 
 def answer_tokens(response: ModelResponse, counter: Counter) -> int:
     """The tokens of what a model said and called."""
-    said = response.content
-    texts = [] if said is None else [part.text or "" for part in said.parts or ()]
-    if said is not None:
-        calls = (part.function_call for part in said.parts or ())
+    content = response.content
+    texts = [] if content is None else [part.text or "" for part in content.parts or ()]
+    if content is not None:
+        calls = (part.function_call for part in content.parts or ())
         texts += [f"{call.name}{compact(call.args or {})}" for call in calls if call is not None]
     return sum(map(counter.count, texts))
 
@@ -245,13 +245,13 @@ def money_for(model: str, response: ModelResponse, compiled: Compilation, tokens
     return _priced(model, usage, wrote, compiled.prompt.cache)
 
 
-def _priced(model: str, usage: Usage, written: int, kept: str) -> float:
+def _priced(model: str, usage: Usage, written: int, cache: str) -> float:
     from weft.compiler.costs import Load, rates_for
 
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    rates = rates_for(model, tokens=asked, lifetime=kept)
+    rates = rates_for(model, tokens=asked, lifetime=cache)
     if not rates.money or is_free(model):
         return 0.0
     return rates.cost(Load(cached, written, max(0, asked - cached - written), answer))

@@ -26,6 +26,7 @@ from weft.declare.template import to_text
 from weft.digest.keeping import invented, marks_in, missing, normal
 from weft.errors import ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
+from weft.late import late_pattern
 from weft.runtime.answer import is_empty, parse, spoken
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
@@ -35,9 +36,6 @@ from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
-
-ROUNDS = 4
-"""How often a request is compiled again because of what its effects brought."""
 
 AT_ONCE = 4
 """How many models are asked side by side."""
@@ -94,7 +92,7 @@ class _Instruction(NamedTuple):
 
     text: str
 
-    def said(self, context: ReadonlyContext) -> Raw:
+    def provide(self, context: ReadonlyContext) -> Raw:
         return Raw(self.text)
 
 
@@ -196,7 +194,7 @@ class _Asking(NamedTuple):
         agent = Agent(
             NAMES[want.kind],
             model=chosen,
-            instruction=(_Instruction(want.instruction), "said"),
+            instruction=(_Instruction(want.instruction), "provide"),
             output_schema=want.schema,
             context=_guarded(self.compiled),
             cleared=self.plan.agent.cleared if own else (),
@@ -239,7 +237,7 @@ def _guarded(compiled: Compilation) -> Policy:
 _KEPT = 4000
 """How many letters of an answer that is not accepted are kept."""
 
-_EXCUSE = re.compile(
+_EXCUSE = late_pattern(
     r"\W*(?:(?:error|exception|failure|fatal)\s*(?:[:!(\d]|$)|traceback\b"
     r"|(?:internal server error|bad gateway|service unavailable|too many requests)\b"
     r"|(?:rate|token|context|quota)[\w ]{0,20} (?:limit|exceeded)\b"
@@ -250,11 +248,11 @@ _EXCUSE = re.compile(
     re.IGNORECASE,
 )
 
-_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{2,}")
+_NAME = late_pattern(r"(?<=[a-z,;] )[A-Z][a-z]{2,}")
 
-_WORD = re.compile(r"[^\W_]{4,}")
+_WORD = late_pattern(r"[^\W_]{4,}")
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = late_pattern(r"\d+")
 
 
 def accepted(
@@ -264,8 +262,8 @@ def accepted(
     if response is None:
         return Accepted(error="the model returned nothing")
     if response.error_code:
-        told = f": {response.error_message}" if response.error_message else ""
-        return Accepted(error=f"{response.error_code}{told}")
+        reason = f": {response.error_message}" if response.error_message else ""
+        return Accepted(error=f"{response.error_code}{reason}")
     content = response.content
     if content is None or is_empty(content):
         return Accepted(error="the model returned nothing")
@@ -293,7 +291,7 @@ def _refused(problem: str, text: str) -> Accepted:
 
 
 def _sent(asked: Compilation) -> str:
-    """What the model was really shown: what was redacted or withheld, it cannot repeat."""
+    """What the model was shown. It cannot repeat what was redacted or withheld."""
     texts: list[str] = []
     for item in asked.prompt.items:
         for block in item.blocks:
@@ -306,16 +304,16 @@ def _sent(asked: Compilation) -> str:
 
 def _problem(want: Want, outcome: Json, sent: str) -> str:
     """Why an outcome cannot be used, or nothing."""
-    said = _leaves(outcome)
+    words = _leaves(outcome)
     if want.kind == "summary":
         if isinstance(outcome, str) and _EXCUSE.match(outcome[:200]):
             return "the answer is an error or an excuse"
-        if want.longest and len(said) > want.longest:
-            return f"it has {len(said)} letters, and {want.longest} are the most"
-        if made_up := invented(said, sent):
+        if want.longest and len(words) > want.longest:
+            return f"it has {len(words)} letters, and {want.longest} are the most"
+        if made_up := invented(words, sent):
             return f"it says what was not said: {', '.join(made_up[:5])}"
-    shown = [one for one in want.must_keep if not missing(sent, [one])]
-    if gone := missing(said, shown):
+    must_keep = [one for one in want.must_keep if not missing(sent, [one])]
+    if gone := missing(words, must_keep):
         return f"it leaves out: {', '.join(gone[:5])}"
     return ""
 
@@ -324,17 +322,17 @@ def _leaves(value: Json) -> str:
     """All texts and numbers of a value, a line each."""
     match value:
         case dict():
-            return "\n".join(_leaves(held) for held in value.values())
+            return "\n".join(_leaves(each) for each in value.values())
         case list():
-            return "\n".join(_leaves(held) for held in value)
+            return "\n".join(_leaves(each) for each in value)
         case _:
             return "" if value is None else to_text(value)
 
 
 def _facts(want: Want, outcome: Json, text: str) -> Accepted:
-    """The facts that their sources say; the others are told apart."""
+    """The facts that their sources support; the others are listed as dropped."""
     listed = outcome.get("facts") if isinstance(outcome, dict) else None
-    kept: list[Json] = []
+    facts: list[Json] = []
     dropped: list[Json] = []
     for one in cast("list[JsonObject]", listed if isinstance(listed, list) else []):
         fact, number = str(one.get("fact") or "").strip(), one.get("source")
@@ -342,13 +340,13 @@ def _facts(want: Want, outcome: Json, text: str) -> Accepted:
         if isinstance(number, int) and 1 <= number <= len(want.sources):
             source = want.sources[number - 1]
         if fact and source is not None and _says(source[1], fact):
-            held: JsonObject = {"fact": fact, "source": source[0]}
-            kept += [held] if held not in kept else []
+            entry: JsonObject = {"fact": fact, "source": source[0]}
+            facts += [entry] if entry not in facts else []
         elif fact:
             dropped.append(fact)
-    if dropped and not kept:
+    if dropped and not facts:
         return _refused("none of its facts is in the source it names", text)
-    return Accepted(kept, more={"dropped": dropped} if dropped else {})
+    return Accepted(facts, more={"dropped": dropped} if dropped else {})
 
 
 def _says(source: str, fact: str) -> bool:

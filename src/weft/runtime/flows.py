@@ -232,7 +232,7 @@ class NodeRun(Visitor[Events]):
                         break
                     raise  # a timeout of the body's own
                 remaining = max(0.0, remaining - (clock() - since))
-                yield streams.noted(event)
+                yield streams.note(event)
         finally:
             await events.aclose()
         await settle_below(self.invocation, "it took too long", inner.path)
@@ -248,7 +248,7 @@ class NodeRun(Visitor[Events]):
         before = self.invocation.state_at(self.place)
         state = State(before)
         try:
-            user_words = self.invocation.said(self.place) if node.captures else ""
+            user_words = self.invocation.user_text(self.place) if node.captures else ""
             for key in node.captures if user_words else ():
                 state[key] = user_words
             returned = await settled(node.function(state))

@@ -70,7 +70,8 @@ class Services(NamedTuple):
 
     store: Store
     artifacts: ArtifactStore
-    memory: Memory
+    memory: Memory | None
+    """Where what was said before is searched; None for the sessions of the store."""
     plugins: tuple[object, ...]
     on_event: tuple[Callback, ...]
     bindings: dict[int, AgentBindings]
@@ -304,7 +305,8 @@ class Invocation:
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
         stored = [
-            self._forking.kept(event) if event.actions.state_delta else event for event in events
+            self._forking.as_stored(event) if event.actions.state_delta else event
+            for event in events
         ]
         if self.labels:
             from weft.runtime.labels import noted
@@ -394,10 +396,12 @@ class Invocation:
 
     def progress(self, place: Place) -> Progress:
         """What was done at a place so far."""
-        held = self._progress.get(place)
-        if held is None:
-            held = self._progress[place] = Progress.of(self.past.at(place) if self.resumed else ())
-        return held
+        progress = self._progress.get(place)
+        if progress is None:
+            progress = self._progress[place] = Progress.of(
+                self.past.at(place) if self.resumed else ()
+            )
+        return progress
 
     def shelter(self, place: Place) -> None:
         """Say that somebody deals with a failure at or below a place.
@@ -437,15 +441,15 @@ class Invocation:
         """The log as a node sees it: all of it, or what belongs to the tool call it runs inside."""
         if not scope:
             return self.session
-        held = self._views.get(scope)
-        if held is None:
+        view = self._views.get(scope)
+        if view is None:
             mine = [_unscoped(e) for e in self.events() if e.isolation_scope == scope]
             whole = self.session
-            held = Session(whole.id, app_name=whole.app_name, user_id=whole.user_id, events=mine)
-            self._views[scope] = held
-        return held
+            view = Session(whole.id, app_name=whole.app_name, user_id=whole.user_id, events=mine)
+            self._views[scope] = view
+        return view
 
-    def said(self, place: Place) -> str:
+    def user_text(self, place: Place) -> str:
         """What the user said to start the invocation, or a node to the one it calls; its text."""
         content = user_content(self.view(place.scope).events, self.id)
         return content.text if content is not None else ""
@@ -471,10 +475,10 @@ class Invocation:
     def heir(self, node: Node, model: object) -> Node:
         """The node below an agent, with the agent's model where it names none; made once."""
         heirs, key = self.services.heirs, (id(node), id(model))
-        held = heirs.get(key)
-        if held is None or held[0] is not node or held[1] is not model:
-            held = heirs[key] = (node, model, inherit(node, model))
-        return held[2]
+        heir = heirs.get(key)
+        if heir is None or heir[0] is not node or heir[1] is not model:
+            heir = heirs[key] = (node, model, inherit(node, model))
+        return heir[2]
 
     async def save_artifact(self, name: str, part: Part) -> int:
         """Keep a new version of an artifact."""
@@ -502,7 +506,12 @@ class Invocation:
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions."""
-        return await self.services.memory.search(self.session.app_name, self.session.user_id, query)
+        memory = self.services.memory
+        if memory is None:
+            from weft.runtime.recall import SessionMemory  # it loads much, and few runs search
+
+            memory = SessionMemory(self.services.store)
+        return await memory.search(self.session.app_name, self.session.user_id, query)
 
     @property
     def _owner(self) -> tuple[str, str, str]:
@@ -522,7 +531,7 @@ class Forking:
         """Say that the branch of a place has a state of its own, below that path."""
         self._forks[place.path] = place.fork
 
-    def kept(self, event: Event) -> Event:
+    def as_stored(self, event: Event) -> Event:
         """The event as the log keeps it: without `temp:` state, and held on its branch."""
         delta = event.actions.state_delta
         if not delta:
@@ -541,8 +550,8 @@ class Forking:
 
     def own(self, session: Session, place: Place) -> JsonObject:
         """What was written on the branch of a place; None stands for a key that was deleted."""
-        held = facts_of(session.events).forks.get(place.fork, {})
-        return {**held, **self._temps.get(place.fork, {})}
+        written = facts_of(session.events).forks.get(place.fork, {})
+        return {**written, **self._temps.get(place.fork, {})}
 
     def state_at(self, session: Session, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
@@ -621,11 +630,11 @@ async def failed(
 def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
     """The model an agent is to be asked with."""
     if not isinstance(chosen, str):
-        return _given(agent, chosen)
-    held = services.models.get(chosen)
-    if held is None:
-        held = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
-    return held
+        return _checked_model(agent, chosen)
+    model = services.models.get(chosen)
+    if model is None:
+        model = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
+    return model
 
 
 class _LastModel(NamedTuple):
@@ -634,7 +643,7 @@ class _LastModel(NamedTuple):
     model: Model
 
 
-def _given(agent: Agent, model: object) -> Model:
+def _checked_model(agent: Agent, model: object) -> Model:
     """The model object, once it is known to be one; the agent remembers that of the last."""
     last = agent.memo.of(_LastModel)
     if last is not None and last.model is model:

@@ -36,25 +36,25 @@ async def labelled_texts(invocation: Invocation, cleared: tuple[str, ...]) -> di
 
 
 async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonObject | None:
-    """What a call is told whose arguments carry a label that the tool is not cleared for."""
+    """The error for a call whose arguments carry a label that the tool is not cleared for."""
     cleared = cleared_of(tool)
     hidden = tuple(label for label in invocation.labels if label.name not in cleared)
     if not hidden:
         return None
     known = await known_labels(invocation, hidden)
     for name, value in args.items():
-        labels = sorted({label for one in _found(value, known.copies) for label in one})
+        labels = sorted({label for one in _labels_in(value, known.copies) for label in one})
         if labels:
-            said = " and ".join(f"`{label}`" for label in labels)
+            listed = " and ".join(f"`{label}`" for label in labels)
             return {
-                "error": f"the argument `{name}` carries the label {said}, which {tool.name} is not"
-                " cleared for; call it without that value"
+                "error": f"the argument `{name}` carries the label {listed}, which {tool.name} is"
+                " not cleared for; call it without that value"
             }
     return None
 
 
 def cleared_of(tool: Tool) -> tuple[str, ...]:
-    """The labels that a tool's arguments may carry: of an agent, those that all in it may see."""
+    """The labels that a tool's arguments may carry; of an agent, those that all in it may see."""
     if not isinstance(tool.agent, Agent | Flow):
         return tool.cleared
     agents = agents_of(tool.agent)
@@ -72,7 +72,7 @@ async def noted(invocation: Invocation, event: Event) -> Event:
         return event
     known = await known_labels(invocation, invocation.labels)
     plain = cast("Json", msgspec.json.decode(encode(event.content, where=f"event {event.id}")))
-    labels = sorted({label for one in _found(plain, known.copies) for label in one})
+    labels = sorted({label for one in _labels_in(plain, known.copies) for label in one})
     if not labels:
         return event
     metadata = Provenance(labels=labels).onto(event.custom_metadata)
@@ -93,17 +93,17 @@ async def known_labels(invocation: Invocation, labels: tuple[Label, ...]) -> "La
     )
 
 
-def _found(value: Json, copies: "Copies") -> Iterator[tuple[str, ...]]:
+def _labels_in(value: Json, copies: "Copies") -> Iterator[tuple[str, ...]]:
     """The labels of everything that stands in a value."""
     if isinstance(value, str):
         yield from (hit.labels for hit in copies.hits(value))
     elif isinstance(value, dict):
-        for key, held in value.items():
-            yield from _found(key, copies)
-            yield from _found(held, copies)
+        for key, each in value.items():
+            yield from _labels_in(key, copies)
+            yield from _labels_in(each, copies)
     elif isinstance(value, list):
-        for held in value:
-            yield from _found(held, copies)
+        for each in value:
+            yield from _labels_in(each, copies)
     elif value is not None and not isinstance(value, bool):
         yield copies.in_number(value)
 
@@ -127,7 +127,7 @@ def restored_arguments(
 ) -> Restored:
     """The arguments of a call as the tool is to get them."""
     policy = policy_of(agent, config)
-    if not _allows(policy, "tools"):
+    if not policy.protections or not _allows(policy, "tools"):
         return Restored(args, {})
     known = _known(policy, session, compact(args))
     used: JsonObject = {}
@@ -135,7 +135,7 @@ def restored_arguments(
 
 
 def restored_answer(content: Content, policy: Policy, session: Session, *, is_json: bool) -> Spoken:
-    """An answer as the user is to get it; in JSON a value is spelled as JSON wants it."""
+    """The answer with redacted values put back; in a JSON answer they are escaped for JSON."""
     text = content.text
     if not _allows(policy, "answer"):
         return Spoken(content, {})
@@ -143,14 +143,14 @@ def restored_answer(content: Content, policy: Policy, session: Session, *, is_js
 
     known = _known(policy, session, text)
     if is_json:
-        known = {made: _in_json(value) for made, value in known.items()}
+        known = {placeholder: _in_json(value) for placeholder, value in known.items()}
     used: JsonObject = {}
     parts: list[Part] = []
     for part in content.parts or ():
         if part.text and not part.thought:
-            said, held = restored(part.text, known)
-            used |= held
-            part = msgspec.structs.replace(part, text=said) if held else part
+            text_with_values, values = restored(part.text, known)
+            used |= values
+            part = msgspec.structs.replace(part, text=text_with_values) if values else part
         parts.append(part)
     if not used:
         return Spoken(content, {})
@@ -170,7 +170,7 @@ def _allows(policy: Policy, place: Restore) -> bool:
 
 
 def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
-    """What the placeholders stand for; the log is looked through where this process made none."""
+    """What the placeholders stand for. If this process made none of them, the log is read."""
     from weft.detect import PLACEHOLDER, Redaction, wanted
     from weft.passes.redact import known_placeholders
 
@@ -205,24 +205,24 @@ def _in_json(value: Json) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _value(held: Json, known: Mapping[str, Json], used: JsonObject) -> Json:
+def _value(value: Json, known: Mapping[str, Json], used: JsonObject) -> Json:
     """A JSON value with what its placeholders stand for, of the type that it had."""
-    match held:
+    match value:
         case str():
-            if held in known:
-                used[held] = known[held]
-                return known[held]
+            if value in known:
+                used[value] = known[value]
+                return known[value]
             from weft.detect import restored
 
-            said, more = restored(held, known)
+            text, more = restored(value, known)
             used |= more
-            return said
+            return text
         case dict():
             return {
                 str(_value(name, known, used)): _value(each, known, used)
-                for name, each in held.items()
+                for name, each in value.items()
             }
         case list():
-            return [_value(each, known, used) for each in held]
+            return [_value(each, known, used) for each in value]
         case _:
-            return held
+            return value

@@ -1,16 +1,20 @@
 """One request to the model: compile it, let callbacks change it, send it, and take the answer."""
 
+import asyncio
 import inspect
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from contextlib import suppress
+from functools import partial
 from typing import Literal, cast
 
 import msgspec
 
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.caching import Miss, Reader, watch
+from weft.compiler.incremental import is_cold
 from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
@@ -21,9 +25,9 @@ from weft.diagnostics import Severity
 from weft.dialects import Lowered, dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
+from weft.late import late_pattern
 from weft.models import Model
 from weft.runtime.bindings import AgentBindings
-from weft.runtime.effects import ROUNDS, perform
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place
@@ -33,7 +37,10 @@ from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject, Strand
 
 _USUAL_ID = 40
-"""How long the id of a call is at most; a server that gives longer ones may hide more in them."""
+"""The usual length of a call's id. A longer one may carry a signature of the provider."""
+
+_ROUNDS = 4
+"""How often a request is compiled again because of what other models were asked for it."""
 
 _log = logging.getLogger("weft")
 
@@ -99,7 +106,7 @@ class ModelCall:
         self.response: ModelResponse | None = None
 
     async def prepare(self) -> bool:
-        """Compile, and let the callbacks in; whether the model is still to be asked."""
+        """Compile, and call `before_model`; False if a callback answered for the model."""
         invocation, callbacks = self._invocation, self._bindings.callbacks
         self._within = invocation.services.limits.get(self._plan.target.model)
         try:
@@ -144,17 +151,18 @@ class ModelCall:
         """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
         compiled, findings = self._compiled, self._invocation.findings
         if self._changed is None:
-            later = (*compiled.lowered().diagnostics, *compiled.refused)
+            lowered = compiled.lowered()
+            later = (*lowered.diagnostics, *refused(lowered, self._prompt.model))
         else:
             later = refused(self._changed, self._prompt.model)
-        for found in (*compiled.prompt.diagnostics, *later):
-            known = str(found) in findings or found.code in self._plan.agent.allow
-            if found.severity is not Severity.INFO and not known:
-                findings[str(found)] = found
-                _log.warning("%s %s: %s", found.code, found.origin, found.message)
+        for diagnostic in (*compiled.prompt.diagnostics, *later):
+            known = str(diagnostic) in findings or diagnostic.code in self._plan.agent.allow
+            if diagnostic.severity is not Severity.INFO and not known:
+                findings[str(diagnostic)] = diagnostic
+                _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
 
     def partial(self, response: ModelResponse) -> Event:
-        """A piece of the answer, for display; void are those before it, where it begins anew."""
+        """A piece of the answer, for display. If it begins anew, earlier pieces are void."""
         self._spoke = True
         place = self._place
         again, self.begins_anew = self.begins_anew, False
@@ -172,7 +180,7 @@ class ModelCall:
         )
 
     async def recover(self, error: Exception) -> bool:
-        """What to do about an error of the model; whether it is to be asked once more.
+        """Deal with an error of the model; True if it is to be asked once more.
 
         A request that was too long is compiled again, shorter. Else the callbacks are asked, or
         the error is told as an event. What Weft itself raises says that something is set up
@@ -252,7 +260,7 @@ class ModelCall:
         return spending.entry(self._compiled, response, self._invocation.llm_calls)
 
     def _watched(self, response: ModelResponse) -> Miss | None:
-        """What was not reused of the request though it could have been, where the answer says."""
+        """The part of the request that the provider's cache missed, if the answer says so."""
         usage = response.usage
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
@@ -272,7 +280,7 @@ class ModelCall:
         return None if named else miss  # what is kept by name is all that is reused
 
     async def _compile(self, within: int | None) -> Compilation:
-        """The request, once models were asked for what it is to be made of."""
+        """The compiled request. Other models are asked first, if passes want something of them."""
         config = self._invocation.config
         try:
             compiled = await self._compile_now(within, config)
@@ -284,7 +292,7 @@ class ModelCall:
             compiled = await self._compile_now(within, config)
         if not compiled.prompt.wants:
             return compiled
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             if not await self._perform(compiled):
                 break
             compiled = await self._compile_now(within, config)
@@ -294,6 +302,8 @@ class ModelCall:
         """Ask models for what the request wants; whether anything came of it."""
         if not compiled.prompt.wants:
             return False
+        from weft.runtime.effects import perform  # few requests want anything, and it loads much
+
         events = await perform(self._invocation, self._place, self._plan, compiled)
         self.performed += events or ()
         return events is not None
@@ -305,16 +315,17 @@ class ModelCall:
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         instructions = (agent.instruction, self._root.global_instruction)
         artifacts = recorded = None
-        said = any(
+        reads_more = any(
             not isinstance(text, str) or "artifact." in text for text in instructions if text
         )
-        if said or plan.policy.shows_artifacts:
+        if reads_more or plan.policy.shows_artifacts:
             artifacts = await invocation.artifact_texts()
-        if said:
+        if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
-        return compile_request(
+        request = partial(
+            compile_request,
             self._root,
             session=session,
             agent=agent.name,
@@ -326,6 +337,10 @@ class ModelCall:
             within=within,
             part_of=part_of(invocation),
         )
+        if is_cold(session.events, plan.slot):
+            # a long log that was just read would stop the event loop for a second
+            return await asyncio.to_thread(_warmed, request, session)
+        return request()
 
     def _model(self) -> Model:
         return chosen_model(self._invocation.services, self._plan.agent, self._plan.model)
@@ -390,14 +405,23 @@ class ModelCall:
 
 
 MARGIN = 0.9
-"""How much of what the provider takes is used: counts differ."""
+"""Share of the provider's limit to use: our count and theirs differ a little."""
 
 GUESS = 0.5
-"""How much of the refused request is sent again where the provider names no limit."""
+"""Share of the refused request to send again if the provider names no limit."""
 
-_SUM = re.compile(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
+_SUM = late_pattern(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
 
-_NUMBER = re.compile(r"\d[\d,_]*\d|\d")
+_NUMBER = late_pattern(r"\d[\d,_]*\d|\d")
+
+
+def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
+    """Compile, and derive at once what the turn will ask of a long log."""
+    compiled = request()
+    with suppress(WeftError):  # who asks for the wire next gets the error
+        _ = compiled.wire, compiled.refused
+    _ = session.waiting
+    return compiled
 
 
 def tighter(compiled: Compilation, error: ModelError) -> int:
@@ -407,8 +431,8 @@ def tighter(compiled: Compilation, error: ModelError) -> int:
         prompt, answer, limit = (int(part) for part in parts.groups())
         limit = max(1, limit - answer)
     else:
-        found = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
-        sizes = [size for size in found if size >= 100]
+        numbers = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
+        sizes = [size for size in numbers if size >= 100]
         if not sizes:
             return max(1, int(counted * GUESS))
         prompt, limit = max(sizes), min(sizes)
@@ -418,21 +442,21 @@ def tighter(compiled: Compilation, error: ModelError) -> int:
 
 
 UNNAMED = "unnamed"
-"""What a call without a name is called: no request can carry one that has none."""
+"""Name for a call without one: a request must name every call."""
 
-_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LEGAL = late_pattern(r"[a-zA-Z0-9_-]{1,64}")
 """Names that every provider takes."""
 
 
 def identified(
     parts: tuple[Part, ...], log: Strand[Event], taken: set[str], tools: Container[str] = ()
 ) -> tuple[Part, ...]:
-    """The parts with a name and an id on each call: ours, where the provider's will not do.
+    """The parts, with a legal name and a new id on each call; the provider's own if they will do.
 
     `taken` are the ids given in this invocation, whether they are in the log yet or not, and
     `tools` the names that may be called, which stay as they are.
     """
-    made: list[Part] = []
+    named: list[Part] = []
     for part in parts:
         call = part.function_call
         if call is not None:
@@ -444,12 +468,12 @@ def identified(
             if call_id != call.id or name != call.name:
                 call = msgspec.structs.replace(call, id=call_id, name=name)
                 part = msgspec.structs.replace(part, function_call=call)
-        made.append(part)
-    return tuple(made)
+        named.append(part)
+    return tuple(named)
 
 
 def _named(name: str, tools: Container[str]) -> str:
-    """The name; a model may make one up that no request can carry, and every later one would."""
+    """A legal form of the name. A model may invent one that no later request could carry."""
     if name in tools or _LEGAL.fullmatch(name):
         return name
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or UNNAMED
@@ -492,7 +516,7 @@ async def provided_texts(
 ) -> dict[str, str] | None:
     """What the async providers of this request say, under the names `compile(recorded=)` knows."""
     agent, root = plan.agent, plan.path[0]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for field, provider in (
         ("global_instruction", root.global_instruction),
         ("instruction", agent.instruction),
@@ -516,9 +540,9 @@ async def provided_texts(
             _log.warning("%s.%s: the provider raised", agent.name, field, exc_info=True)
             value = ""
         if isinstance(value, Raw):
-            found[f"{field}.raw"] = value.text
+            texts[f"{field}.raw"] = value.text
         else:
-            text = found[field] = "" if value is None else str(value)
+            text = texts[field] = "" if value is None else str(value)
             if values := values_in(text, context):
-                found[f"{field}{VALUES}"] = " ".join(map(str, values))
-    return found or None
+                texts[f"{field}{VALUES}"] = " ".join(map(str, values))
+    return texts or None

@@ -83,14 +83,14 @@ class Suspended(Exception):
 
 
 class Interrupted(Exception):
-    """A later run of the session asked for it."""
+    """A later run of the session asked this one to stop."""
 
 
 T = TypeVar("T")
 
 
 async def unbroken(work: Coroutine[object, object, T]) -> T:
-    """The result of the work; if the caller was cancelled meanwhile, that comes after it."""
+    """The result of the work. If the caller is cancelled meanwhile, the work is finished first."""
     task = asyncio.ensure_future(work)
     await ended([task])
     return task.result()
@@ -112,11 +112,11 @@ async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
 
 
 async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
-    """Wait until all of it is done; if the caller was cancelled meanwhile, that comes after it."""
+    """Wait until all of it is done. If the caller is cancelled meanwhile, that is raised then."""
     cancelled: asyncio.CancelledError | None = None
-    while left := [each for each in work if not each.done()]:
+    while unfinished := [each for each in work if not each.done()]:
         try:
-            await asyncio.wait(left)
+            await asyncio.wait(unfinished)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

@@ -32,16 +32,19 @@ class Exchange(NamedTuple):
     event: Event
 
     def repeats(self, other: "Exchange") -> bool:
-        """Whether the same was asked for, and the same came of it."""
+        """Whether both made the same calls and got the same results."""
         mine, others = self.calls.values(), other.calls.values()
         if [(call.name, call.args) for call in mine] != [(call.name, call.args) for call in others]:
             return False
         actions, before = self.event.actions, other.event.actions
         if without_temp(actions.state_delta) != without_temp(before.state_delta):
             return False
-        return actions.artifact_delta == before.artifact_delta and self._told() == other._told()
+        return (
+            actions.artifact_delta == before.artifact_delta
+            and self._responses() == other._responses()
+        )
 
-    def _told(self) -> list[JsonObject]:
+    def _responses(self) -> list[JsonObject]:
         return [_without_note(result.response or {}) for result in self.event.results]
 
 
@@ -53,13 +56,13 @@ class Progress:
         self.begun = False
         self.ended = False
         self.answered: Event | None = None
-        """The final answer, once it is there; `ended` waits for the callbacks behind it."""
+        """The final answer. `ended` is set after the callbacks that follow it."""
         self.failed: Event | None = None
         """The error that ended the turn, as long as nothing came after it."""
         self.steps = 0
         self.rejected = 0
         self.pieces: list[Event] = []
-        """What there is of an answer that comes in pieces, with what the model was told."""
+        """The pieces so far of an answer that was cut off, and the notes to go on."""
         self.reply: Event | None = None
         """The last reply that made calls."""
         self.open: dict[str, FunctionCall] = {}
@@ -77,6 +80,8 @@ class Progress:
         self._exchange: Exchange | None = None
         """The last reply that made calls and has all their results."""
         self._in_a_row = 0
+        self._counted: tuple[Event, int] | None = None
+        """The results that were looked at last, and how often in a row they came."""
 
     @staticmethod
     def of(events: Iterable[Event]) -> "Progress":
@@ -119,7 +124,7 @@ class Progress:
             self.answered = event
 
     def due(self, retry: frozenset[str]) -> bool:
-        """Whether a call is open that waits for nobody, or is to be tried again."""
+        """Whether a call can be run now: one that waits for nobody, or is to be retried."""
         if not self.open or not self.pending:
             return bool(self.open)
         return any(id not in self.pending or id in retry for id in self.open)
@@ -139,6 +144,14 @@ class Progress:
 
         What somebody outside has a hand in is no repetition of the model's: then it is 0.
         """
+        # results are looked at before they are stored, and noted after that
+        if self._counted is not None and self._counted[0] is event:
+            return self._counted[1]
+        times = self._times(event)
+        self._counted = (event, times)
+        return times
+
+    def _times(self, event: Event) -> int:
         results = event.results
         if len(results) != len(self._round) or event.author == "user":
             return 0
@@ -165,9 +178,9 @@ class Progress:
         for call in calls:
             if call.name == CONFIRMATION:
                 original = (call.args or {}).get("originalFunctionCall")
-                held = original.get("id") if isinstance(original, dict) else None
-                if isinstance(held, str):
-                    self.asked[call.id or ""] = held
+                call_id = original.get("id") if isinstance(original, dict) else None
+                if isinstance(call_id, str):
+                    self.asked[call.id or ""] = call_id
                 continue
             self.reply = event
             self.open[call.id or ""] = self._round[call.id or ""] = call
@@ -175,7 +188,7 @@ class Progress:
             self.news = True
 
     def _note_results(self, event: Event, waits: Sequence[Json]) -> None:
-        """Take in results; those of calls that still wait are only what there is so far."""
+        """Take in results. A call in `waits` stays open: its result is a preliminary one."""
         results = event.results
         if results and self._round:
             times = self._in_a_row = self.times(event)
@@ -201,9 +214,11 @@ class Progress:
 
 
 def is_reply(event: Event) -> bool:
-    """Whether the event is what a model said: no question of ours, no result."""
-    said = event.author != "user" and event.content is not None and event.content.role == "model"
-    return said and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
+    """Whether a model said it. Results, and questions that Weft asks, do not count."""
+    is_spoken = (
+        event.author != "user" and event.content is not None and event.content.role == "model"
+    )
+    return is_spoken and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:
@@ -218,7 +233,7 @@ def unwrapped(answer: JsonObject) -> JsonObject:
 
 
 def with_note(response: JsonObject, name: str, times: int) -> JsonObject:
-    """The result, with the note that nothing comes of the call any more."""
+    """The result, with a note for the model that the call repeats itself."""
     note = (
         f"{_AGAIN}: {name} was called with these arguments and came to this {times} times in a row;"
         " once more ends the run, so do something else or answer with what there is"
@@ -230,7 +245,7 @@ def _without_note(response: JsonObject) -> JsonObject:
     for key in ("weft_note", "note"):
         note = response.get(key)
         if isinstance(note, str) and note.startswith(_AGAIN):
-            return {name: held for name, held in response.items() if name != key}
+            return {name: value for name, value in response.items() if name != key}
     return response
 
 

@@ -67,20 +67,20 @@ def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
     if isinstance(span, str):
         return Outcome(call, {"error": span})
     wanted = handle.strip().strip("[]").removeprefix("handle").strip(" :")
-    found = next((one for one in reversed(known) if one.handle == wanted), None)
-    if found is None:
+    match = next((one for one in reversed(known) if one.handle == wanted), None)
+    if match is None:
         return _refused(call, f"there is no handle {handle!r} in this session", known)
-    if found.media is not None:
-        return Outcome(call, {"result": f"what {wanted} stands for"}, parts=(found.media,))
+    if match.media is not None:
+        return Outcome(call, {"result": f"what {wanted} stands for"}, parts=(match.media,))
     count = counter_for("").count
     if span is not None:
-        return Outcome(call, _ranged(found, span, count=count))
+        return Outcome(call, _ranged(match, span, count=count))
     if query is not None and query.strip():
-        return Outcome(call, _fitting(found.value, query, count=count))
-    whole = _whole(found.value, count=count)
+        return Outcome(call, _fitting(match.value, query, count=count))
+    whole = _whole(match.value, count=count)
     if whole is not None and page == 1:
         return Outcome(call, whole)
-    return Outcome(call, _page(found, page, count=count))
+    return Outcome(call, _page(match, page, count=count))
 
 
 def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> list[Held]:
@@ -98,15 +98,17 @@ async def _standing(invocation: Invocation, place: Place, agent: Agent) -> list[
     """What the state and the files in view hold, without what the agent may not see."""
     shows = policy_of(agent, invocation.config).shows_artifacts
     texts = await invocation.artifact_texts() if shows else {}
-    held = [
+    values = [
         *standing_values(invocation.view(place.scope).initial),
         *standing_values(invocation.state_at(place), texts),
     ]
     hidden = tuple(label for label in invocation.labels if label.name not in agent.cleared)
     if not hidden:
-        return held
+        return values
     known = await known_labels(invocation, hidden)
-    return [one for one in held if not known.of_state(one.key) and one.file not in known.artifacts]
+    return [
+        one for one in values if not known.of_state(one.key) and one.file not in known.artifacts
+    ]
 
 
 def _refused(call: FunctionCall, message: str, known: Sequence[Held]) -> Outcome:
@@ -142,17 +144,17 @@ def _span(lines: Json) -> tuple[int, int] | str | None:
     return (first, last) if 1 <= first <= last else f"there are no lines {first}-{last}"
 
 
-def _ranged(found: Held, span: tuple[int, int], *, count: Count) -> JsonObject:
+def _ranged(value: Held, span: tuple[int, int], *, count: Count) -> JsonObject:
     """The lines of a value that are asked for, letter for letter, as many as one call gets."""
-    lines = _text(found.value).split("\n")
+    lines = _text(value.value).split("\n")
     first, last = span[0], min(span[1], len(lines))
     if first > len(lines):
-        return {"error": f"there is no line {first}; {found.handle} has {len(lines):,}"}
+        return {"error": f"there is no line {first}; {value.handle} has {len(lines):,}"}
     end, size = first - 1, 0
     while end < last and (end < first or size + count(lines[end]) < PAGE):
         size += count(lines[end]) + 1
         end += 1
-    more = f"; more: {RECALL}(handle={found.handle!r}, lines='{end + 1}-{last}')"
+    more = f"; more: {RECALL}(handle={value.handle!r}, lines='{end + 1}-{last}')"
     head = f"[lines {first}-{end} of {len(lines):,}{more if end < last else ''}]"
     text = "\n".join(lines[first - 1 : end])
     if size > 2 * PAGE:  # one line alone that is longer than a call gets
@@ -160,15 +162,15 @@ def _ranged(found: Held, span: tuple[int, int], *, count: Count) -> JsonObject:
     return {"result": f"{head}\n{text}"}
 
 
-def _page(found: Held, page: int, *, count: Count) -> JsonObject:
-    """So many lines as one call gets, and how to get those behind."""
-    pages = list(_pages(_lines(found.value), count=count))
+def _page(value: Held, page: int, *, count: Count) -> JsonObject:
+    """One page of lines, and how to ask for the next."""
+    pages = list(_pages(_lines(value.value), count=count))
     if not 1 <= page <= len(pages):
-        return {"error": f"there is no page {page}; {found.handle} has {len(pages)}"}
+        return {"error": f"there is no page {page}; {value.handle} has {len(pages)}"}
     first, lines = pages[page - 1]
     head = f"[page {page} of {len(pages)}, from line {first}"
     more = (
-        f"; more: {RECALL}(handle={found.handle!r}, page={page + 1})" if page < len(pages) else ""
+        f"; more: {RECALL}(handle={value.handle!r}, page={page + 1})" if page < len(pages) else ""
     )
     text = "\n".join(lines)
     return {"result": f"{head}{more}; with query= only lines that fit]\n{text}"}
@@ -176,16 +178,16 @@ def _page(found: Held, page: int, *, count: Count) -> JsonObject:
 
 def _pages(lines: Sequence[str], *, count: Count) -> Iterator[tuple[int, list[str]]]:
     """The lines in pages, each with the number of its first line."""
-    held: list[str] = []
+    page: list[str] = []
     first, size = 1, 0
     for number, line in enumerate(lines, start=1):
         tokens = count(line) + 1
-        if held and size + tokens > PAGE:
-            yield first, held
-            held, first, size = [], number, 0
-        held.append(line)
+        if page and size + tokens > PAGE:
+            yield first, page
+            page, first, size = [], number, 0
+        page.append(line)
         size += tokens
-    yield first, held
+    yield first, page
 
 
 def _fitting(value: Json, query: str, *, count: Count) -> JsonObject:
@@ -200,9 +202,9 @@ def _fitting(value: Json, query: str, *, count: Count) -> JsonObject:
     if not hits:
         return {"result": f"nothing in it fits {query!r}; it has {len(lines):,} lines"}
     chosen = _around(hits, lines, count=count)
-    left = sum(1 for hit in hits if hit not in chosen)
-    more = f"\n[{left:,} more lines fit; ask for something narrower]" if left else ""
-    return {"result": _told(sorted(chosen), lines, count=count) + more}
+    omitted = sum(1 for hit in hits if hit not in chosen)
+    more = f"\n[{omitted:,} more lines fit; ask for something narrower]" if omitted else ""
+    return {"result": _render_lines(sorted(chosen), lines, count=count) + more}
 
 
 def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[int]:
@@ -223,15 +225,15 @@ def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[i
     return chosen
 
 
-def _told(chosen: Sequence[int], lines: Sequence[str], *, count: Count) -> str:
-    """Stretches of lines, each below its place."""
-    told: list[str] = []
+def _render_lines(chosen: Sequence[int], lines: Sequence[str], *, count: Count) -> str:
+    """The chosen lines, each stretch under a line that says where it stands."""
+    rendered: list[str] = []
     for at, index in enumerate(chosen):
         if at == 0 or chosen[at - 1] != index - 1:
             end = next((i for i in range(index, len(lines)) if i + 1 not in chosen), index)
-            told.append(f"[lines {index + 1}-{end + 1} of {len(lines):,}]")
-        told.append(lines[index])
-    return cut_text("\n".join(told), limit=2 * PAGE, count=count, keep="bookend")
+            rendered.append(f"[lines {index + 1}-{end + 1} of {len(lines):,}]")
+        rendered.append(lines[index])
+    return cut_text("\n".join(rendered), limit=2 * PAGE, count=count, keep="bookend")
 
 
 def _text(value: Json) -> str:
@@ -256,11 +258,11 @@ def _records(value: Json, path: str) -> Iterator[str]:
     if len(spelled) <= 200 or not isinstance(value, list | dict):
         yield f"{path}: {spelled}" if path else spelled
     elif isinstance(value, list):
-        for index, held in enumerate(value):
-            yield from _records(held, f"{path}[{index}]")
+        for index, each in enumerate(value):
+            yield from _records(each, f"{path}[{index}]")
     else:
-        for key, held in value.items():
-            yield from _records(held, f"{path}.{key}" if path else key)
+        for key, each in value.items():
+            yield from _records(each, f"{path}.{key}" if path else key)
 
 
 def _pieces(line: str) -> Iterator[str]:
@@ -287,7 +289,7 @@ class SessionMemory:
     async def search(self, app_name: str, user_id: str, query: str) -> list[Content]:
         """What was said that may answer the query, the best first."""
         wanted = set(_words(query))
-        found: list[tuple[int, float, Content]] = []
+        matches: list[tuple[int, float, Content]] = []
         for info in await self._store.sessions(app_name, user_id):
             session = await self._store.get(info.key)
             for event in visible_events(session) if session is not None else ():
@@ -295,9 +297,9 @@ class SessionMemory:
                     continue
                 shared = sum((Counter(_words(event.text)) & Counter(wanted)).values())
                 if shared:
-                    found.append((shared, event.timestamp, event.content))
-        found.sort(key=lambda one: (-one[0], -one[1]))
-        return [content for _, _, content in found[: self._most]]
+                    matches.append((shared, event.timestamp, event.content))
+        matches.sort(key=lambda one: (-one[0], -one[1]))
+        return [content for _, _, content in matches[: self._most]]
 
 
 def _was_said(event: Event) -> bool:

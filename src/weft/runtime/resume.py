@@ -27,7 +27,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
     if not answers:
         return None
     events = visible_events(session)
-    waiting, callers, held = session.waiting, callers_of(events), answers_in(session)
+    waiting, callers, known = session.waiting, callers_of(events), answers_in(session)
     begun = begun_calls(events)
     parts: list[Part] = []
     for key, value in answers.items():
@@ -37,7 +37,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         call = next(c for c in event.calls if c.id == call_id)
         question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
         asks = question in callers
-        decided = question in held
+        decided = question in known
         plain = to_json(value) if asks else None
         if asks and decided and question != call_id and (call_id in waiting or call_id in begun):
             is_decision = isinstance(plain, bool) or _is_decision(plain)
@@ -90,17 +90,17 @@ def require_answers(session: Session, content: Content) -> Content:
     be believed as if the tool had run, and a call that waits for a yes has not run at all.
     """
     events = visible_events(session)
-    waiting, held, asked = session.waiting, answers_in(session), unconfirmed(events)
+    waiting, answered, asked = session.waiting, answers_in(session), unconfirmed(events)
     begun = begun_calls(events)  # a crash may have left open what these did
     callers = {call.id: (call, event) for event in events for call in event.calls}
     parts: list[Part] = []
     for part in content.parts or ():
         answer = part.function_response
-        known = callers.get(answer.id) if answer is not None else None
-        if answer is None or known is None:  # which calls there are is said elsewhere
+        caller = callers.get(answer.id) if answer is not None else None
+        if answer is None or caller is None:  # which calls there are is said elsewhere
             parts.append(part)
             continue
-        (call, event), call_id = known, answer.id or ""
+        (call, event), call_id = caller, answer.id or ""
         if answer.name not in (None, call.name):
             raise SessionError(
                 f"the call {call_id} is of {call.name}, and the answer says {answer.name}",
@@ -121,7 +121,7 @@ def require_answers(session: Session, content: Content) -> Content:
                 hint='answer {"confirmed": true} or {"confirmed": false}',
             )
         open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
-        if not open_yet and call_id not in held and call_id not in _long_running(event):
+        if not open_yet and call_id not in answered and call_id not in _long_running(event):
             listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
             raise SessionError(
                 f"the call {call_id} of {call.name} does not wait for an answer",
@@ -157,36 +157,36 @@ def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Co
     return [(events[id], Content(parts=tuple(parts[id]), role="user")) for id in events]
 
 
-def new_answers(held: Mapping[str, FunctionResponse], content: Content) -> Content | None:
+def new_answers(known: Mapping[str, FunctionResponse], content: Content) -> Content | None:
     """The message without the answers that are there already; None if nothing is left of it.
 
     An answer may come twice, when whoever brings it was not told that it arrived. Another answer
     to a call that has one is refused: something may have been done on the strength of the first.
     """
-    kept: list[Part] = []
+    new: list[Part] = []
     for part in content.parts or ():
         answer = part.function_response
-        before = held.get(answer.id or "") if answer is not None else None
+        before = known.get(answer.id or "") if answer is not None else None
         if answer is None or before is None:
-            kept.append(part)
+            new.append(part)
         elif before.response != answer.response:
             raise SessionError(
                 f"the call {answer.id} of {answer.name} has its answer already",
                 where="message",
                 hint="say what is new in a message: run(message=...)",
             )
-    return msgspec.structs.replace(content, parts=tuple(kept)) if kept else None
+    return msgspec.structs.replace(content, parts=tuple(new)) if new else None
 
 
 def check_retries(session: Session, retry: Iterable[str]) -> None:
     """Refuse to run again what was never called, or still waits for the user's word."""
     if not retry:
         return
-    callers, held = callers_of(visible_events(session)), answers_in(session)
+    callers, known = callers_of(visible_events(session)), answers_in(session)
     for call_id in retry:
         call_for(session, callers, call_id, where="retry")
         question = f"{QUESTION}{call_id}"
-        if question in callers and question not in held:
+        if question in callers and question not in known:
             raise SessionError(
                 f"the call {call_id} waits for a yes or no and never ran",
                 where="retry",
@@ -225,12 +225,12 @@ def callers_of(events: Iterable[Event]) -> dict[str, Event]:
 
 def answers_in(session: Session) -> dict[str, FunctionResponse]:
     """By call: the answer that the log has."""
-    held: dict[str, FunctionResponse] = {}
+    answers: dict[str, FunctionResponse] = {}
     for event in visible_events(session):
         if event.results:
             waits = event.provenance.pending or ()
-            held.update({r.id or "": r for r in event.results if r.id not in waits})
-    return held
+            answers.update({r.id or "": r for r in event.results if r.id not in waits})
+    return answers
 
 
 def begun_calls(events: Iterable[Event]) -> set[str]:

@@ -14,9 +14,7 @@ from weft.declare.inputs import lacking
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
-from weft.runtime.branches import Streams
 from weft.runtime.costs import require_prices, warning_in
-from weft.runtime.flows import check_decisions, run_node
 from weft.runtime.invocation import Invocation, Request, Services
 from weft.runtime.place import (
     Interrupted,
@@ -42,9 +40,12 @@ from weft.runtime.resume import (
 from weft.runtime.rewind import hidden_events
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
-from weft.session.event import NO_ACTIONS, new_id
+from weft.session.event import new_id
 from weft.session.state import scope_of
 from weft.values import Json
+
+if TYPE_CHECKING:
+    from weft.runtime.branches import Streams
 
 
 class Running(Coroutine[object, None, Result]):
@@ -168,11 +169,13 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
         if isinstance(invocation.root, Agent):
             events = run_agent(invocation, Place(), invocation.root, invocation.start)
         else:
+            from weft.runtime.flows import run_node  # an agent alone needs no flows
+
             events = run_node(invocation, root_place(invocation.root), invocation.root)
         if services.plugins:
             events = unless_answered(invocation, events)
         outcome = RunOutcome("done")
-        streams = Streams() if request.config.stream else None
+        streams = _streams() if request.config.stream else None
         interrupted = False
         try:
             if invocation.interrupted:
@@ -180,7 +183,7 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
             async for event in events:
                 invocation.task = None
                 if streams is not None:
-                    streams.noted(event)
+                    streams.note(event)
                 yield event
                 invocation.task = asyncio.current_task()
                 if invocation.interrupted:
@@ -230,6 +233,12 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
             await lease.release()
         if request.owned:
             await services.store.close()
+
+
+def _streams() -> "Streams":
+    from weft.runtime.branches import Streams
+
+    return Streams()
 
 
 async def _cancelled(invocation: Invocation) -> None:
@@ -296,7 +305,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
         if isinstance(program.root, Agent):
             invocation.start = agent_for(program.root, session)
         invocation.enter(session, id, program, resumed=False)
-        actions = Actions(state_delta=request.state) if request.state else NO_ACTIONS
+        actions = Actions(state_delta=request.state)
         await invocation.store(invocation.event("user", Place(), content, actions=actions))
         return
     check_retries(session, request.retry)
@@ -305,6 +314,8 @@ async def _open(invocation: Invocation, program: Program) -> None:
         id = request.invocation_id or last_invocation(session)
         _go_on(invocation, session, id, program)
         return
+    from weft.runtime.flows import check_decisions
+
     answered = answers_by_event(session, require_answers(session, content))
     _go_on(invocation, session, answered[0][0].invocation_id, program)
     actions, events = Actions(state_delta=request.state), list[Event]()
@@ -408,10 +419,10 @@ def agent_for(root: Agent, session: Session) -> str:
         path = tree.find(root, event.author)
         if not path:
             continue
-        kept = all(
+        may_leave = all(
             isinstance(agent, Agent) and not agent.disallow_transfer_to_parent for agent in path[1:]
         )
-        return event.author if kept else root.name
+        return event.author if may_leave else root.name
     return root.name
 
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.content import Content, ContentLike, require_posted, to_content
+from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
 from weft.declare.hints import RUN_WORDS
 from weft.errors import UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.callbacks import check_plugins, plugin_methods
 from weft.runtime.invocation import Request, Services
-from weft.runtime.recall import SessionMemory
 from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
 from weft.runtime.run import Running, unknown_session
@@ -79,13 +78,13 @@ class Runner:
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
         self._config = _config(config, _DEFAULT)
-        kept = check_plugins(plugins)
+        checked = check_plugins(plugins)
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory if memory is not None else SessionMemory(self.store),
-            plugins=kept,
-            on_event=plugin_methods(kept, "on_event"),
+            memory=memory,
+            plugins=checked,
+            on_event=plugin_methods(checked, "on_event"),
             bindings={},
             programs={},
             heirs={},
@@ -230,9 +229,9 @@ def _own_name(root: Node, store: str | Store) -> str:
         frame = frame.f_back
     module, caller = _module_of(frame.f_globals), frame
     while True:
-        held = next((name for name, value in frame.f_globals.items() if value is root), "")
-        if held and (home := _module_of(frame.f_globals)):
-            return named_app(root, home, held)
+        variable = next((name for name, value in frame.f_globals.items() if value is root), "")
+        if variable and (home := _module_of(frame.f_globals)):
+            return named_app(root, home, variable)
         if frame.f_back is None:
             break
         frame = frame.f_back
@@ -259,9 +258,12 @@ def _module_of(names: Mapping[str, object]) -> str:
 
 def _message(message: ContentLike) -> Content:
     """The message as the user says it, or an error if it says nothing or does what users cannot."""
-    said = cast("object", message)
+    if type(message) is str and message:  # nothing about a text can be wrong
+        return Content(parts=(Part(text=message),), role="user")
     content = (
-        require_posted(to_content(message), where="message") if said is not None else Content()
+        require_posted(to_content(message), where="message")
+        if cast("object", message) is not None
+        else Content()
     )
     kinds = {part.kind for part in content.parts or ()}
     if not kinds - {"empty"}:
@@ -352,17 +354,17 @@ def run_sync(
 
 
 def _waited(work: Running) -> Result:
-    kept: list[Result] = []
+    results: list[Result] = []
 
     async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
-        kept.append(await work)
+        results.append(await work)
 
     if not _is_looping():
         asyncio.run(wait())
     else:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, wait()).result()
-    return kept[0]
+    return results[0]
 
 
 def _is_looping() -> bool:

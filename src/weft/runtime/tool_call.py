@@ -133,9 +133,10 @@ class ToolCall:
                 call, {"error": unknown_tool(call.name or "", list(self._bindings.tools))}
             )
         if self._malformed:
-            shown = self._malformed[:200]
+            beginning = self._malformed[:200]
             return Outcome(
-                call, {"error": f"the arguments are not a JSON object: {shown}", **_schema(bound)}
+                call,
+                {"error": f"the arguments are not a JSON object: {beginning}", **_schema(bound)},
             )
         args = self._arguments(bound.tool)
         try:
@@ -171,15 +172,15 @@ class ToolCall:
             return Outcome(call, {"error": _words(error)}, raised=error)
 
     def _arguments(self, tool: Tool) -> JsonObject:
-        """The arguments, with the values that a policy lets tools have; an agent gets none."""
+        """The arguments with redacted values put back, if the policy says so; not for an agent."""
         args = dict(self.call.args or {})
         if tool.agent is not None:
             return args
         invocation = self._invocation
         session = invocation.view(self._place.scope)
-        found = restored_arguments(args, self._bindings.agent, invocation.config, session)
-        self._restored = found.used
-        return found.args
+        arguments = restored_arguments(args, self._bindings.agent, invocation.config, session)
+        self._restored = arguments.used
+        return arguments.args
 
     def _state(self) -> Mapping[str, Json]:
         state = self._invocation.state_at(self._place)
@@ -243,8 +244,6 @@ class ToolCall:
         tool = bound.tool
         self.begun = tool.effect != "pure"
         if tool.agent is not None:
-            # imported above
-
             return await run_agent_tool(
                 self._invocation, self._place, self._bindings, self.call, args
             )
@@ -286,7 +285,7 @@ class ToolCall:
         return returned
 
     def _confirmation(self, tool: Tool) -> Outcome | None:
-        """The question to the user, while the call is not confirmed; the refusal, if it was."""
+        """The question to the user, or an error if they refused; None once they confirmed."""
         if not tool.confirm:
             return None
         call = self.call
@@ -306,8 +305,8 @@ class ToolCall:
                 },
             )
         payload = answer.get("payload")
-        given = payload.get("fingerprint") if isinstance(payload, dict) else None
-        if given is not None and given != fingerprint:
+        confirmed = payload.get("fingerprint") if isinstance(payload, dict) else None
+        if confirmed is not None and confirmed != fingerprint:
             return Outcome(call, {"error": "the user confirmed other arguments than these"})
         if answer.get("confirmed") is not True:
             return Outcome(call, {"error": "the user refused this call"})
@@ -322,9 +321,9 @@ class ToolCall:
         if tool.effect == "unsafe":
             return Outcome(call, waits=True, unknown=True)
         if tool.effect == "probe" and tool.probe is not None:
-            found = await settled(tool.probe(call_id, args))
-            if found is not None:
-                returned = to_returned(found)
+            result = await settled(tool.probe(call_id, args))
+            if result is not None:
+                returned = to_returned(result)
                 return Outcome(call, returned.response, parts=returned.parts)
         return None
 
@@ -376,7 +375,7 @@ def _schema(bound: BoundTool) -> JsonObject:
 
 
 def unknown_tool(name: str, known: list[str]) -> str:
-    """What a model is told that called what it was not offered."""
+    """The error for a model that called a tool it was not offered."""
     near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""
@@ -387,29 +386,29 @@ def _record(outcome: Outcome) -> JsonObject:
     """An outcome as the log keeps it until the event with all results is made."""
     delta = without_temp(outcome.actions.state_delta)
     actions = msgspec.structs.replace(outcome.actions, state_delta=delta)
-    held: JsonObject = {"response": outcome.response, "actions": msgspec.to_builtins(actions)}
+    record: JsonObject = {"response": outcome.response, "actions": msgspec.to_builtins(actions)}
     if outcome.parts:
-        held["parts"] = [msgspec.to_builtins(part) for part in outcome.parts]
+        record["parts"] = [msgspec.to_builtins(part) for part in outcome.parts]
     if outcome.waits:
-        held["waits"] = True
+        record["waits"] = True
     if outcome.restored:
-        held["restored"] = outcome.restored
-    return held
+        record["restored"] = outcome.restored
+    return record
 
 
 def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
     """The outcome the log has of a call that ran before the process died."""
-    held = progress.outcomes.get(call.id or "")
-    if held is None:
+    record = progress.outcomes.get(call.id or "")
+    if record is None:
         return None
-    response = held.get("response")
+    response = record.get("response")
     return Outcome(
         call,
         response if isinstance(response, dict) else {},
-        msgspec.convert(held.get("actions", {}), Actions),
-        msgspec.convert(held.get("parts", ()), tuple[Part, ...]),
-        waits=held.get("waits") is True,
-        restored=cast("JsonObject", held.get("restored", {})),
+        msgspec.convert(record.get("actions", {}), Actions),
+        msgspec.convert(record.get("parts", ()), tuple[Part, ...]),
+        waits=record.get("waits") is True,
+        restored=cast("JsonObject", record.get("restored", {})),
     )
 
 
@@ -455,7 +454,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
 
 
 def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
-    """Call a plain function; what would end a thread or a generator is only its own failure."""
+    """Call a plain function. What would end a thread or a generator becomes an error."""
     try:
         return bound.timed(**kwargs)
     except (StopIteration, GeneratorExit, SystemExit, asyncio.CancelledError) as error:
@@ -482,11 +481,11 @@ def to_returned(value: object) -> Returned:
     media = _media(value)
     if media is not None:
         texts = [part.text for part in media if part.text]
-        rest = tuple(part for part in media if not part.text)
+        media_parts = tuple(part for part in media if not part.text)
         response: JsonObject = {"result": "\n".join(texts)} if texts else {}
-        return Returned(response, rest)
-    left, taken = _beside(value)
-    plain = to_json(left)
+        return Returned(response, media_parts)
+    without_media, taken = _beside(value)
+    plain = to_json(without_media)
     return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
 
 
@@ -504,11 +503,11 @@ def _media(value: object) -> tuple[Part, ...] | None:
 
 
 def _beside(value: object) -> tuple[object, tuple[Part, ...]]:
-    """The value without the media that stands in it, and the media: it is no text to read."""
+    """The value without its media, and the media: a model cannot read them as text."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[object, object]", value)
         taken = {key: part for key, part in fields.items() if isinstance(part, Part)}
-        rest: object = {key: held for key, held in fields.items() if key not in taken}
+        rest: object = {key: each for key, each in fields.items() if key not in taken}
         return rest, tuple(taken.values())
     if isinstance(value, (list, tuple)):
         pieces = cast("Sequence[object]", value)
@@ -586,18 +585,18 @@ async def run_agent_tool(
     if not answers:
         return Returned({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
-        held, _ = parse(node, answers[-1].text, wrapped=True)
-        return Returned(held if isinstance(held, dict) else {"result": held})
-    said = answers[0].text if len(answers) == 1 else None
-    if said is None:
-        said = "\n\n".join(f"[{one.author}]: {one.text}" for one in answers)
+        value, _ = parse(node, answers[-1].text, wrapped=True)
+        return Returned(value if isinstance(value, dict) else {"result": value})
+    answer_text = answers[0].text if len(answers) == 1 else None
+    if answer_text is None:
+        answer_text = "\n\n".join(f"[{one.author}]: {one.text}" for one in answers)
     if any(map(is_cut, answers)):
-        return Returned({"result": said, "note": "this was cut off at the token limit"})
-    return Returned({"result": said})
+        return Returned({"result": answer_text, "note": "this was cut off at the token limit"})
+    return Returned({"result": answer_text})
 
 
 def _answers(invocation: Invocation, scope: str) -> list[Event]:
-    """The last thing said in the scope, and not taken back; several if it ended with branches."""
+    """The last answer in the scope; several if it ended with branches."""
     log = invocation.view(scope).events
     undone = hidden_by_undoing(log)
 

@@ -64,6 +64,8 @@ async def run_agent(
     """
     progress = invocation.progress(place)
     turn: Turn | None = None
+    # Somebody dealt with this failure before the run was resumed, so it stays one. Elsewhere a
+    # failure ended the run, and a run that goes on tries again.
     if progress.failed is not None and invocation.sheltered(place):
         raise NodeFailed(progress.failed)
     try:
@@ -86,13 +88,13 @@ async def run_agent(
             if not progress.begun:
                 for event in await turn.begin():
                     yield event
-                if progress.agent != agent.name:
+                if progress.agent != agent.name:  # a callback handed over
                     continue
             reply: Event | None = None
             while progress.answered is None:
                 if progress.due(invocation.retry):
                     step = await turn.answer_calls(reply)
-                elif progress.pending:
+                elif progress.pending:  # all open calls wait for an answer from outside
                     raise Suspended
                 else:
                     failure = await turn.refuse_step()
@@ -119,7 +121,7 @@ async def run_agent(
                         except Exception as error:
                             asks = await call.recover(error)
                         finally:
-                            if isinstance(answers, AsyncGenerator):
+                            if isinstance(answers, AsyncGenerator):  # a model may give any iterator
                                 await answers.aclose()
                     step = await turn.take(await call.reply(), call.context)
                     reply = step.events[0]
@@ -134,7 +136,7 @@ async def run_agent(
                     for event in await turn.end():
                         yield event
     except (NodeFailed, Suspended, Interrupted, StoreError):
-        raise
+        raise  # they are in the log, or the log cannot be written
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
@@ -196,25 +198,25 @@ class Turn:
             answer = check_answer(self.agent, content, self.plan.output)
             actions = context.actions.to_actions({**answer.delta, **noted_by(self, answer)})
             actions = msgspec.structs.replace(actions, end_of_agent=True)
-            said = msgspec.structs.replace(content, role="model")
-            return (await self._commit(self._event(said, actions)),)
+            answered = msgspec.structs.replace(content, role="model")
+            return (await self._commit(self._event(answered, actions)),)
         actions = context.actions.to_actions()
         if actions == NO_ACTIONS:
             return ()
         return (await self._commit(self._event(None, actions)),)
 
     async def end(self) -> tuple[Event, ...]:
-        """Let the callbacks add something; that they had their turn is kept in the log."""
+        """Let the callbacks add something. The log says that they ran, so they run once."""
         chain = self.bindings.callbacks.after_agent
         if not chain:
             self.progress.ended = True
             return ()
         context = self.new_context()
         content = await chain.added(Content, context)
-        said = msgspec.structs.replace(content, role="model") if content is not None else None
+        addition = msgspec.structs.replace(content, role="model") if content is not None else None
         done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
-        event = await self._commit(self._event(said, done))
-        return (event,) if said is not None or done.state_delta else ()
+        event = await self._commit(self._event(addition, done))
+        return (event,) if addition is not None or done.state_delta else ()
 
     async def refuse_step(self) -> NodeFailed | None:
         """Count one more request to the model, or say why there is none."""
@@ -269,8 +271,8 @@ class Turn:
             if how == "continue" and not calls and self._may_go_on():
                 return await self._go_on(reply, content, actions)
         if pieces:
-            said = [e.content for e in pieces if e.content is not None and is_reply(e)]
-            content = put_together(said, content)
+            spoken_before = [e.content for e in pieces if e.content is not None and is_reply(e)]
+            content = put_together(spoken_before, content)
             reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
@@ -299,6 +301,8 @@ class Turn:
 
     def _with_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
+        if not self.plan.policy.protections:  # most agents redact nothing
+            return Spoken(content, {})
         session = self.invocation.view(self.place.scope)
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)
@@ -314,29 +318,29 @@ class Turn:
             actions=actions,
             audience="internal",
         )
-        told = self._event(correction(why), Actions())
-        told = msgspec.structs.replace(told, audience="internal")
-        await self.invocation.commit(draft, told)
+        note = self._event(correction(why), Actions())
+        note = msgspec.structs.replace(note, audience="internal")
+        await self.invocation.commit(draft, note)
         self.progress.note(draft)
-        self.progress.note(told)
-        return StepEnd((draft, told))
+        self.progress.note(note)
+        return StepEnd((draft, note))
 
     async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
-        """Refuse an answer that was cut off; what there is of it is kept with the error."""
+        """Refuse an answer that was cut off. The error event keeps the part that came."""
         failure = await self._failure(
             "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
         )
         return StepEnd((failure.event,), failure)
 
     def _may_go_on(self) -> bool:
-        """Whether the model may be asked for the rest; else what there is must do."""
+        """Whether the model may be asked for the rest of its answer."""
         invocation = self.invocation
         if self.progress.steps + 1 >= self.agent.max_steps:
             return False
         return invocation.llm_calls < invocation.config.max_llm_calls
 
     async def _go_on(self, reply: Event, content: Content, actions: Actions) -> StepEnd:
-        """Store a piece of the answer, and that the model is to go on with it."""
+        """Store a piece of the answer, and a note that asks the model to go on."""
         self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
         piece = msgspec.structs.replace(
             _noting(reply, Provenance(piece=True)),
@@ -345,34 +349,34 @@ class Turn:
             actions=actions,
             audience="internal",
         )
-        told = self.invocation.event(
+        note = self.invocation.event(
             self.agent.name, self.place, GO_ON, notes=Provenance(piece=True)
         )
-        told = msgspec.structs.replace(told, audience="internal")
-        return StepEnd(tuple(await self._commit_all([piece, told])))
+        note = msgspec.structs.replace(note, audience="internal")
+        return StepEnd(tuple(await self._commit_all([piece, note])))
 
     def _marked(self, reply: Event) -> Event:
         """The answer that was cut off, with a diagnostic; the result of the run has it too."""
         key = self.agent.output_key
         where = f" and is under `{key}` as it is" if key is not None else ""
-        found = report(
+        diagnostic = report(
             "WEFT508",
             Origin("event", reply.id, self.agent.name),
             f"the answer of `{self.agent.name}` was cut off at the token limit{where}",
             'raise generate_config={"max_output_tokens": ...}, or write on_truncated="continue"'
             ' or "error"',
         )
-        if found.code not in self.agent.allow:
-            self.invocation.findings[str(found)] = found
-            _log.warning("%s %s: %s", found.code, found.origin, found.message)
-        return _noting(reply, Provenance(diagnostics=[str(found)]))
+        if diagnostic.code not in self.agent.allow:
+            self.invocation.findings[str(diagnostic)] = diagnostic
+            _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
+        return _noting(reply, Provenance(diagnostics=[str(diagnostic)]))
 
     async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
         batch = await run_calls(
             self.invocation, self.place, self.plan.path, self.bindings, self.progress, reply
         )
-        made: list[Event] = []
+        events: list[Event] = []
         if any(one.stopped for one in batch.outcomes):
             await self._settle_stopped(batch)
         error: tuple[str, str] | None = None
@@ -386,24 +390,24 @@ class Turn:
                 event = msgspec.structs.replace(event, actions=actions)
             elif event.actions.transfer_to_agent is not None:
                 self.invocation.hops += 1
-            made.append(event)
+            events.append(event)
         if any(one.question is not None for one in batch.outcomes):
-            made.append(self._questions(batch))
+            events.append(self._questions(batch))
         raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
         error = error or _unknown(batch) or (None if raised is not None else stalled)
         if error is not None:
-            made.append(self.invocation.event(self.agent.name, self.place, error=error))
-        stored = await self._commit_all(made) if made else []
-        shown = tuple(event for event in stored if event.content is not None or event.error_code)
+            events.append(self.invocation.event(self.agent.name, self.place, error=error))
+        stored = await self._commit_all(events) if events else []
+        visible = tuple(event for event in stored if event.content is not None or event.error_code)
         if error is not None:
             unknown = error[0] == UNKNOWN_OUTCOME
-            return StepEnd(shown, Suspended() if unknown else NodeFailed(stored[-1]))
+            return StepEnd(visible, Suspended() if unknown else NodeFailed(stored[-1]))
         if raised is None and any(one.suspended for one in batch.outcomes):
-            return StepEnd(shown, Suspended())
-        return StepEnd(shown, raised)
+            return StepEnd(visible, Suspended())
+        return StepEnd(visible, raised)
 
     async def _settle_stopped(self, batch: Batch) -> None:
-        """Answer what is open inside the agents that were called as tools, and stopped."""
+        """Answer the open calls of agents that were called as tools and then stopped."""
         paths: list[str] = []
         for one in batch.outcomes:
             bound = self.bindings.tools.get(one.call.name or "") if one.stopped else None
@@ -413,7 +417,7 @@ class Turn:
         await settle_below(self.invocation, "another call failed", *paths)
 
     def _questions(self, batch: Batch) -> Event:
-        """The calls that wait for the user's word, asked the way ADK's clients know."""
+        """The questions to the user about calls to confirm, as an event that ADK's clients know."""
         asked = [
             FunctionCall(name=CONFIRMATION, args=one.question, id=f"{QUESTION}{one.call.id}")
             for one in batch.outcomes
@@ -425,7 +429,7 @@ class Turn:
         return msgspec.structs.replace(event, long_running_tool_ids=ids)
 
     def _repeated(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
-        """The results; where nothing new comes any more, with a note, then with an error."""
+        """The results, with a note for the model if they repeat, or an error if they go on."""
         most = self.invocation.config.stall
         times = self.progress.times(event) if most is not None else 0
         if most is None or times < most or event.content is None:
@@ -457,8 +461,8 @@ class Turn:
         return None
 
     def _waiting(self, reply: Event, content: Content) -> tuple[str, ...] | None:
-        """The calls that stay open for a while."""
-        found: list[str] = []
+        """The calls that are not answered at once: long-running ones, and those to confirm."""
+        ids: list[str] = []
         withheld = withheld_in(reply)
         for part in content.parts or ():
             call = part.function_call
@@ -466,8 +470,8 @@ class Turn:
             if bound is None or bound.tool.name in withheld:
                 continue
             if bound.tool.long_running or bound.tool.confirm:
-                found.append(call.id or "" if call is not None else "")
-        return tuple(found) or None
+                ids.append(call.id or "" if call is not None else "")
+        return tuple(ids) or None
 
     def new_context(self) -> CallbackContext:
         """A context for a callback of this agent."""
@@ -529,7 +533,7 @@ def _noting(event: Event, notes: Provenance) -> Event:
 
 
 def _noted(part: Part, times: int) -> Part:
-    """The result with the note that it came again and again."""
+    """The result with a note for the model that it repeats."""
     result = part.function_response
     if result is None:
         return part
@@ -540,7 +544,7 @@ def _noted(part: Part, times: int) -> Part:
 
 
 def _unknown(batch: Batch) -> tuple[str, str] | None:
-    """That a crash left open whether calls were made, as an error; the run waits for an answer."""
+    """The error for calls that a crash interrupted: nobody knows whether they ran."""
     unknown = [one.call for one in batch.outcomes if one.unknown]
     if not unknown:
         return None
@@ -557,27 +561,27 @@ def captured_by(turn: Turn) -> JsonObject:
     keys = [one.key for one in _writings(turn) if isinstance(one, Capture)]
     if not keys:
         return {}
-    said, state = turn.invocation.said(turn.place), turn.invocation.state_at(turn.place)
-    return {key: said for key in keys if said and state.get(key) != said}
+    text, state = turn.invocation.user_text(turn.place), turn.invocation.state_at(turn.place)
+    return {key: text for key in keys if text and state.get(key) != text}
 
 
 def noted_by(turn: Turn, answer: Answer) -> JsonObject:
-    """The notes with the answer among them, under each key it is noted down under."""
+    """The notes of each key that the policy notes answers under, with this answer added."""
     notes = [one for one in _writings(turn) if isinstance(one, NoteDown)]
-    if not notes or answer.problem or answer.held is None:
+    if not notes or answer.problem or answer.stored is None:
         return {}
     state = turn.invocation.state_at(turn.place)
-    found: JsonObject = {}
+    changed: JsonObject = {}
     for one in notes:
-        held = found[one.key] if one.key in found else state.get(one.key)
-        value = noted(held, answer.held, one.strategy)
-        if value is not None and value != held:
-            found[one.key] = value
-    return found
+        before = changed[one.key] if one.key in changed else state.get(one.key)
+        value = noted(before, answer.stored, one.strategy)
+        if value is not None and value != before:
+            changed[one.key] = value
+    return changed
 
 
 def _writings(turn: Turn) -> tuple[Writing, ...]:
-    """What the policy writes as the state is now."""
+    """What the policy writes, with its conditions decided by the state."""
     policy = turn.plan.policy
     if policy.is_conditional:
         policy = policy.resolved(turn.invocation.state_at(turn.place), decided)

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Content, Part, Value, encode, require_content, untrusted
+from weft.content import Content, Part, Value, encode, is_plain, require_content, untrusted
 from weft.errors import SessionError
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
@@ -599,7 +599,7 @@ def _require_sound(event: Event) -> None:
                 or part.part_metadata is not None
                 or part.tool_call is not None
                 or part.tool_response is not None
-            ):
+            ) and not is_plain(part):
                 require_content(content, where="content")
                 break
     if actions.state_delta or type(actions.state_delta) is not dict:

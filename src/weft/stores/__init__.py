@@ -94,10 +94,10 @@ def _require_store(store: object) -> None:
 
 def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
     scheme, separator, _ = address.partition("://")
-    shown = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
+    redacted = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
     hint = f"valid forms: {', '.join(forms)}"
     database = scheme.partition("+")[0]  # others name their driver behind it
     if not separator or difflib.get_close_matches(database, _SCHEMES, n=1, cutoff=0.6):
         near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
         hint = f"did you mean {near[0]}? {hint}" if near else hint
-    return UsageError(f"`{shown}` is not the address of {what}", where="store", hint=hint)
+    return UsageError(f"`{redacted}` is not the address of {what}", where="store", hint=hint)

@@ -26,7 +26,7 @@ class MemoryArtifacts:
     """Artifacts in this process."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, str, str | None, str], list[Part]] = {}
+        self._versions: dict[tuple[str, str, str | None, str], list[Part]] = {}
         self._lock = Lock()
 
     async def save(
@@ -35,7 +35,7 @@ class MemoryArtifacts:
         """Keep the part as the next version of the artifact; the first version is 0."""
         _encoded(name, part)
         with self._lock:
-            versions = self._held.setdefault(_place(app_name, user_id, session_id, name), [])
+            versions = self._versions.setdefault(_place(app_name, user_id, session_id, name), [])
             versions.append(part)
             return len(versions) - 1
 
@@ -43,7 +43,7 @@ class MemoryArtifacts:
         self, app_name: str, user_id: str, session_id: str, name: str, version: int | None = None
     ) -> Part | None:
         """That version of the artifact, or the newest, or None."""
-        versions = self._held.get(_place(app_name, user_id, session_id, name), [])
+        versions = self._versions.get(_place(app_name, user_id, session_id, name), [])
         at = len(versions) - 1 if version is None else version
         return versions[at] if 0 <= at < len(versions) else None
 
@@ -51,18 +51,18 @@ class MemoryArtifacts:
         """The names of the session's artifacts and of the user's, sorted."""
         return sorted(
             name
-            for app, user, session, name in list(self._held)
+            for app, user, session, name in list(self._versions)
             if (app, user) == (app_name, user_id) and session in (None, session_id)
         )
 
     async def versions(self, app_name: str, user_id: str, session_id: str, name: str) -> list[int]:
         """The versions there are, oldest first."""
-        return list(range(len(self._held.get(_place(app_name, user_id, session_id, name), []))))
+        return list(range(len(self._versions.get(_place(app_name, user_id, session_id, name), []))))
 
     async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
         """Forget the artifact with all its versions."""
         with self._lock:
-            self._held.pop(_place(app_name, user_id, session_id, name), None)
+            self._versions.pop(_place(app_name, user_id, session_id, name), None)
 
 
 class FileArtifacts:
@@ -142,9 +142,9 @@ class FileArtifacts:
         folder = self._folder(owner)
         with _explained(folder, "listed"):
             return [
-                _name_of(found)
-                for found in (folder.iterdir() if folder.is_dir() else ())
-                if not found.name.startswith(".") and not found.is_symlink() and _written(found)
+                _name_of(inner)
+                for inner in (folder.iterdir() if folder.is_dir() else ())
+                if not inner.name.startswith(".") and not inner.is_symlink() and _written(inner)
             ]
 
     def _versions(self, place: tuple[str, str, str | None, str]) -> list[int]:
@@ -212,8 +212,8 @@ def _decoded(data: bytes) -> Part:
 
 def _numbers(folder: Path) -> list[int]:
     """The versions that are there or claimed."""
-    found = folder.glob("*.json") if folder.is_dir() else ()
-    return [int(file.stem) for file in found if file.stem.isdecimal() and file.stem.isascii()]
+    files = folder.glob("*.json") if folder.is_dir() else ()
+    return [int(file.stem) for file in files if file.stem.isdecimal() and file.stem.isascii()]
 
 
 def _written(folder: Path) -> list[int]:

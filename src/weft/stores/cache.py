@@ -16,7 +16,7 @@ from weft.session import Event, Session, SessionKey
 from weft.session.log import positions_of
 from weft.session.memory import Kept, grow, scoped
 from weft.session.state import apply_delta
-from weft.stores.rows import RawRow, Row, read_row
+from weft.stores.rows import EventRow, RawRow, read_row
 from weft.values import JsonObject, Strand
 
 BYTES = 64_000_000
@@ -27,11 +27,13 @@ SLICE = 1_000
 
 _decoder = msgspec.json.Decoder(Event)
 
+_NO_FIELDS: JsonObject = {}
+
 OVERHEAD = 2_000
 """Bytes that a session counts for, beside its events."""
 
 
-class Cache:
+class SessionCache:
     """The sessions used last; each may be older than the database, never newer.
 
     The least recently used go when there are more than `limit` bytes. Those that `in_use` names
@@ -50,22 +52,22 @@ class Cache:
     def get(self, key: SessionKey) -> Kept | None:
         """The session as far as it is known here."""
         with self._lock:
-            kept = self._sessions.get(key)
-            if kept is not None:
+            stored = self._sessions.get(key)
+            if stored is not None:
                 self._sessions.move_to_end(key)
-            return kept
+            return stored
 
-    def put(self, kept: Kept) -> None:
+    def put(self, stored: Kept) -> None:
         """Cache the session, unless a newer one is cached."""
         with self._lock:
-            known = self._sessions.get(kept.key)
-            if known is not None and _age(known) > _age(kept):
+            known = self._sessions.get(stored.key)
+            if known is not None and _age(known) > _age(stored):
                 return
-            self._bytes += _weight(kept) - (_weight(known) if known is not None else 0)
-            self._sessions[kept.key] = kept
-            self._sessions.move_to_end(kept.key)
+            self._bytes += _weight(stored) - (_weight(known) if known is not None else 0)
+            self._sessions[stored.key] = stored
+            self._sessions.move_to_end(stored.key)
             if self._bytes > self._limit:
-                self._evict(kept.key)
+                self._evict(stored.key)
 
     def drop(self, key: SessionKey) -> None:
         """Forget the session."""
@@ -81,41 +83,41 @@ class Cache:
                 self._remove(key)
 
     def _remove(self, key: SessionKey) -> None:
-        kept = self._sessions.pop(key, None)
-        if kept is not None:
-            self._bytes -= _weight(kept)
+        stored = self._sessions.pop(key, None)
+        if stored is not None:
+            self._bytes -= _weight(stored)
 
 
-def _weight(kept: Kept) -> int:
-    return kept.size + OVERHEAD
+def _weight(stored: Kept) -> int:
+    return stored.size + OVERHEAD
 
 
-def _age(kept: Kept) -> tuple[int, int]:
-    return kept.number, len(kept.events)
+def _age(stored: Kept) -> tuple[int, int]:
+    return stored.number, len(stored.events)
 
 
-def caught_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
+def catch_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
     """The session with the events that were stored since; `length` is how many it has in all."""
     events, size, is_sound = _decoded(known, rows)
-    kept = known
+    stored = known
     if events:
         whole = _first_read(known, events) if is_sound and not len(known.events) else None
-        kept = whole if whole is not None else known.after(grow(known.session({}, {}), events))
-    if len(kept.events) != length:
+        stored = whole if whole is not None else known.after(grow(known.session({}, {}), events))
+    if len(stored.events) != length:
         raise StoreError(
             f"the log has gaps or repetitions: {length} events were stored, "
-            f"and {len(kept.events)} can be read",
+            f"and {len(stored.events)} can be read",
             where=str(known.key),
             hint="it was changed by hand; restore it from a backup",
         )
-    return kept._replace(size=known.size + size)
+    return stored._replace(size=known.size + size)
 
 
 def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
     """The events of the rows, their bytes, and whether each is as it was checked and stored.
 
-    Texts that many events repeat (authors, roles, invocations) are made one, which saves a
-    seventh of the memory of a log.
+    Values that many events repeat (authors, roles, invocations, no unknown fields) are shared,
+    which saves a seventh of the memory of a log.
     """
     events: list[Event] = []
     texts: dict[str, str] = {}
@@ -125,7 +127,7 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
         size += len(data)
         if checksum is None or crc32(data) != checksum:
             # damaged, or of an older version that kept no checksum
-            event = read_row(Row(data, checksum), first + len(events), where=where)
+            event = read_row(EventRow(data, checksum), first + len(events), where=where)
             is_sound = False
         else:
             try:
@@ -134,7 +136,7 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
                 ValueError,
                 RecursionError,
             ):  # unknown fields or lone surrogates: the slow reader takes them
-                event = read_row(Row(data, checksum), first + len(events), where=where)
+                event = read_row(EventRow(data, checksum), first + len(events), where=where)
         if event.partial:
             is_sound = False
         author, invocation, content = event.author, event.invocation_id, event.content
@@ -144,6 +146,8 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
             set_field(event, "invocation_id", same)
         if content is not None and (role := content.role) is not None:
             set_field(content, "role", share(role, role))
+        if not event.unread:
+            set_field(event, "unread", _NO_FIELDS)
         events.append(event)
     return events, size, is_sound
 
@@ -166,27 +170,27 @@ def state_after(initial: JsonObject, events: Iterable[Event]) -> JsonObject:
     return apply_delta(initial, own) if own else initial
 
 
-def readable(known: Kept, rows: Iterable[RawRow]) -> tuple[Kept, list[StoreError]]:
+def read_readable(known: Kept, rows: Iterable[RawRow]) -> tuple[Kept, list[StoreError]]:
     """The session with the events that can be read, and what is wrong with the others."""
     problems: list[StoreError] = []
     events: list[Event] = []
     for at, row in enumerate(rows):
         try:
-            events.append(read_row(Row(*row), at, where=str(known.key)))
+            events.append(read_row(EventRow(*row), at, where=str(known.key)))
         except StoreError as error:
             problems.append(error)
     return known.after(grow(known.session({}, {}), events)) if events else known, problems
 
 
-class Part(NamedTuple):
+class RecentEvents(NamedTuple):
     """The newest events of a session, for reading: their rows, and those that make up its state.
 
     Each row has its position in the log. `updated` is when the session changed last.
     """
 
     start: Kept
-    rows: Sequence[tuple[int, Row]]
-    writing: Sequence[tuple[int, Row]]
+    rows: Sequence[tuple[int, EventRow]]
+    writing: Sequence[tuple[int, EventRow]]
     updated: float
 
     def session(self, app: JsonObject, user: JsonObject) -> Session:

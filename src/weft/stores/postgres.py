@@ -22,7 +22,7 @@ from weft.session.memory import (
     unknown,
 )
 from weft.stores import postgres_tables as tables
-from weft.stores.cache import Cache, require_recent
+from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import WATCH_EVERY, Holders, inside, outwait, require_outside
 from weft.stores.postgres_tables import (
     MIGRATIONS,
@@ -47,9 +47,9 @@ class PostgresStore:
         self.url = url
         self._place = place(url)
         self._connections = connections
-        self._server: Server | None = None
+        self._server: ConnectionPool | None = None
         self._leases = ServerLeases()
-        self._cache = Cache(in_use=self._leases.holds)
+        self._cache = SessionCache(in_use=self._leases.holds)
 
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
@@ -59,7 +59,7 @@ class PostgresStore:
             async with connection.transaction():
                 await tables.insert_session(connection, key, time.time(), own)
                 await tables.share(connection, key, app, user)
-            _, session = await self.newest(connection, key)
+            _, session = await self.read_newest(connection, key)
             return session
 
     async def get(
@@ -80,41 +80,41 @@ class PostgresStore:
         in_part = recent is not None or after is not None
         if in_part and not skip_unreadable and self._cache.get(key) is None:
             async with self._connection() as connection:
-                newest = await tables.newest_part(connection, key, recent=recent, after=after)
+                newest = await tables.read_part(connection, key, recent=recent, after=after)
             if newest is not None:
                 return newest
         async with self._connection() as connection:
-            stored = await tables.newest(
+            newest_and_shared = await tables.read_newest(
                 connection, key, self._cache, skip_unreadable=skip_unreadable
             )
-        if stored is None:
+        if newest_and_shared is None:
             return None
-        kept, app, user = stored
+        stored, app, user = newest_and_shared
         if not skip_unreadable:
-            self._cache.put(kept)
-        return part(kept.session(app, user), recent=recent, after=after)
+            self._cache.put(stored)
+        return part(stored.session(app, user), recent=recent, after=after)
 
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
         key = key_of(session)
         async with self._connection(writing=True) as connection:
-            kept = self._cache.get(key)
-            if kept is None or not follows(session, kept.events):
-                kept, now = await self.newest(connection, key)
-                if not follows(session, kept.events):
-                    if has_all(kept.events, events):
+            stored = self._cache.get(key)
+            if stored is None or not follows(session, stored.events):
+                stored, now = await self.read_newest(connection, key)
+                if not follows(session, stored.events):
+                    if has_all(stored.events, events):
                         return now
-                    raise conflict(session, kept.events)
+                    raise conflict(session, stored.events)
             growth = grow(session, events)
             if not growth.added:
                 return session
             try:
-                after, asked = await _insert(connection, kept, growth)
+                after, asked = await _insert(connection, stored, growth)
             except Stale:
-                kept, now = await self.newest(connection, key)
-                if has_all(kept.events, events):
+                stored, now = await self.read_newest(connection, key)
+                if has_all(stored.events, events):
                     return now
-                raise conflict(session, kept.events) from None
+                raise conflict(session, stored.events) from None
         self._cache.put(after)
         if asked is not None:
             self._leases.stop([(key, asked)])
@@ -123,18 +123,18 @@ class PostgresStore:
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
         async with self._connection() as connection:
-            return await tables.listed(connection, app_name, user_id)
+            return await tables.list_sessions(connection, app_name, user_id)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         async with self._connection() as connection:
-            return await tables.apps(connection)
+            return await tables.list_apps(connection)
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
         async with self._connection(writing=True) as connection:
-            await tables.remove(connection, key)
+            await tables.delete_session(connection, key)
         self._cache.drop(key)
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
@@ -167,25 +167,25 @@ class PostgresStore:
                 raise
             async with explaining(self.url):
                 await scope.__aexit__(None, None, None)
-        if transaction.kept is not None:
-            self._cache.put(transaction.kept)
+        if transaction.stored is not None:
+            self._cache.put(transaction.stored)
 
     async def close(self) -> None:
         """Close all connections; the next use connects again."""
         self._require_outside()
         server, self._server = self._server, None
-        self._cache = Cache(in_use=self._leases.holds)
+        self._cache = SessionCache(in_use=self._leases.holds)
         self._leases.forget()
         if server is not None:
             await server.close()
 
-    async def newest(self, connection: Connection, key: SessionKey) -> tuple[Kept, Session]:
+    async def read_newest(self, connection: Connection, key: SessionKey) -> tuple[Kept, Session]:
         """The session as the database has it: for the cache, and as a value."""
-        stored = await tables.newest(connection, key, self._cache)
-        if stored is None:
+        newest_and_shared = await tables.read_newest(connection, key, self._cache)
+        if newest_and_shared is None:
             raise unknown(key)
-        kept, app, user = stored
-        return kept, kept.session(app, user)
+        stored, app, user = newest_and_shared
+        return stored, stored.session(app, user)
 
     @asynccontextmanager
     async def _connection(self, *, writing: bool = False) -> AsyncGenerator[Connection, None]:
@@ -194,7 +194,7 @@ class PostgresStore:
         async with explaining(self.url), (await self._current()).connection() as connection:
             yield connection
 
-    async def _current(self) -> "Server":
+    async def _current(self) -> "ConnectionPool":
         """The connections of the running event loop."""
         server, loop = self._server, asyncio.get_running_loop()
         if server is not None and server.loop is not loop:
@@ -207,7 +207,7 @@ class PostgresStore:
             await self.close()
             server = None
         if server is None:
-            server = self._server = Server(self.url, self._connections)
+            server = self._server = ConnectionPool(self.url, self._connections)
         return server
 
     def _require_outside(self) -> None:
@@ -226,7 +226,7 @@ class _PostgresTransaction:
     """A transaction of the database, and the session as it is inside."""
 
     def __init__(self, store: PostgresStore, connection: Connection, session: Session) -> None:
-        self.kept: Kept | None = None
+        self.stored: Kept | None = None
         self._store = store
         self._connection = connection
         self._session = session
@@ -239,30 +239,32 @@ class _PostgresTransaction:
     async def append(self, *events: Event) -> Session:
         """Add the events; they are stored when the transaction ends without an error."""
         async with explaining(self._store.url), self._connection.transaction():
-            kept = self.kept
-            if kept is None:
-                kept, _ = await self._store.newest(self._connection, key_of(self._session))
-            if not follows(self._session, kept.events):
-                raise conflict(self._session, kept.events)
+            stored = self.stored
+            if stored is None:
+                stored, _ = await self._store.read_newest(self._connection, key_of(self._session))
+            if not follows(self._session, stored.events):
+                raise conflict(self._session, stored.events)
             growth = grow(self._session, events)
             if growth.added:
                 try:
-                    kept, _ = await tables.insert_events(self._connection, kept, growth)
+                    stored, _ = await tables.insert_events(self._connection, stored, growth)
                 except Stale:
-                    raise conflict(self._session, kept.events) from None
-        self.kept, self._session = kept, growth.session
+                    raise conflict(self._session, stored.events) from None
+        self.stored, self._session = stored, growth.session
         return self._session
 
 
-async def _insert(connection: Connection, kept: Kept, growth: Growth) -> tuple[Kept, float | None]:
+async def _insert(
+    connection: Connection, stored: Kept, growth: Growth
+) -> tuple[Kept, float | None]:
     """Insert the events; a single statement needs no transaction around it."""
     if len(growth.added) == 1 and not growth.app and not growth.user:
-        return await tables.insert_events(connection, kept, growth)
+        return await tables.insert_events(connection, stored, growth)
     async with connection.transaction():
-        return await tables.insert_events(connection, kept, growth)
+        return await tables.insert_events(connection, stored, growth)
 
 
-class Server:
+class ConnectionPool:
     """The connections of one event loop: some to work with, and one that holds the leases.
 
     A connection that broke takes the idle ones with it: they broke as well. The next use
@@ -339,7 +341,12 @@ class ServerLeases:
         self._watching: asyncio.Task[None] | None = None
 
     async def lease(
-        self, server: "Server", key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]
+        self,
+        server: "ConnectionPool",
+        key: SessionKey,
+        *,
+        busy: Busy,
+        interrupt: Callable[[], None],
     ) -> Lease:
         """The right to run the session, across all processes that use the database."""
         local = await self._line.acquire(key, busy=busy, interrupt=interrupt)
@@ -400,13 +407,13 @@ class ServerLeases:
                 self._watching.cancel()
                 self._watching = None
 
-    async def _watch(self, server: Server) -> None:
+    async def _watch(self, server: ConnectionPool) -> None:
         while True:
             await asyncio.sleep(WATCH_EVERY)
             with suppress(StoreError, DriverError):  # the next look may do better
-                self.stop(await tables.asked(await self._leasing(server)))
+                self.stop(await tables.list_requests(await self._leasing(server)))
 
-    async def _leasing(self, server: Server) -> Connection:
+    async def _leasing(self, server: ConnectionPool) -> Connection:
         """The connection that holds the locks; a new one takes again what the old one held.
 
         Where somebody was faster, the holder has lost its lease and is told to stop.

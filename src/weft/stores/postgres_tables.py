@@ -13,14 +13,14 @@ from typing import cast
 from weft.errors import StoreError, UsageError
 from weft.session import Session, SessionInfo, SessionKey
 from weft.session.memory import Growth, Kept, exists_already
-from weft.stores.cache import SLICE, Cache, Part, caught_up, readable
+from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
     HAS_DELTA,
-    Row,
+    EventRow,
     StateReader,
-    event_row,
-    row_checksum,
-    value_text,
+    checksum_of,
+    encode_event,
+    encode_value,
     warn_unreadable,
 )
 from weft.values import JsonObject, Strand
@@ -37,7 +37,7 @@ except ImportError:
 
 
 class Stale(Exception):
-    """The session is not as long as it was thought to be, or gone."""
+    """The session has other events than expected, or is gone."""
 
 
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
@@ -60,8 +60,8 @@ Stored = tuple[Kept, JsonObject, JsonObject]
 """A session, and the state of its app and of its user."""
 
 
-async def newest(
-    connection: Connection, key: SessionKey, cache: Cache, *, skip_unreadable: bool = False
+async def read_newest(
+    connection: Connection, key: SessionKey, cache: SessionCache, *, skip_unreadable: bool = False
 ) -> Stored | None:
     """The session and the shared state; of a cached session only the new events are read."""
     cached = cache.get(key) if not skip_unreadable else None
@@ -83,18 +83,18 @@ async def newest(
         cached = Kept(key, number, created, initial, initial, Strand())
     elif length < len(cached.events):  # a server took over that had not got everything
         cache.drop(key)
-        return await newest(connection, key, cache)
+        return await read_newest(connection, key, cache)
     app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
     user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
     events = ((row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None)
     if skip_unreadable:
-        kept, problems = readable(cached, events)
+        stored, problems = read_readable(cached, events)
         warn_unreadable([*reader.problems, *problems])
-        return kept, app, user
+        return stored, app, user
     if len(rows) < SLICE:
-        return caught_up(cached, events, length), app, user
+        return catch_up(cached, events, length), app, user
     # a long log would stop the event loop for as long as it takes to decode
-    return await asyncio.to_thread(caught_up, cached, events, length), app, user
+    return await asyncio.to_thread(catch_up, cached, events, length), app, user
 
 
 _NewestRow = tuple[int, int, float, int | None, int, str | None, str, int | None, int | None]
@@ -110,7 +110,7 @@ async def _fetched(cursor: "psycopg.AsyncCursor[tuple[object, ...]]") -> list[_N
     return rows
 
 
-async def newest_part(
+async def read_part(
     connection: Connection, key: SessionKey, *, recent: int | None, after: float | None
 ) -> Session | None:
     """The session with its newest events, or None where these are all that it has."""
@@ -142,28 +142,28 @@ async def newest_part(
         reader.shared(key[: 1 + at], [(name, text.encode(), sum) for name, text, sum in values])
         for at, values in enumerate(shared)
     )
-    return Part(start, rows[::-1], writing, updated).session(app, user)
+    return RecentEvents(start, rows[::-1], writing, updated).session(app, user)
 
 
 async def _positioned(
     connection: Connection, query: str, values: Sequence[object]
-) -> list[tuple[int, Row]]:
+) -> list[tuple[int, EventRow]]:
     """Events with their positions in the log."""
     cursor = await connection.execute(query.encode(), values)
     rows = cast("list[tuple[int, str, int | None]]", await cursor.fetchall())
-    return [(seq, Row(text.encode(), checksum)) for seq, text, checksum in rows]
+    return [(seq, EventRow(text.encode(), checksum)) for seq, text, checksum in rows]
 
 
 async def insert_session(
     connection: Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> Kept:
-    """A new session."""
-    state = value_text(initial)
+    """Insert a new session."""
+    state = encode_value(initial)
     try:
         cursor = await connection.execute(
             """INSERT INTO weft.sessions (app_name, user_id, id, created, state, checksum)
             VALUES (%s, %s, %s, %s, %s, %s) RETURNING number""",
-            (*key, created, state, row_checksum(*key, created, state)),
+            (*key, created, state, checksum_of(*key, created, state)),
         )
     except psycopg.errors.UniqueViolation:
         raise exists_already(key) from None
@@ -172,7 +172,7 @@ async def insert_session(
 
 
 async def insert_events(
-    connection: Connection, kept: Kept, growth: Growth
+    connection: Connection, stored: Kept, growth: Growth
 ) -> tuple[Kept, float | None]:
     """Insert the events behind those of the session, and what they write to the shared scopes.
 
@@ -181,16 +181,16 @@ async def insert_events(
     transaction.
     """
     asked: float | None = None
-    size = kept.size
-    for seq, event in enumerate(growth.added, len(kept.events)):
-        data, checksum = event_row(event)
+    size = stored.size
+    for seq, event in enumerate(growth.added, len(stored.events)):
+        data, checksum = encode_event(event)
         size += len(data)
         try:
             cursor = await connection.execute(
                 _APPEND,
                 {
-                    **kept.key._asdict(),
-                    "number": kept.number,
+                    **stored.key._asdict(),
+                    "number": stored.number,
                     "seq": seq,
                     "timestamp": event.timestamp,
                     "event": data.decode(),
@@ -203,8 +203,8 @@ async def insert_events(
         if row is None:
             raise Stale
         asked = row[0]
-    await share(connection, kept.key, growth.app, growth.user)
-    return kept.after(growth)._replace(size=size), asked
+    await share(connection, stored.key, growth.app, growth.user)
+    return stored.after(growth)._replace(size=size), asked
 
 
 async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
@@ -219,12 +219,12 @@ async def share(connection: Connection, key: SessionKey, app: JsonObject, user: 
                 "DELETE FROM weft.app_state WHERE app_name = %s AND key = %s", (app_name, name)
             )
         else:
-            row = (app_name, name, value_text(value))
+            row = (app_name, name, encode_value(value))
             await connection.execute(
                 """INSERT INTO weft.app_state (app_name, key, value, checksum)
                 VALUES (%s, %s, %s, %s) ON CONFLICT (app_name, key)
                 DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
-                (*row, row_checksum(*row)),
+                (*row, checksum_of(*row)),
             )
     for name, value in sorted(user.items(), key=_name):
         if value is None:
@@ -233,16 +233,18 @@ async def share(connection: Connection, key: SessionKey, app: JsonObject, user: 
                 (app_name, user_id, name),
             )
         else:
-            owned = (app_name, user_id, name, value_text(value))
+            owned = (app_name, user_id, name, encode_value(value))
             await connection.execute(
                 """INSERT INTO weft.user_state (app_name, user_id, key, value, checksum)
                 VALUES (%s, %s, %s, %s, %s) ON CONFLICT (app_name, user_id, key)
                 DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
-                (*owned, row_checksum(*owned)),
+                (*owned, checksum_of(*owned)),
             )
 
 
-async def listed(connection: Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
+async def list_sessions(
+    connection: Connection, app_name: str, user_id: str | None
+) -> list[SessionInfo]:
     """The sessions of an app, or of one user of it, the latest first."""
     cursor = await connection.execute(_LIST, {"app_name": app_name, "user_id": user_id})
     rows = cast("list[tuple[str, str, int, float]]", await cursor.fetchall())
@@ -252,13 +254,13 @@ async def listed(connection: Connection, app_name: str, user_id: str | None) -> 
     ]
 
 
-async def apps(connection: Connection) -> list[str]:
+async def list_apps(connection: Connection) -> list[str]:
     """The names of the apps that have sessions, sorted."""
     cursor = await connection.execute("SELECT DISTINCT app_name FROM weft.sessions")
     return sorted(name for (name,) in cast("list[tuple[str]]", await cursor.fetchall()))
 
 
-async def remove(connection: Connection, key: SessionKey) -> None:
+async def delete_session(connection: Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
     await connection.execute(
         "DELETE FROM weft.sessions WHERE app_name = %s AND user_id = %s AND id = %s", key
@@ -366,13 +368,13 @@ async def insert_request(connection: Connection, key: SessionKey) -> None:
 
 
 async def delete_request(connection: Connection, key: SessionKey) -> None:
-    """Ask no longer."""
+    """Withdraw the request to stop."""
     await connection.execute(
         "DELETE FROM weft.interrupts WHERE app_name = %s AND user_id = %s AND id = %s", key
     )
 
 
-async def asked(connection: Connection) -> list[tuple[SessionKey, float]]:
+async def list_requests(connection: Connection) -> list[tuple[SessionKey, float]]:
     """The sessions that somebody wants stopped, and since when."""
     cursor = await connection.execute("SELECT app_name, user_id, id, asked FROM weft.interrupts")
     rows = cast("list[tuple[str, str, str, float]]", await cursor.fetchall())
@@ -488,7 +490,7 @@ def place(url: str) -> str:
 
 @asynccontextmanager
 async def explaining(url: str) -> AsyncGenerator[None, None]:
-    """Have the driver's errors leave the block as ours."""
+    """Turn errors of the driver into ours."""
     try:
         yield
     except psycopg.Error as error:

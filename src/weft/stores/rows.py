@@ -32,14 +32,14 @@ RawRow = tuple[bytes, int | None]
 """What a `Row` is made of, as a driver gives it."""
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """An event as a database has it: its JSON, and the checksum of that."""
 
     data: bytes
     checksum: int | None
 
 
-def event_row(event: Event) -> Row:
+def encode_event(event: Event) -> EventRow:
     """Encode an event, and make sure that it can be read again.
 
     An event that was stored but cannot be read would be lost to its session.
@@ -52,10 +52,10 @@ def event_row(event: Event) -> Row:
             msgspec.convert(msgspec.to_builtins(event), Event)
     except (ValueError, RecursionError) as error:
         raise SessionError(f"the event is not one: {error}", where=f"event {event.id}") from None
-    return Row(data, crc32(data))
+    return EventRow(data, crc32(data))
 
 
-def read_row(row: Row, position: int, *, where: str) -> Event:
+def read_row(row: EventRow, position: int, *, where: str) -> Event:
     """Decode the event of a row; the error for a damaged one names its position."""
     if row.checksum is not None and crc32(row.data) != row.checksum:
         raise StoreError(
@@ -77,12 +77,12 @@ def warn_unreadable(problems: Sequence[StoreError]) -> None:
         _log.warning("%s: %s; it is left out", problem.where, problem.message)
 
 
-def value_text(value: Json) -> str:
+def encode_value(value: Json) -> str:
     """Encode a state value as JSON text."""
     return encode(value, where="state").decode()
 
 
-def row_checksum(*cells: str | float | bytes) -> int:
+def checksum_of(*cells: str | float | bytes) -> int:
     """The checksum of a row of state: it covers the names and the value together."""
     texts = [cell if isinstance(cell, bytes) else str(cell).encode() for cell in cells]
     return crc32(b"\0".join(texts))
@@ -101,7 +101,7 @@ class StateReader:
 
     def initial(self, created: float, text: bytes, checksum: int | None) -> JsonObject:
         """The state that the session began with."""
-        expected = row_checksum(*self.key, created, text)
+        expected = checksum_of(*self.key, created, text)
         try:
             state = self._value(text, checksum, expected, what="the state it began with")
             if not isinstance(state, dict):
@@ -119,7 +119,7 @@ class StateReader:
         """The state of an app, or of one user of it; `scope` names which."""
         state: JsonObject = {}
         for name, text, checksum in rows:
-            expected = row_checksum(*scope, name, text)
+            expected = checksum_of(*scope, name, text)
             try:
                 state[name] = self._value(text, checksum, expected, what=f"the state {name!r}")
             except StoreError as problem:

@@ -28,12 +28,12 @@ from weft.session.memory import (
     unknown,
 )
 from weft.stores import sqlite_tables as tables
-from weft.stores.cache import Cache, require_recent
-from weft.stores.commit import Hold, Watch, Work, Worker, read, write
+from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
+from weft.stores.sqlite_worker import Hold, Watch, Work, Worker, read, write
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class SqliteStore:
             )
         self._path = Path(os.path.abspath(path))
         self._timeout = timeout
-        self._cache = Cache()
+        self._cache = SessionCache()
         self._lock = Lock()
         self._open: _Open | None = None
 
@@ -80,10 +80,10 @@ class SqliteStore:
         own, app, user = scoped([require_object(state or {}, where="session.state")])
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            kept = tables.insert_session(connection, key, time.time(), own)
+            stored = tables.insert_session(connection, key, time.time(), own)
             tables.share(connection, key, app, user)
-            shared = tables.shared_state(connection, StateReader(key))
-            return lambda: self._keep(kept).session(*shared)
+            shared = tables.read_shared(connection, StateReader(key))
+            return lambda: self._keep(stored).session(*shared)
 
         return await self._write(work)
 
@@ -103,20 +103,19 @@ class SqliteStore:
         require_recent(recent)
         if skip_unreadable:
             return await self._sound(key, recent=recent, after=after)
-        cache = self._cache
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             # a cached session is caught up, not read in part: the next run wants all of it
-            if (recent is not None or after is not None) and cache.get(key) is None:
-                newest = tables.newest_part(connection, key, recent=recent, after=after)
+            if (recent is not None or after is not None) and self._cache.get(key) is None:
+                newest = tables.read_part(connection, key, recent=recent, after=after)
                 if newest is not None:
-                    session = newest.session(*tables.shared_state(connection, StateReader(key)))
+                    session = newest.session(*tables.read_shared(connection, StateReader(key)))
                     return lambda: session
-            kept = tables.newest(connection, key, cache)
-            if kept is None:
+            stored = tables.read_newest(connection, key, self._cache)
+            if stored is None:
                 return lambda: None
-            shared = tables.shared_state(connection, StateReader(key))
-            return lambda: part(self._keep(kept).session(*shared), recent=recent, after=after)
+            shared = tables.read_shared(connection, StateReader(key))
+            return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
         return await self._read(work)
 
@@ -127,12 +126,12 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             reader = StateReader(key, skip_unreadable=True)
-            kept = tables.sound(connection, reader)
-            if kept is None:
+            stored = tables.read_sound(connection, reader)
+            if stored is None:
                 return lambda: None
-            shared = tables.shared_state(connection, reader)
+            shared = tables.read_shared(connection, reader)
             warn_unreadable(reader.problems)
-            return lambda: part(kept.session(*shared), recent=recent, after=after)
+            return lambda: part(stored.session(*shared), recent=recent, after=after)
 
         return await self._read(work, whole=False)
 
@@ -141,15 +140,15 @@ class SqliteStore:
         key, leases = key_of(session), self._opened().leases
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            kept = tables.newest(connection, key, self._cache)
-            if kept is None:
+            stored = tables.read_newest(connection, key, self._cache)
+            if stored is None:
                 raise unknown(key)
-            if not follows(session, kept.events) and has_all(kept.events, events):
-                shared = tables.shared_state(connection, StateReader(key))
-                return lambda: kept.session(*shared)
-            after, grown = _store(connection, kept, session, events)
+            if not follows(session, stored.events) and has_all(stored.events, events):
+                shared = tables.read_shared(connection, StateReader(key))
+                return lambda: stored.session(*shared)
+            after, grown = _store(connection, stored, session, events)
             if leases.holds(key):
-                leases.stop(tables.asked(connection))
+                leases.stop(tables.list_requests(connection))
             return lambda: self._keep(after) and grown
 
         return await self._write(work)
@@ -158,7 +157,7 @@ class SqliteStore:
         """The sessions of an app, or of one user of it, the latest first."""
 
         def work(connection: sqlite3.Connection) -> Callable[[], list[SessionInfo]]:
-            infos = tables.listed(connection, app_name, user_id)
+            infos = tables.list_sessions(connection, app_name, user_id)
             return lambda: infos
 
         return await self._read(work, whole=False)
@@ -167,7 +166,7 @@ class SqliteStore:
         """The names of the apps that have sessions, sorted."""
 
         def work(connection: sqlite3.Connection) -> Callable[[], list[str]]:
-            names = tables.apps(connection)
+            names = tables.list_apps(connection)
             return lambda: names
 
         return await self._read(work, whole=False)
@@ -177,7 +176,7 @@ class SqliteStore:
         require_key(key)
 
         def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.remove(connection, key)
+            tables.delete_session(connection, key)
             return lambda: self._cache.drop(key)
 
         await self._write(work)
@@ -235,15 +234,15 @@ class SqliteStore:
             await self._explained(hold.rollback())
             raise
         await self._explained(hold.commit())
-        if transaction.kept is not None:
-            self._keep(transaction.kept)
+        if transaction.stored is not None:
+            self._keep(transaction.stored)
 
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._require_outside()
         with self._lock:
             opened, self._open = self._open, None
-            self._cache = Cache()
+            self._cache = SessionCache()
         if opened is not None and opened.process == os.getpid():
             await opened.reader.close()
             await opened.writer.close()
@@ -260,7 +259,7 @@ class SqliteStore:
                     return open_file(self._path, timeout=self._timeout, alone=leases.alone())
 
                 def stop_asked(connection: sqlite3.Connection) -> None:
-                    leases.stop(tables.asked(connection))
+                    leases.stop(tables.list_requests(connection))
 
                 opened = self._open = _Open(
                     process,
@@ -274,7 +273,7 @@ class SqliteStore:
                         watch=Watch(leases.any_held, stop_asked),
                     ),
                 )
-                self._cache = Cache(in_use=leases.holds)
+                self._cache = SessionCache(in_use=leases.holds)
             return opened
 
     async def _read(self, work: Work[T], *, whole: bool = True) -> T:
@@ -307,9 +306,9 @@ class SqliteStore:
     def _require_outside(self) -> None:
         require_outside(self, where=str(self._path))
 
-    def _keep(self, kept: Kept) -> Kept:
-        self._cache.put(kept)
-        return kept
+    def _keep(self, stored: Kept) -> Kept:
+        self._cache.put(stored)
+        return stored
 
 
 _Stored = tuple[Kept, Session]
@@ -322,10 +321,10 @@ class _SqliteTransaction:
         self,
         connection: sqlite3.Connection,
         session: Session,
-        cache: Cache,
+        cache: SessionCache,
         run: Callable[[Work[_Stored]], Awaitable[_Stored]],
     ) -> None:
-        self.kept: Kept | None = None
+        self.stored: Kept | None = None
         self._connection = connection
         self._session = session
         self._cache = cache
@@ -341,30 +340,30 @@ class _SqliteTransaction:
         key = key_of(self._session)
 
         def work(connection: sqlite3.Connection) -> Callable[[], _Stored]:
-            kept = self.kept or tables.newest(connection, key, self._cache)
-            if kept is None:
+            stored = self.stored or tables.read_newest(connection, key, self._cache)
+            if stored is None:
                 raise unknown(key)
             connection.execute("SAVEPOINT append")
             try:
-                stored = _store(connection, kept, self._session, events)
+                grown = _store(connection, stored, self._session, events)
             except Exception:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK TO append")
                 raise
-            return lambda: stored
+            return lambda: grown
 
-        self.kept, self._session = await self._run(work)
+        self.stored, self._session = await self._run(work)
         return self._session
 
 
 def _store(
-    connection: sqlite3.Connection, kept: Kept, session: Session, events: Sequence[Event]
+    connection: sqlite3.Connection, stored: Kept, session: Session, events: Sequence[Event]
 ) -> _Stored:
     """Insert the events behind those that are kept."""
-    if not follows(session, kept.events):
-        raise conflict(session, kept.events)
+    if not follows(session, stored.events):
+        raise conflict(session, stored.events)
     growth = grow(session, events)
-    return tables.insert_events(connection, kept, growth), growth.session
+    return tables.insert_events(connection, stored, growth), growth.session
 
 
 def _nothing() -> None:

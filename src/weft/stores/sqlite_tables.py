@@ -1,4 +1,4 @@
-"""The tables of a SQLite file: opening it, what is read from them, what is written to them.
+"""The tables of a SQLite file: what is read from them, and what is written to them.
 
 Every function here runs on the thread of its connection, inside a transaction that the caller
 begins and ends.
@@ -10,15 +10,15 @@ from typing import NamedTuple, cast
 
 from weft.session import SessionInfo, SessionKey
 from weft.session.memory import Growth, Kept, exists_already
-from weft.stores.cache import SLICE, Cache, Part, caught_up, readable
+from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
     HAS_DELTA,
+    EventRow,
     RawRow,
-    Row,
     StateReader,
-    event_row,
-    row_checksum,
-    value_text,
+    checksum_of,
+    encode_event,
+    encode_value,
 )
 from weft.values import JsonObject, Strand
 
@@ -67,7 +67,9 @@ def _session_row(
     return _SessionRow(*row) if row is not None else None
 
 
-def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kept | None:
+def read_newest(
+    connection: sqlite3.Connection, key: SessionKey, cache: SessionCache
+) -> Kept | None:
     """The session as the file has it; of a cached one only the new events are read."""
     cached = cache.get(key)
     row = _session_row(connection, key, cached.number if cached is not None else 0)
@@ -77,19 +79,19 @@ def newest(connection: sqlite3.Connection, key: SessionKey, cache: Cache) -> Kep
         cached = row.begun(StateReader(key))
     elif row.length < len(cached.events):  # the file was replaced by an older one
         cache.drop(key)
-        return newest(connection, key, cache)
+        return read_newest(connection, key, cache)
     if row.length == len(cached.events):
         return cached
-    return caught_up(cached, _rows(connection, row.number, len(cached.events)), row.length)
+    return catch_up(cached, _rows(connection, row.number, len(cached.events)), row.length)
 
 
-def newest_part(
+def read_part(
     connection: sqlite3.Connection,
     key: SessionKey,
     *,
     recent: int | None,
     after: float | None,
-) -> Part | None:
+) -> RecentEvents | None:
     """The newest events of a session, or None where these are all that it has."""
     row = _session_row(connection, key)
     if row is None or (after is None and recent is not None and recent >= row.length):
@@ -114,22 +116,22 @@ def newest_part(
             (start, start + ROOM),
         ).fetchall(),
     )
-    return Part(
+    return RecentEvents(
         row.begun(StateReader(key)),
-        [(place - start, Row(data, sum)) for place, data, sum in reversed(rows)],
-        [(place - start, Row(data, sum)) for place, data, sum in writing],
+        [(place - start, EventRow(data, sum)) for place, data, sum in reversed(rows)],
+        [(place - start, EventRow(data, sum)) for place, data, sum in writing],
         row.updated,
     )
 
 
-def sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
-    """The session as far as it can be read; the reader notes what is wrong with the rest."""
+def read_sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
+    """The events that can be read; the reader notes what is wrong with the others."""
     row = _session_row(connection, reader.key)
     if row is None:
         return None
-    kept, problems = readable(row.begun(reader), _rows(connection, row.number, 0))
+    stored, problems = read_readable(row.begun(reader), _rows(connection, row.number, 0))
     reader.problems.extend(problems)
-    return kept
+    return stored
 
 
 def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[RawRow]:
@@ -146,13 +148,13 @@ def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[R
 def insert_session(
     connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> Kept:
-    """A new session."""
-    state = value_text(initial)
+    """Insert a new session."""
+    state = encode_value(initial)
     try:
         number = connection.execute(
             "INSERT INTO sessions (app_name, user_id, id, created, state, checksum)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (*key, created, state, row_checksum(*key, created, state)),
+            (*key, created, state, checksum_of(*key, created, state)),
         ).lastrowid
     except sqlite3.IntegrityError:
         raise exists_already(key) from None
@@ -160,19 +162,19 @@ def insert_session(
     return Kept(key, number, created, initial, initial, Strand())
 
 
-def insert_events(connection: sqlite3.Connection, kept: Kept, growth: Growth) -> Kept:
-    """The events behind those that are kept, and what they write to the shared scopes."""
-    place, size = kept.number * ROOM + len(kept.events), kept.size
+def insert_events(connection: sqlite3.Connection, stored: Kept, growth: Growth) -> Kept:
+    """Insert the events behind those of the session, and what they write to the shared scopes."""
+    place, size = stored.number * ROOM + len(stored.events), stored.size
     for event in growth.added:
-        data, checksum = event_row(event)
+        data, checksum = encode_event(event)
         size += len(data)
         connection.execute(
             "INSERT INTO events (place, timestamp, event, checksum) VALUES (?, ?, ?, ?)",
             (place, event.timestamp, data.decode(), checksum),
         )
         place += 1
-    share(connection, kept.key, growth.app, growth.user)
-    return kept.after(growth)._replace(size=size)
+    share(connection, stored.key, growth.app, growth.user)
+    return stored.after(growth)._replace(size=size)
 
 
 def share(
@@ -186,11 +188,11 @@ def share(
                 "DELETE FROM app_state WHERE app_name = ? AND key = ?", (app_name, name)
             )
         else:
-            row = (app_name, name, value_text(value))
+            row = (app_name, name, encode_value(value))
             connection.execute(
                 "INSERT OR REPLACE INTO app_state (app_name, key, value, checksum)"
                 " VALUES (?, ?, ?, ?)",
-                (*row, row_checksum(*row)),
+                (*row, checksum_of(*row)),
             )
     for name, value in user.items():
         if value is None:
@@ -199,15 +201,15 @@ def share(
                 (app_name, user_id, name),
             )
         else:
-            owned = (app_name, user_id, name, value_text(value))
+            owned = (app_name, user_id, name, encode_value(value))
             connection.execute(
                 "INSERT OR REPLACE INTO user_state (app_name, user_id, key, value, checksum)"
                 " VALUES (?, ?, ?, ?, ?)",
-                (*owned, row_checksum(*owned)),
+                (*owned, checksum_of(*owned)),
             )
 
 
-def shared_state(
+def read_shared(
     connection: sqlite3.Connection, reader: StateReader
 ) -> tuple[JsonObject, JsonObject]:
     """The `app:` and `user:` state as it is now."""
@@ -225,13 +227,15 @@ def shared_state(
 
 
 def _state(rows: sqlite3.Cursor) -> list[tuple[str, bytes, int | None]]:
-    found = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
-    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in found]
+    cells = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
+    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in cells]
 
 
-def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -> list[SessionInfo]:
+def list_sessions(
+    connection: sqlite3.Connection, app_name: str, user_id: str | None
+) -> list[SessionInfo]:
     """The sessions of an app, or of one user of it, the latest first."""
-    found = cast(
+    rows = cast(
         "list[tuple[str, str, int, int | None, float]]",
         connection.execute(
             """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
@@ -251,17 +255,17 @@ def listed(connection: sqlite3.Connection, app_name: str, user_id: str | None) -
             0 if place is None else place - number * ROOM + 1,
             updated,
         )
-        for user, id, number, place, updated in found
+        for user, id, number, place, updated in rows
     ]
 
 
-def apps(connection: sqlite3.Connection) -> list[str]:
+def list_apps(connection: sqlite3.Connection) -> list[str]:
     """The names of the apps that have sessions, sorted."""
-    found = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
-    return [name for (name,) in cast("list[tuple[str]]", found.fetchall())]
+    rows = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
+    return [name for (name,) in cast("list[tuple[str]]", rows.fetchall())]
 
 
-def remove(connection: sqlite3.Connection, key: SessionKey) -> None:
+def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
     row = cast(
         "tuple[int] | None",
@@ -282,14 +286,14 @@ def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float
 
 
 def delete_request(connection: sqlite3.Connection, key: SessionKey) -> None:
-    """Ask no longer."""
+    """Withdraw the request to stop."""
     connection.execute("DELETE FROM interrupts WHERE app_name = ? AND user_id = ? AND id = ?", key)
 
 
-def asked(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
+def list_requests(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
     """The sessions that somebody wants stopped, and since when."""
-    found = cast(
+    rows = cast(
         "list[tuple[str, str, str, float]]",
         connection.execute("SELECT app_name, user_id, id, asked FROM interrupts").fetchall(),
     )
-    return [(SessionKey(*key), when) for *key, when in found]
+    return [(SessionKey(*key), when) for *key, when in rows]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from weft import schema
 from weft.checker.rules.tools import roots_of
-from weft.checker.world import Record
+from weft.checker.world import WalkRecord
 from weft.codes import report
 from weft.declare import Agent, RunConfig, agents_of, template
 from weft.diagnostics import Diagnostic, Origin, Severity
@@ -22,7 +22,7 @@ EARLY = 0.25
 """How much of a text may stand before its first variable until that is called early."""
 
 
-def too_long(record: Record) -> Iterator[Diagnostic]:
+def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
     tops: dict[str, Agent] = {}
     for root in roots_of(record.root):
@@ -52,8 +52,10 @@ def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic
     counts = [count(agent, text) for _, text in parts]
     place = parts[counts.index(max(counts))][0] if parts else Origin("field", "name", agent.name)
     try:
-        made = compile_request(top, agent=agent.name, message="?", config=config, recorded=provided)
-        tokens = made.tokens
+        compiled = compile_request(
+            top, agent=agent.name, message="?", config=config, recorded=provided
+        )
+        tokens = compiled.tokens
     except BudgetExceeded as error:
         yield report("WEFT506", place, error.message, error.hint)
         return
@@ -70,7 +72,7 @@ def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic
         )
 
 
-def refused_by_provider(record: Record) -> Iterator[Diagnostic]:
+def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     """Options, tools, schemas and names of models that a provider answers with an error."""
     from weft.compiler.prefix import refused_declaration
 
@@ -78,8 +80,8 @@ def refused_by_provider(record: Record) -> Iterator[Diagnostic]:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         try:
-            found = refused_declaration(agent)
-            yield from (one for one in found if one.code not in agent.allow)
+            refused = refused_declaration(agent)
+            yield from (one for one in refused if one.code not in agent.allow)
         except UsageError as error:
             place = Origin("field", "model", agent.name)
             yield report("WEFT706", place, error.message, error.hint, severity=Severity.ERROR)
@@ -87,7 +89,7 @@ def refused_by_provider(record: Record) -> Iterator[Diagnostic]:
             continue
 
 
-def volatile_first(record: Record) -> Iterator[Diagnostic]:
+def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
     """A long instruction that begins with what changes, so that nothing of it is reused."""
     for agent in _agents(record):
         text = agent.instruction
@@ -106,7 +108,7 @@ def volatile_first(record: Record) -> Iterator[Diagnostic]:
             )
 
 
-def _agents(record: Record) -> Iterator[Agent]:
+def _agents(record: WalkRecord) -> Iterator[Agent]:
     seen: set[str] = set()
     for site in record.sites:
         if isinstance(site.node, Agent) and site.node.name not in seen:

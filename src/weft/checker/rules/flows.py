@@ -1,11 +1,11 @@
-"""Rules on flows: loops whose condition nothing inside can change, and too many rounds."""
+"""Rules on flows: loops that cannot end early, too many model calls, and dead transfers."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from weft.checker.agents import Writes, is_tied, may_write_anything, tool_choice
 from weft.checker.functions import keys_of
-from weft.checker.world import Read, Record
+from weft.checker.world import Read, WalkRecord
 from weft.codes import report
 from weft.declare import (
     Agent,
@@ -21,14 +21,14 @@ from weft.declare import (
     Timeout,
     tree,
 )
-from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.nodes import agents_of, children, walk_nodes
 from weft.declare.show import show
-from weft.declare.visit import Question
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Origin
 from weft.misuse import meant
 
 
-def loop_without_exit(record: Record) -> Iterator[Diagnostic]:
+def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that ends only because its rounds are counted: nothing in it writes what it asks."""
     seen: set[int] = set()
     writes = Writes()
@@ -65,16 +65,16 @@ def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
 
 def _touched(body: Node) -> set[str]:
     """The keys whose values a step may change in place, or take away."""
-    found: set[str] = set()
+    touched: set[str] = set()
     for node, _ in walk_nodes(body):
         if isinstance(node, Step):
             keys = keys_of(node.function)
-            found |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
-            found |= {old for old, _ in node.renames}
-    return found
+            touched |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
+            touched |= {old for old, _ in node.renames}
+    return touched
 
 
-def too_many_calls(record: Record) -> Iterator[Diagnostic]:
+def too_many_calls(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that asks models more often than a run may, whichever way is taken through it."""
     calls = _Calls()
     most = RunConfig().max_llm_calls
@@ -82,7 +82,7 @@ def too_many_calls(record: Record) -> Iterator[Diagnostic]:
         return
     node: Node = record.root
     while True:  # down to the part that alone is too much
-        inner = [child for child in node.children if calls.of(child) > most]
+        inner = [child for child in children(node) if calls.of(child) > most]
         if not inner:
             break
         node = inner[0]
@@ -96,7 +96,7 @@ def too_many_calls(record: Record) -> Iterator[Diagnostic]:
     )
 
 
-class _Calls(Question[int]):
+class _Calls(DefaultVisitor[int]):
     """How often models are asked at least in one run of a node, worked out once for each."""
 
     def __init__(self) -> None:
@@ -144,14 +144,14 @@ class _Calls(Question[int]):
         """Whether somebody in it may end the loop around it."""
         known = self._leaves.get(id(node))
         if known is None:
-            known = any(map(self._may_leave, node.children))
+            known = any(map(self._may_leave, children(node)))
             if isinstance(node, Agent):
                 known = any(not is_tied(agent) for agent in agents_of(node))
             self._leaves[id(node)] = known
         return known
 
 
-def unreachable(record: Record) -> Iterator[Diagnostic]:
+def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
     bound = [agent for agent in _agents(record) if agent.sub_agents and tool_choice(agent)]
     if not bound:
@@ -170,7 +170,7 @@ def unreachable(record: Record) -> Iterator[Diagnostic]:
             )
 
 
-def endless_transfer(record: Record) -> Iterator[Diagnostic]:
+def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
     agents = [*_agents(record)]
     if not any(map(tool_choice, agents)):
@@ -196,7 +196,7 @@ def endless_transfer(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def _agents(record: Record) -> Iterator[Agent]:
+def _agents(record: WalkRecord) -> Iterator[Agent]:
     seen: set[int] = set()
     for site in record.sites:
         if isinstance(site.node, Agent) and id(site.node) not in seen:
@@ -204,7 +204,7 @@ def _agents(record: Record) -> Iterator[Agent]:
             yield site.node
 
 
-def likely_precedence(record: Record) -> Iterator[Diagnostic]:
+def likely_precedence(record: WalkRecord) -> Iterator[Diagnostic]:
     """A branch of several steps, of which one reads what a branch beside it writes.
 
     At the end of the last branch it was meant to stand behind them all; where another branch

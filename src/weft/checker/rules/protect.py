@@ -1,10 +1,10 @@
-"""Rules on labels: a secret on its way to whoever is not cleared for it, and misspelt guards."""
+"""Rules on labels: secrets that reach someone who is not cleared, and misspelt guards."""
 
 from collections.abc import Collection, Iterator
 
-from weft.checker.files import saved_names
+from weft.checker.artifacts import saved_names
 from weft.checker.rules.tools import everybody
-from weft.checker.world import Record, Site
+from weft.checker.world import Site, WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.policy_parts import Label, When
@@ -12,7 +12,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close
 
 
-def secret_reaches_model(record: Record) -> Iterator[Diagnostic]:
+def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
     """A labelled key that an agent or a tool reads which is not cleared for the label."""
     for site in record.sites:
         agent = site.node
@@ -41,20 +41,20 @@ def secret_reaches_model(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def secret_may_reach_tool(record: Record) -> Iterator[Diagnostic]:
+def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
     """A cleared agent that could hand a secret to one of its tools, which is not."""
     for site in record.sites:
         agent = site.node
         if not isinstance(agent, Agent):
             continue
-        held = {
+        labels = {
             label
             for read in site.reads
             if read.how in ("template", "policy")
             for label in _labels(record, site, read.key)
         }
         for tool in agent.tools:
-            barred = (held & set(agent.cleared)) - set(tool.cleared)
+            barred = (labels & set(agent.cleared)) - set(tool.cleared)
             if barred and tool.agent is None:
                 label = sorted(barred)[0]
                 yield report(
@@ -67,7 +67,7 @@ def secret_may_reach_tool(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def withheld_result(record: Record) -> Iterator[Diagnostic]:
+def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
     for _, label in _declared(record.root):
@@ -91,7 +91,7 @@ def withheld_result(record: Record) -> Iterator[Diagnostic]:
             )
 
 
-def label_on_nothing(record: Record) -> Iterator[Diagnostic]:
+def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
     declared = [*_declared(record.root)]
     if not declared:
@@ -131,7 +131,7 @@ def label_on_nothing(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def clearance_for_nothing(record: Record) -> Iterator[Diagnostic]:
+def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
     agents = [*everybody(record.root)]
     names = {label.name for _, label in _declared(record.root)}
@@ -170,7 +170,7 @@ def _declared(root: Node) -> Iterator[tuple[Agent, Label]]:
             policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
 
 
-def _labels(record: Record, site: Site, key: str) -> frozenset[str]:
+def _labels(record: WalkRecord, site: Site, key: str) -> frozenset[str]:
     fact = site.world.facts.get(key)
     declared = record.labels.get(key, frozenset[str]())
     return declared | fact.labels if fact is not None else declared

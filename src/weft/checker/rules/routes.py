@@ -1,4 +1,4 @@
-"""Rules on routes: labels that cannot occur, cases never come to, values that lead nowhere."""
+"""Rules on routes: impossible cases, unreachable cases, and values without a case."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import cast
 
 from weft.checker.agents import route_reads
 from weft.checker.schemas import follow, is_within, items_of, kind_of, may_lack, values_of
-from weft.checker.world import Fact, Record, World
+from weft.checker.world import Fact, WalkRecord, World
 from weft.codes import report
 from weft.declare import Route
 from weft.declare.compare import Comparison, Incomparable, holds, quoted, same
@@ -22,7 +22,7 @@ _UNDER: dict[str, Comparison] = {"lt": "lte", "lte": "lt", "eq": "lt"}
 """By the comparison of a case: what its number is to the greatest or least where it never holds."""
 
 
-def impossible_case(record: Record) -> Iterator[Diagnostic]:
+def impossible_case(record: WalkRecord) -> Iterator[Diagnostic]:
     """Cases for a value that the schema of whoever writes the key does not allow."""
     for node, fact, shape in _decided(record):
         values = values_of(shape)
@@ -39,12 +39,12 @@ def impossible_case(record: Record) -> Iterator[Diagnostic]:
                 yield from _bounded(node, case, fact, shape)
 
 
-def _decided(record: Record) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
+def _decided(record: WalkRecord) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
     """Every route on a key that somebody writes, with the shape of what it looks at."""
     for node, world in record.routes:
-        found = _looked_at(node, world)
-        if found is not None:
-            yield node, *found
+        known = _looked_at(node, world)
+        if known is not None:
+            yield node, *known
 
 
 def _looked_at(node: Route, world: World) -> tuple[Fact, JsonObject | None] | None:
@@ -101,19 +101,19 @@ def _element(node: Route, case: Case, fact: Fact, items: list[Json]) -> Iterator
 def _typed(node: Route, case: Case, fact: Fact, kind: str) -> Iterator[Diagnostic]:
     """A case against the type of what is written."""
     wanted = _kind(case.value)
-    found = "number" if kind == "integer" else kind
-    if not found or not wanted:
+    written = "number" if kind == "integer" else kind
+    if not written or not wanted:
         return
-    who = f"`{fact.writers[-1].name}` writes {_a(found)}"
+    who = f"`{fact.writers[-1].name}` writes {_a(written)}"
     match case.op:
         case "gt" | "gte" | "lt" | "lte":
-            if found != wanted:
-                yield _misfit(node, case, f"{_a(found)} has no order with {_a(wanted)}: {who}")
+            if written != wanted:
+                yield _misfit(node, case, f"{_a(written)} has no order with {_a(wanted)}: {who}")
         case "contains":
-            if found in ("number", "boolean") or (found == "string" and wanted != "string"):
-                yield _misfit(node, case, f"{_a(found)} cannot contain {_a(wanted)}: {who}")
+            if written in ("number", "boolean") or (written == "string" and wanted != "string"):
+                yield _misfit(node, case, f"{_a(written)} cannot contain {_a(wanted)}: {who}")
         case _:
-            if found != wanted:
+            if written != wanted:
                 yield report(
                     "WEFT403",
                     _place(node, case),
@@ -151,11 +151,11 @@ def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
     )
 
 
-def shadowed_case(record: Record) -> Iterator[Diagnostic]:
+def shadowed_case(record: WalkRecord) -> Iterator[Diagnostic]:
     """Cases that are never come to, because one before them always holds too."""
     for node, world in record.routes:
-        found = _looked_at(node, world)
-        kind = kind_of(found[1]) if found is not None else ""
+        known = _looked_at(node, world)
+        kind = kind_of(known[1]) if known is not None else ""
         wide: list[Case] = []  # `eq` covers no other: no value stands twice
         for case in node.cases:
             before = next((one for one in wide if _covers(one, case, kind)), None)
@@ -171,7 +171,7 @@ def shadowed_case(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def uncovered_value(record: Record) -> Iterator[Diagnostic]:
+def uncovered_value(record: WalkRecord) -> Iterator[Diagnostic]:
     """Values that a route without `otherwise` has no case for."""
     for node, fact, shape in _decided(record):
         if node.default is not None or any(case.op == "when" for case in node.cases):
@@ -179,14 +179,16 @@ def uncovered_value(record: Record) -> Iterator[Diagnostic]:
         values = values_of(shape)
         if values is None:
             values = [*_tried(node.cases, shape)]
-        left = [quoted(one) for one in values if not any(_fits(case, one) for case in node.cases)]
+        uncovered = [
+            quoted(one) for one in values if not any(_fits(case, one) for case in node.cases)
+        ]
         if any(may_lack(fact.schema, read.path) for read in route_reads(node)):
-            left.append("nothing")
-        if left:
+            uncovered.append("nothing")
+        if uncovered:
             yield report(
                 "WEFT402",
                 Origin("field", "key", node.name),
-                f"`{fact.writers[-1].name}` may write {' or '.join(left)},"
+                f"`{fact.writers[-1].name}` may write {' or '.join(uncovered)},"
                 " and no case of the route holds then",
                 "add a case, or .otherwise(agent)",
             )
@@ -207,7 +209,7 @@ def _tried(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
     return [one for one in dict.fromkeys(tried) if is_within(one, shape)]
 
 
-def covered_default(record: Record) -> Iterator[Diagnostic]:
+def covered_default(record: WalkRecord) -> Iterator[Diagnostic]:
     """An `otherwise` that no value leads to."""
     for node, fact, shape in _decided(record):
         values = values_of(shape)

@@ -1,9 +1,9 @@
-"""Rules on declarations: what nobody says of a tool or an agent, and what nobody is told."""
+"""Rules on declarations: missing descriptions, and instructions that are never sent."""
 
 from collections.abc import Iterator
 from typing import cast
 
-from weft.checker.world import Record
+from weft.checker.world import WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
@@ -11,7 +11,7 @@ from weft.declare.nodes import agents_of, walk_nodes
 from weft.diagnostics import Diagnostic, Origin
 
 
-def undescribed(record: Record) -> Iterator[Diagnostic]:
+def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
     for agent in everybody(record.root):
         for child in agent.sub_agents:
@@ -40,7 +40,7 @@ def _undescribed(node: Node, why: str) -> Diagnostic:
     )
 
 
-def unsent_global(record: Record) -> Iterator[Diagnostic]:
+def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
     """A `global_instruction` of an agent that is no root: it is sent to nobody."""
     for root in roots_of(record.root):
         for agent in agents_of(root):

@@ -1,4 +1,4 @@
-"""Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
+"""Rules on state: keys that are read but not written on every path, and keys nobody reads."""
 
 import json
 import re
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.checker.files import files_read_by, saved_names
+from weft.checker.artifacts import files_read_by, saved_names
 from weft.checker.functions import keys_of
 from weft.checker.gaps import paths_without
 from weft.checker.rules.tools import everybody
 from weft.checker.rules.visibility import acts
 from weft.checker.schemas import follow, items_of, kind_of, missing_field, values_of
 from weft.checker.scope import Compared, Keys
-from weft.checker.world import Fact, Gone, Read, Record, Site, World, Writer
+from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
 from weft.declare.compare import quoted
@@ -25,7 +25,7 @@ from weft.session.state import scope_of
 from weft.values import JsonObject
 
 
-def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
+def read_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """Every read that finds nothing, finds it on some paths only, or looks for another shape."""
     for site in record.sites:
         for read in site.reads:
@@ -35,7 +35,7 @@ def read_of_nothing(record: Record) -> Iterator[Diagnostic]:
                 yield from _read(record, site, read)
 
 
-def _read(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
+def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     fact = world.facts.get(read.key)
     if fact is None:
@@ -76,7 +76,7 @@ def _is_letter(fact: Fact, read: Read) -> bool:
     return kind_of(follow(fact.schema, before)[0]) == "string"
 
 
-def misspelt_read(record: Record) -> Iterator[Diagnostic]:
+def misspelt_read(record: WalkRecord) -> Iterator[Diagnostic]:
     """A key that one place reads where code may write any: it is near one that others use.
 
     Behind such code nothing can be said of what is missing. A slip of the finger shows all the
@@ -106,7 +106,7 @@ def misspelt_read(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def misspelt_drop(record: Record) -> Iterator[Diagnostic]:
+def misspelt_drop(record: WalkRecord) -> Iterator[Diagnostic]:
     """A key that `S.drop` takes away and nobody writes, one letter away from one that is there."""
     for site in record.sites:
         step, facts = site.node, site.world.facts
@@ -176,17 +176,17 @@ def _severity(read: Read, world: World) -> Severity | None:
     return Severity.WARNING if read.optional else None
 
 
-def _any_turn(record: Record, site: Site, read: Read) -> Iterator[Diagnostic]:
+def _any_turn(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
     """A key that code reads, or a note: it may come from any turn, but from somewhere."""
     if read.key in site.world.facts or read.key in record.everywhere or site.world.opaque:
         return
     if read.guarded or scope_of(read.key) in ("app", "user"):
         return
-    said = f"the {read.how} `{read.origin.name}` reads `{read.key}` from the state"
+    words = f"the {read.how} `{read.origin.name}` reads `{read.key}` from the state"
     yield report(
         "WEFT105",
         read.origin,
-        f"{_reads(read) if read.how == 'policy' else said}, and nobody writes it",
+        f"{_reads(read) if read.how == 'policy' else words}, and nobody writes it",
         meant(read.key, record.everywhere) or _hint(read),
     )
 
@@ -236,7 +236,7 @@ def _named(writers: Iterable[Writer]) -> str:
     return " and ".join(f"`{name}`" for name in dict.fromkeys(w.name for w in writers))
 
 
-def torn_read(record: Record) -> Iterator[Diagnostic]:
+def torn_read(record: WalkRecord) -> Iterator[Diagnostic]:
     """What one branch reads while another takes it away."""
     for read, by in record.removed_by_sibling:
         yield report(
@@ -247,7 +247,7 @@ def torn_read(record: Record) -> Iterator[Diagnostic]:
         )
 
 
-def parallel_writers(record: Record) -> Iterator[Diagnostic]:
+def parallel_writers(record: WalkRecord) -> Iterator[Diagnostic]:
     """Branches that run at once and write one key."""
     for node, key, writers in record.conflicts:
         assert isinstance(node, Parallel | Sequence)
@@ -259,7 +259,7 @@ def parallel_writers(record: Record) -> Iterator[Diagnostic]:
         )
 
 
-def dead_key(record: Record) -> Iterator[Diagnostic]:
+def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
     """Keys that are written, and that nothing behind reads."""
     final = {site.node.name for site in record.sites if site.last}
     lost = _Lost(record)
@@ -303,7 +303,7 @@ class _Lost:
     What a step takes away was looked at, and found of no use. An agent that acts has done its work.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: WalkRecord) -> None:
         self._record = record
         self._agents = {agent.name: agent for agent in everybody(record.root)}
         self._read = {
@@ -313,13 +313,13 @@ class _Lost:
             if not _is_rewritten(site.world.facts.get(read.key))
         }
         self._dropped: set[str] = set()
-        self._kept: list[frozenset[str]] = []
+        self._keeps: list[frozenset[str]] = []
         for node, _ in walk_nodes(record.root):
             if isinstance(node, Step):
                 keys = keys_of(node.function) if not node.written else Keys()
                 self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
                 if node.keeps is not None:
-                    self._kept.append(frozenset(node.keeps))
+                    self._keeps.append(frozenset(node.keeps))
 
     def __call__(self, key: str, writer: Writer) -> bool:
         """Whether what the writer says under the key is wholly lost."""
@@ -329,7 +329,7 @@ class _Lost:
             return False
         if key in self._read or key in self._dropped:
             return False  # what stands before it may read it on the next turn
-        if any(key not in kept for kept in self._kept):
+        if any(key not in keys for keys in self._keeps):
             return False
         agent = self._agents.get(writer.name)
         if agent is None or agent.sub_agents or acts(agent):
@@ -356,7 +356,7 @@ class _Lost:
 _WORDS = {"string": "text", "array": "a list", "object": "an object", "boolean": "a truth value"}
 
 
-def wrong_type(record: Record) -> Iterator[Diagnostic]:
+def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
     """A map over what is no list, and a predicate that compares text with a number."""
     for site in record.sites:
         for read in site.reads:
@@ -396,7 +396,7 @@ def wrong_type(record: Record) -> Iterator[Diagnostic]:
                 )
 
 
-def vain_comparison(record: Record) -> Iterator[Diagnostic]:
+def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
     """A function that compares a value with one that whoever writes it never writes."""
     for site in record.sites:
         if site.world.opaque:
@@ -407,15 +407,15 @@ def vain_comparison(record: Record) -> Iterator[Diagnostic]:
             if fact is None or problem:
                 continue
             for one in read.compared:
-                found = _in_vain(one, shape)
-                if found is not None:
-                    who = f"`{fact.writers[-1].name}` writes {found.known}"
+                vain = _in_vain(one, shape)
+                if vain is not None:
+                    who = f"`{fact.writers[-1].name}` writes {vain.known}"
                     named = str(one.values[0])
                     yield report(
                         "WEFT403",
                         read.origin,
-                        f"{_spelled(one)} {found.outcome} holds: {who}",
-                        meant(named, found.names, quote='"') or "compare with what it writes",
+                        f"{_spelled(one)} {vain.outcome} holds: {who}",
+                        meant(named, vain.names, quote='"') or "compare with what it writes",
                     )
 
 
@@ -550,8 +550,8 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
         for match in inside:
             inner = match["inner"].strip()
             for form in _INNER:  # more than one may fit: the state decides which key is meant
-                if found := form.fullmatch(inner):
-                    key = found["key"] or found.groupdict().get("late") or ""
+                if placeholder := form.fullmatch(inner):
+                    key = placeholder["key"] or placeholder.groupdict().get("late") or ""
                     yield Lookalike(key, match[0], piece.start + match.start())
         for form in _OTHER:
             for match in form.finditer(written):
@@ -560,7 +560,7 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
                     yield Lookalike(match["key"], match[0], piece.start + match.start())
 
 
-def lookalike_placeholder(record: Record) -> Iterator[Diagnostic]:
+def lookalike_placeholder(record: WalkRecord) -> Iterator[Diagnostic]:
     """A text that names a key of the state as no template does, so that the text is sent."""
     for key, place, one in lookalike_keys(record):
         yield report(
@@ -571,7 +571,7 @@ def lookalike_placeholder(record: Record) -> Iterator[Diagnostic]:
         )
 
 
-def lookalike_keys(record: Record) -> Iterator[tuple[str, Origin, Lookalike]]:
+def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]]:
     """The keys of the state that texts seem to name, with the text and the place."""
     for site in record.sites:
         for place, source in _texts(site):
@@ -607,7 +607,7 @@ def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
                 yield Origin("field", name, node.name), text
 
 
-def unsaved_artifact(record: Record) -> Iterator[Diagnostic]:
+def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
     names, _ = saved_names(everybody(record.root))
     if not names:

@@ -1,11 +1,11 @@
-"""Rules on sight: values seen twice, text that nobody sees, and a user who is not heard."""
+"""Rules on visibility: values shown twice, text that nobody sees, and a user nobody hears."""
 
 from collections.abc import Iterator
 
 from weft.checker.agents import blurs, route_reads, used_by, writes_of
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.visibility import sees_text_of
-from weft.checker.world import Read, Record, Site
+from weft.checker.world import Read, Site, WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step, Tool
 from weft.declare.nodes import agents_of, walk_nodes
@@ -14,13 +14,13 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close, few, meant
 
 
-def seen_twice(record: Record) -> Iterator[Diagnostic]:
+def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
     """A value that reaches an agent through two channels, because it asked for both."""
     for site in record.sites:
         agent = site.node
         if not isinstance(agent, Agent) or not agent.policy.duplicates:
             continue
-        for speaker, key in site.world.said.items():
+        for speaker, key in site.world.spoken.items():
             read = next((one for one in _whole(site) if one.key == key), None)
             if read is not None and speaker != agent.name and sees_text_of(agent, speaker, key):
                 yield report(
@@ -30,14 +30,14 @@ def seen_twice(record: Record) -> Iterator[Diagnostic]:
                     " the conversation",
                     "leave out keep_duplicates(): what the template carries is then said once",
                 )
-        shown = {
+        in_block = {
             key
             for stage in agent.policy.stages
             if isinstance(stage.selector, StateKeys)
             for key in stage.selector.keys
         }
         for read in _whole(site):
-            if read.how == "template" and read.key in shown and read.key in site.world.facts:
+            if read.how == "template" and read.key in in_block and read.key in site.world.facts:
                 yield report(
                     "WEFT206",
                     read.origin,
@@ -58,7 +58,7 @@ def _channel(read: Read) -> str:
     return f"in the state block `{read.key}`"
 
 
-def lost_output(record: Record) -> Iterator[Diagnostic]:
+def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that speaks to nobody: no key, and no view that shows its words."""
     final = {site.node.name for site in record.sites if site.last}
     for site in record.sites:
@@ -105,7 +105,7 @@ def _may_act(tool: Tool) -> bool:
     return first not in _LOOKING or "and" in others
 
 
-def lost_message(record: Record) -> Iterator[Diagnostic]:
+def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that neither sees what the user said nor reads anything that stands for it."""
     decided = {read.key for node, _ in record.routes for read in route_reads(node)}
     for site in record.sites:
@@ -149,7 +149,7 @@ def _is_label(site: Site, read: Read) -> bool:
     return values_of(shape) is not None or kind_of(shape) in ("number", "integer", "boolean")
 
 
-def unknown_name(record: Record) -> Iterator[Diagnostic]:
+def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
     """A view of agents that are not in the flow, or of a tag that nothing gives."""
     agents = agents_of(record.root)
     names = {agent.name for agent in agents}
@@ -159,9 +159,9 @@ def unknown_name(record: Record) -> Iterator[Diagnostic]:
         if agent.context is None:
             continue
         place = Origin("field", "context", agent.name)
-        for given, shown in _named(agent.context):
-            unknown = [one for one in given if one not in names]
-            if shown or names.isdisjoint(given) or any(_near(one, names) for one in unknown):
+        for chosen, only_these in _named(agent.context):
+            unknown = [one for one in chosen if one not in names]
+            if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
                 yield from (_unknown(one, names, place) for one in unknown)
         for tag in _wanted(agent.context):
             if tag not in tags:

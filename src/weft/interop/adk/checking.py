@@ -13,10 +13,11 @@ import msgspec
 
 from weft.checker import check
 from weft.checker.walk import Walk
-from weft.checker.world import Read, Record, Site, World, Writer
+from weft.checker.world import Read, Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
-from weft.declare.visit import Question
+from weft.declare.nodes import children
+from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
 from weft.misuse import few
@@ -70,23 +71,25 @@ def check_adk(
         keys = [*inputs]
     tree = imported(agent, plugins=plugins)
     left_out = {*allow}
-    found = [_as_read(one) for one in check(tree.node, inputs=keys, infer=False) if _is_like(one)]
-    found += _own(tree, _record(tree.node, keys or ()))
+    problems = [
+        _as_read(one) for one in check(tree.node, inputs=keys, infer=False) if _is_like(one)
+    ]
+    problems += _own(tree, _record(tree.node, keys or ()))
     late = {*_late(tree.node)}
-    found = [_next_turn(one) if _named(one) in late else one for one in found]
-    said = (*(_placed(one, tree) for one in found), *_braces(tree), *tree.notes)
-    kept = _by_cause(one for one in said if one.code not in left_out)
-    return sorted(kept, key=lambda one: _ORDER[one.severity])
+    problems = [_next_turn(one) if _named(one) in late else one for one in problems]
+    diagnostics = (*(_placed(one, tree) for one in problems), *_braces(tree), *tree.notes)
+    distinct = _by_cause(one for one in diagnostics if one.code not in left_out)
+    return sorted(distinct, key=lambda one: _ORDER[one.severity])
 
 
-def _by_cause(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def _by_cause(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """One finding for one cause: a key that nobody writes, or one thing that is not looked into.
 
     It stands at the first place, and names the others.
     """
     first: dict[tuple[str, str], Diagnostic] = {}
     others: dict[tuple[str, str], list[str]] = {}
-    for one in found:
+    for one in diagnostics:
         cause = one.code, _cause(one)
         known = first.setdefault(cause, one)
         at = str(one.origin)
@@ -94,12 +97,12 @@ def _by_cause(found: Iterable[Diagnostic]) -> list[Diagnostic]:
             others[cause].append(at)
         if _ORDER[one.severity] < _ORDER[known.severity]:
             first[cause] = one
-    made: list[Diagnostic] = []
+    merged: list[Diagnostic] = []
     for cause, one in first.items():
         more = [at for at in others.get(cause, ()) if at != str(one.origin)]
         words = f"{one.message}; also at {few(more)}" if more else one.message
-        made.append(msgspec.structs.replace(one, message=words))
-    return made
+        merged.append(msgspec.structs.replace(one, message=words))
+    return merged
 
 
 def _cause(one: Diagnostic) -> str:
@@ -150,7 +153,7 @@ def _next_turn(one: Diagnostic) -> Diagnostic:
     return msgspec.structs.replace(one, severity=Severity.INFO, hint=hint)
 
 
-def _record(node: Node, keys: Iterable[str]) -> Record:
+def _record(node: Node, keys: Iterable[str]) -> WalkRecord:
     world = World()
     for key in keys:
         world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
@@ -159,7 +162,7 @@ def _record(node: Node, keys: Iterable[str]) -> Record:
     return walk.record
 
 
-def _own(tree: Imported, record: Record) -> Iterator[Diagnostic]:
+def _own(tree: Imported, record: WalkRecord) -> Iterator[Diagnostic]:
     seats = _Seats(tree.unknown).visit(tree.node)
     for site in record.sites:
         agent = site.node
@@ -227,7 +230,7 @@ def _sees(reader: tuple[str, ...], speaker: tuple[str, ...]) -> bool:
     return not reader or not speaker or reader[: len(speaker)] == speaker
 
 
-class _Seats(Question[dict[str, Seat]]):
+class _Seats(DefaultVisitor[dict[str, Seat]]):
     """Every agent that speaks in the conversation, with its place; a tool's does not.
 
     `before` are those who have spoken, with their branches. In an `unknown` flow nobody can say
@@ -272,7 +275,7 @@ class _Seats(Question[dict[str, Seat]]):
 
     def visit_other(self, node: Node) -> dict[str, Seat]:
         seats: dict[str, Seat] = {}
-        for child in node.children:
+        for child in children(node):
             before = {**self._before, **_spoken(seats)}
             seats.update(_Seats(self._unknown, self._branch, before).visit(child))
         return seats

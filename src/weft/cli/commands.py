@@ -1,0 +1,272 @@
+"""The commands: what each is called, which options it takes, and where its code is.
+
+The code is loaded when the command runs. To add a command, write its file and a row here.
+"""
+
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import cast
+
+from typer import Argument, Typer
+
+from weft.cli.options import DEFAULT_STORE, CommandOptions, Take, function_of
+
+_SESSION_FILE = Take(
+    "session", "A session as ADK's JSON; with --store, the id of a stored one.", "FILE|ID"
+)
+_ONLY_APP = Take("app", "Only this app's sessions.")
+_EXISTING_STORE = Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE)
+_REQUEST = (
+    "target", "message", "state", _SESSION_FILE, "store", "trusted", "app", "only_user", "agent",
+    "dialect", "model", "generation", "strict",
+)  # fmt: skip
+"""What a request is compiled from."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A row: `code` is a function from `Options` to the exit code, as module:function."""
+
+    name: str
+    code: str
+    takes: tuple[str | Take, ...]
+    about: str
+
+    def run(self, options: CommandOptions) -> int:
+        """Load the code and run it."""
+        function = resolve_name(f"weft.cli.{self.code}")
+        return cast("int", function(options))
+
+    def add_to(self, app: Typer) -> None:
+        """Make it a command of a program."""
+        app.command(self.name)(function_of(self.takes, self.run, about=self.about))
+
+
+@dataclass(frozen=True)
+class CommandGroup:
+    """Commands below one word."""
+
+    name: str
+    commands: tuple[Command, ...]
+    about: str
+
+    def add_to(self, app: Typer) -> None:
+        """Make it a command of a program, with its own below it."""
+        group = Typer(
+            name=self.name,
+            help=self.about,
+            rich_markup_mode=None,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        for command in self.commands:
+            command.add_to(group)
+        app.add_typer(group)
+
+
+COMMANDS: tuple[Command | CommandGroup, ...] = (
+    Command(
+        "init",
+        "init:init_command",
+        ("folder",),
+        "Write a first flow and its test: desk.py and test_desk.py. Files that are there stay.",
+    ),
+    Command(
+        "run",
+        "run:run_command",
+        (
+            "target",
+            Take("message", spelling=Argument(help="What the user says.", show_default=False)),
+            "session",
+            "store",
+            "user",
+            "app",
+            "state",
+            "model",
+            Take("as_json", "Events as ADK's JSON, one a line."),
+            "max_llm_calls",
+            "budget_tokens",
+            "budget_seconds",
+            "budget_money",
+            "strict",
+            "resume",
+            "answers",
+            "retries",
+            "verbose",
+        ),
+        "Ask one question; the answer streams to stdout.",
+    ),
+    Command(
+        "chat",
+        "chat:chat_command",
+        (
+            "target",
+            "session",
+            Take("store", default=DEFAULT_STORE),
+            "user",
+            "app",
+            "state",
+            "model",
+            "max_llm_calls",
+            "strict",
+        ),
+        "Talk in the terminal; the conversation is kept.",
+    ),
+    CommandGroup(
+        "sessions",
+        (
+            Command(
+                "list",
+                "sessions:list_command",
+                (_EXISTING_STORE, _ONLY_APP, "only_user", "as_json"),
+                "List the sessions of a store, the latest first.",
+            ),
+            Command(
+                "show",
+                "sessions:show_command",
+                ("id", _EXISTING_STORE, _ONLY_APP, "only_user"),
+                "Show a conversation in short lines, and the state at its end.",
+            ),
+            Command(
+                "export",
+                "sessions:export_command",
+                (
+                    "id",
+                    _EXISTING_STORE,
+                    _ONLY_APP,
+                    "only_user",
+                    Take("output", "Write it here."),
+                ),
+                "Write a session as ADK's JSON, as `weft explain --session FILE` reads it.",
+            ),
+            Command(
+                "rewind",
+                "sessions:rewind_command",
+                ("id", "before", "last", _EXISTING_STORE, _ONLY_APP, "only_user"),
+                "Take a session back to before an invocation; nothing is deleted from its log.",
+            ),
+        ),
+        "List, show, export and rewind stored sessions.",
+    ),
+    Command(
+        "compile",
+        "compile:compile_command",
+        (*_REQUEST, Take("as_json", "Exactly the provider's JSON."), "step", "count"),
+        "Compile one request and show it.",
+    ),
+    Command(
+        "explain",
+        "explain:explain_command",
+        (*_REQUEST, Take("as_json", "The report as JSON."), "html", "everything", "step"),
+        "Compile one request and say where every token of it came from.",
+    ),
+    Command(
+        "diff",
+        "diff:diff_command",
+        (
+            "target",
+            _SESSION_FILE,
+            "steps",
+            Take("policies", 'As in code: "C.window(5)"; or two.'),
+            "store",
+            "trusted",
+            "app",
+            "only_user",
+            "agent",
+            "dialect",
+            "model",
+            Take("as_json", "The changes as JSON."),
+            "exit_code",
+        ),
+        """Compare two requests of a session: two steps, or one step under two policies.
+
+        One step is compared with the same agent's request before it, one policy with the agents'
+        own. Without --step it is the last one.
+        """,
+    ),
+    Command(
+        "check",
+        "check:check_command",
+        (
+            "target",
+            "inputs",
+            "report_form",
+            "explain",
+            "fix",
+            "watch",
+            "allow",
+            "infer",
+            Take("strict", "Notes are findings too."),
+        ),
+        "Check a flow: 0 if nothing is wrong, 1 if there are findings.",
+    ),
+    Command(
+        "graph",
+        "graph:graph_command",
+        ("target", "picture_form", "output", "inputs"),
+        "Draw a flow: what runs after what, who writes and who reads, and what is wrong.",
+    ),
+    Command(
+        "replay",
+        "replay:replay_command",
+        (
+            "file",
+            "policies",
+            "models",
+            "recorded_target",
+            "limit",
+            "store",
+            "session",
+            _ONLY_APP,
+            "only_user",
+            Take("as_json", "The rows as JSON."),
+            Take("html", "Write tables and plots."),
+        ),
+        """Compile recorded sessions again under several policies and models, and compare.
+
+        Append-only, `C.default()`, is always the first row. Without --model costs are counted in
+        fresh tokens: 0.10 for one that is read again, 1.25 for one that is kept.
+        """,
+    ),
+    CommandGroup(
+        "model",
+        (
+            Command(
+                "get",
+                "models:get_command",
+                (Take("name", "The weights' name; the small ones if none is given."),),
+                "Fetch weights with this machine's pip, check their hash, and say where they lie.",
+            ),
+            Command(
+                "list",
+                "models:list_command",
+                (),
+                "List the weights there are by name, and where those lie that were fetched.",
+            ),
+            Command(
+                "remove",
+                "models:remove_command",
+                (Take("name", required=True),),
+                "Delete weights that were fetched, and whatever an interrupted fetch left.",
+            ),
+        ),
+        "Fetch, list and remove the weights of local models.",
+    ),
+    Command(
+        "models",
+        "models:models_command",
+        (Take("name", "One model: its limits, abilities, caching and price."), "as_json"),
+        "Show which models are set up, what is missing, and how to get it; or all about one.",
+    ),
+    Command(
+        "rule",
+        "rule:rule_command",
+        ("code",),
+        "Explain a diagnostic code; without one, list them all.",
+    ),
+    Command(
+        "doctor",
+        "doctor:doctor_command",
+        (),
+        "Look at Python, dependencies, extras, tokenizers, keys and the working folder.",
+    ),
+)

@@ -1,0 +1,406 @@
+"""The one loop over items, and what it keeps, so that one more step costs what it added.
+
+There are three forms of passes. An *item-local* pass is a function of one item and of a key. A
+*fold* also knows the items before it. A *suffix* keeps the items from one on. Each keeps its
+outcome for the settled items with the strand they are in, and its outcome is a strand too. So
+what follows (other passes, lowering, counting) is kept with that strand in turn. Where something
+reaches back, somebody makes another strand, with an empty memo: nothing stale can be found.
+"""
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+
+import msgspec
+
+from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
+from weft.ir.item import Item, Note
+from weft.ir.prompt import Prompt
+from weft.values import Fork, Json, JsonObject, Strand
+
+State = TypeVar("State")
+Any_ = TypeVar("Any_")
+Slot = TypeVar("Slot")
+
+MOST_KEPT = 8
+"""How many outcomes of one pass a strand keeps: one for each key, the oldest goes first."""
+
+
+class Fold(Generic[State]):
+    """What a pass knows of the items before one.
+
+    `start` is what it knows before the first, `over` gives a passing copy for a tail, and `back`,
+    where there is one, what it knew after the first so many items.
+    """
+
+    __slots__ = ("back", "over", "start")
+
+    def __init__(
+        self,
+        start: Callable[[], State],
+        over: Callable[[State], State],
+        back: Callable[[State, int], State] | None = None,
+    ) -> None:
+        self.start = start
+        self.over = over
+        self.back = back
+
+
+_NO_FOLD: Fold[None] = Fold(lambda: None, lambda state: state, lambda state, length: state)
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """Something derived from a strand that a fork of the strand can take over in part."""
+
+    def fork(self, length: int) -> object:
+        """What it says of the first `length` items alone; None where that cannot be told."""
+        ...
+
+
+def derived(strand: Strand[Any_], kind: type[Slot], key: Hashable = None) -> Slot:
+    """What is kept of one kind with a strand, for a key; new ones are made by `kind()`.
+
+    The strand's snapshots share it. A fork takes over what holds for the items it shares.
+    """
+    slot = (kind, key)
+    known = strand.memo.get(slot)
+    if known is None:
+        fork = strand.memo.get(Fork)
+        if isinstance(fork, Fork):
+            parent = fork.memo.get(slot)
+            if isinstance(parent, Forkable):
+                with fork.lock:
+                    known = parent.fork(fork.length)
+        known = strand.memo.setdefault(slot, kind() if known is None else known)
+    return cast("Slot", known)
+
+
+class _Outcome:
+    """What one pass made of the settled items of a strand, as far as it has read them.
+
+    `items` is None as long as nothing was changed: then the strand itself is the outcome.
+    """
+
+    __slots__ = (
+        "back", "done", "drops", "earliest", "items", "notes", "pending", "places", "read", "state"
+    )  # fmt: skip
+
+    def __init__(self, state: object, back: Callable[[object, int], object] | None) -> None:
+        self.read = 0
+        self.back = back
+        self.items: Strand[Item] | None = None
+        self.notes: Strand[Note] = Strand()
+        self.places: list[int] = []
+        """Which item each note is about."""
+        self.drops: list[int] = []
+        """Which items were dropped."""
+        self.pending: list[tuple[int, Note]] = []
+        """Changes that wait until their turn is over: which item, and the note."""
+        self.earliest = sys.maxsize
+        """The lowest log position that waits."""
+        self.done = -1
+        """The highest log position that was changed: `until` may not fall to it or below."""
+        self.state = state
+
+    def fork(self, length: int) -> "_Outcome | None":
+        """What became of the first items alone; None where the pass cannot tell."""
+        if self.back is None:
+            return None
+        length = min(length, self.read)
+        outcome = _Outcome(self.back(self.state, length), self.back)
+        outcome.read, outcome.done = length, self.done
+        outcome.places = self.places[: bisect_left(self.places, length)]
+        outcome.drops = self.drops[: bisect_left(self.drops, length)]
+        outcome.notes = self.notes.fork(len(outcome.places))
+        if self.items is not None:
+            outcome.items = self.items.fork(length - len(outcome.drops))
+        outcome.pending = [one for one in self.pending if one[0] < length]
+        waiting = (note.before.position for _, note in outcome.pending)
+        outcome.earliest = min(waiting, default=sys.maxsize)
+        return outcome
+
+
+class _Outcomes:
+    """The outcomes of all passes over one strand, by pass and key."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, object], _Outcome] = {}
+
+    def fork(self, length: int) -> "_Outcomes":
+        """The outcomes for the first items alone."""
+        outcomes = _Outcomes()
+        for slot, outcome in self.by_key.items():
+            forked = outcome.fork(length)
+            if forked is not None:
+                outcomes.by_key[slot] = forked
+        return outcomes
+
+    def put(self, slot: tuple[str, object], outcome: _Outcome) -> None:
+        same = [one for one in self.by_key if one[0] == slot[0]]
+        if slot not in self.by_key and len(same) >= MOST_KEPT:
+            del self.by_key[same[0]]
+        self.by_key[slot] = outcome
+
+
+class Rewritten(NamedTuple, Generic[State]):
+    """A prompt as a pass left it, and the state of the pass behind the last item."""
+
+    prompt: Prompt
+    state: State
+
+
+def rewrite_items(
+    prompt: Prompt,
+    step: str,
+    change: Callable[[Item, State], "Item | Note"],
+    *,
+    key: Hashable = None,
+    fold: Fold[State] | None = None,
+    until: int | None = None,
+) -> Prompt:
+    """The prompt with every item as `change` has it; the prompt itself where nothing changes.
+
+    `change` gives the item itself, another in its place, or a note on what becomes of it. It may
+    look at the item, at what `key` names and at the state of `fold`, and at nothing else: its
+    answer is kept. Changes of items at or behind the log position `until` wait for it to move on;
+    such a pass may not drop items.
+    """
+    return fold_items(prompt, step, change, key=key, fold=fold, until=until).prompt
+
+
+def fold_items(
+    prompt: Prompt,
+    step: str,
+    change: Callable[[Item, State], "Item | Note"],
+    *,
+    key: Hashable = None,
+    fold: Fold[State] | None = None,
+    until: int | None = None,
+) -> Rewritten[State]:
+    """As `rewrite_items`, with the state behind the last item; it is not to be changed."""
+    items = prompt.items
+    folding = fold if fold is not None else cast("Fold[State]", _NO_FOLD)
+    if not items.settled:  # new items, which the thread keeps once they are final
+        return _rewrite_tail(prompt, None, change, folding.start(), until)
+    with items.lock:
+        outcomes = derived(items, _Outcomes)
+        outcome = outcomes.by_key.get((step, key))
+        back = cast("Callable[[object, int], object] | None", folding.back)
+        if outcome is None or (until is not None and outcome.done >= until):
+            outcome = _Outcome(folding.start(), back)
+            outcomes.put((step, key), outcome)
+        elif outcome.read > items.settled:  # an older snapshot is worked out by itself
+            outcome = _Outcome(folding.start(), back)
+        if outcome.read < items.settled:
+            try:
+                _advance(outcome, items, change, until)
+            except BaseException:
+                outcomes.by_key.pop((step, key), None)  # its state may be half way
+                raise
+        if until is not None and outcome.earliest < until:
+            _release(outcome, items, until)
+        state = cast("State", outcome.state)
+        if items.tail:
+            return _rewrite_tail(prompt, outcome, change, folding.over(state), until)
+        if outcome.items is None:
+            return Rewritten(prompt, state)
+        return Rewritten(prompt.with_strand(outcome.items, outcome.notes), state)
+
+
+def _rewrite_tail(
+    prompt: Prompt,
+    outcome: _Outcome | None,
+    change: Callable[[Item, State], "Item | Note"],
+    state: State,
+    until: int | None,
+) -> Rewritten[State]:
+    """The prompt with what became of its settled items, and its tail changed on top of that."""
+    items = prompt.items
+    tail: list[Item] = []
+    notes: list[Note] = []
+    changed = False
+    for item in items.tail:
+        after = change(item, state)
+        if after is item:
+            tail.append(item)
+        elif isinstance(after, Item):
+            tail.append(after)
+            changed = True
+        elif until is not None and item.position >= until:
+            tail.append(item)
+        else:
+            changed = True
+            notes.append(after)
+            if after.after is not None:
+                tail.append(after.after)
+    settled = outcome.items if outcome is not None else None
+    if not changed and settled is None:
+        return Rewritten(prompt, state)
+    if settled is None:
+        settled = items.first(items.settled)
+    known: Strand[Note] = outcome.notes if outcome is not None else Strand()
+    return Rewritten(prompt.with_strand(settled.with_tail(tail), known.with_tail(notes)), state)
+
+
+def _advance(
+    outcome: _Outcome,
+    items: Strand[Item],
+    change: Callable[[Item, State], "Item | Note"],
+    until: int | None,
+) -> None:
+    """Read the settled items that were not read yet."""
+    state = cast("State", outcome.state)
+    start = outcome.read
+    rewritten: list[Item] = []
+    notes: list[Note] = []
+    for index, item in enumerate(items.between(start, items.settled), start):
+        after = change(item, state)
+        if after is item:
+            rewritten.append(item)
+            continue
+        if isinstance(after, Note) and until is not None:
+            if item.position >= until:
+                outcome.pending.append((index, after))
+                outcome.earliest = min(outcome.earliest, item.position)
+                rewritten.append(item)
+                continue
+            outcome.done = max(outcome.done, item.position)
+        if outcome.items is None:
+            outcome.items, rewritten = items.fork(index), []
+        if isinstance(after, Item):
+            rewritten.append(after)
+            continue
+        notes.append(after)
+        outcome.places.append(index)
+        if after.after is not None:
+            rewritten.append(after.after)
+        else:
+            outcome.drops.append(index)
+    outcome.read = items.settled
+    if outcome.items is not None:
+        outcome.items = outcome.items.grown(rewritten)
+    outcome.notes = outcome.notes.grown(notes) if notes else outcome.notes
+
+
+def _release(outcome: _Outcome, items: Strand[Item], until: int) -> None:
+    """Make the changes whose turn is over; what was sent changes from the first of them on."""
+    ready = [one for one in outcome.pending if one[1].before.position < until]
+    outcome.pending = [one for one in outcome.pending if one[1].before.position >= until]
+    waiting = (note.before.position for _, note in outcome.pending)
+    outcome.earliest = min(waiting, default=sys.maxsize)
+    first = ready[0][0]
+    now = outcome.items if outcome.items is not None else items
+    rest = now.between(first, items.settled)
+    for index, note in ready:
+        assert note.after is not None, "a pass that waits may not drop items"
+        rest[index - first] = note.after
+        outcome.done = max(outcome.done, note.before.position)
+    outcome.items = now.fork(first).grown(rest)
+    if outcome.places and outcome.places[-1] > first:  # notes stay in the order of the items
+        both = sorted([*zip(outcome.places, outcome.notes, strict=True), *ready], key=_place)
+        outcome.places = [index for index, _ in both]
+        outcome.notes = Strand([note for _, note in both])
+        return
+    outcome.places += [index for index, _ in ready]
+    outcome.notes = outcome.notes.grown([note for _, note in ready])
+
+
+def _place(one: tuple[int, Note]) -> int:
+    return one[0]
+
+
+class _Suffix:
+    """The settled items of a strand from one on, and a note on each before it."""
+
+    __slots__ = ("items", "notes", "read", "reason", "start")
+
+    def __init__(self) -> None:
+        self.start = self.read = 0
+        self.reason = ""
+        self.items: Strand[Item] = Strand()
+        self.notes: Strand[Note] = Strand()
+
+
+def keep_since(prompt: Prompt, start: int, step: str, reason: str) -> Prompt:
+    """The prompt without its first `start` items, each of which gets a note."""
+    items = prompt.items
+    with items.lock:
+        settled = items.settled
+        suffix = derived(items, _Suffix, (step, reason))
+        if start > settled or suffix.read > settled or start < suffix.start:
+            # the start lies in the tail, or an older snapshot: worked out by itself
+            gone = [Note(step, reason, item) for item in items.between(0, start)]
+            return prompt.with_strand(Strand(items.since(start)), Strand(gone))
+        if suffix.start < start:
+            gone = [Note(step, reason, item) for item in items.between(suffix.start, start)]
+            suffix.notes = suffix.notes.grown(gone)
+            suffix.items = Strand()
+            suffix.start = suffix.read = start
+        if suffix.read < settled:
+            suffix.items = suffix.items.grown(items.between(suffix.read, settled))
+            suffix.read = settled
+        return prompt.with_strand(suffix.items.with_tail(items.tail), suffix.notes)
+
+
+def map_blocks(item: Item, function: Callable[[Block], Block]) -> Item:
+    """The item with every block as `function` has it; the item itself where none changes."""
+    blocks = tuple(map(function, item.blocks))
+    if all(new is old for new, old in zip(blocks, item.blocks, strict=True)):
+        return item
+    return msgspec.structs.replace(item, blocks=blocks)
+
+
+def map_texts(item: Item, function: Callable[[str], str]) -> Item:
+    """The item with every text in it as `function` has it: words, thoughts, results, code.
+
+    Calls, media and what a provider keeps for itself are no texts. A thought in other words loses
+    its signature, since no provider would accept it.
+    """
+    return map_blocks(item, lambda block: _map_text(block, function))
+
+
+def _map_text(block: Block, function: Callable[[str], str]) -> Block:
+    match block:
+        case TextBlock():
+            text = function(block.text)
+            if text == block.text:
+                return block
+            return msgspec.structs.replace(block, text=text, spans=())
+        case ThoughtBlock():
+            text = function(block.text)
+            if text == block.text:
+                return block
+            return msgspec.structs.replace(block, text=text, signature=None, kept=None)
+        case ResultBlock():
+            response = cast("JsonObject", _map_json(block.response, function))
+            if response is block.response:
+                return block
+            return msgspec.structs.replace(block, response=response)
+        case CodeBlock():
+            code = function(block.code)
+            return block if code == block.code else msgspec.structs.replace(block, code=code)
+        case CodeResultBlock():
+            output = function(block.output)
+            if output == block.output:
+                return block
+            return msgspec.structs.replace(block, output=output)
+        case _:
+            return block
+
+
+def _map_json(value: Json, function: Callable[[str], str]) -> Json:
+    match value:
+        case str():
+            text = function(value)
+            return value if text == value else text
+        case dict():
+            fields = {name: _map_json(each, function) for name, each in value.items()}
+            return value if all(fields[name] is value[name] for name in value) else fields
+        case list():
+            listed = [_map_json(each, function) for each in value]
+            same = all(new is old for new, old in zip(listed, value, strict=True))
+            return value if same else listed
+        case _:
+            return value

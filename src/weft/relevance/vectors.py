@@ -1,0 +1,106 @@
+"""How near texts are to a query in meaning, by vectors that give rare words more weight.
+
+A text's vector is the sum of the vectors of its pieces. A piece weighs more the fewer texts of
+this conversation have it. What is rare is computed over a part of the conversation that doubles,
+so that one more text does not change the vectors of the others. This chapter needs numpy, so it
+is loaded only where somebody asks for nearness.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft import meaning
+from weft.errors import CompileError
+from weft.relevance.index import Scope
+
+_Floats: TypeAlias = NDArray[np.float32]
+
+_LONGEST = 8192
+"""The letters of a text that are looked at: what is longer is about the same thing by then."""
+
+
+def nearness(scope: Scope, query: str) -> list[float]:
+    """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
+    index = scope.index
+    known = index.vectors = index.vectors or Vectors()
+    known.read(index.texts)
+    behind = [_pieces(text) for text in scope.more.texts]
+    looked = np.ones(scope.total, dtype=np.bool_)
+    looked[list(scope.without)] = False
+    searched = np.flatnonzero(looked)
+    near = np.zeros(scope.total, dtype=np.float32)
+    if len(searched):
+        told = searched[: 1 << (len(searched).bit_length() - 1)]
+        known.weigh(told, [*known.pieces[: scope.length], *behind])
+        own = known.vectors([_pieces(query)])[0]
+        likeness = np.concatenate([known.upto(scope.length) @ own, known.vectors(behind) @ own])
+        chosen = likeness[searched]
+        near[searched] = (chosen - chosen.mean()) / (float(chosen.std()) or 1.0)
+    return near.tolist()
+
+
+class Vectors:
+    """The vectors of an index's texts, under one view of what is rare."""
+
+    def __init__(self) -> None:
+        table = meaning.table()
+        if table is None:
+            raise CompileError(
+                'scorer="embedding" needs word vectors, and none are installed',
+                where="C.relevant",
+                hint="pip install 'weft[embedding]', or leave scorer out",
+            )
+        count = table.rows * table.width
+        flat = np.frombuffer(table.buffer, np.float16, count, table.begin)
+        self.table = flat.reshape(table.rows, table.width)
+        self.pieces: list[list[int]] = []
+        self._basis = 0, 0
+        self._weights: _Floats = np.ones(table.rows, dtype=np.float32)
+        self._made: _Floats = np.zeros((0, table.width), dtype=np.float32)
+        self._done = 0
+
+    def read(self, texts: Sequence[str]) -> None:
+        """Take the texts apart that were not yet."""
+        self.pieces += map(_pieces, texts[len(self.pieces) :])
+
+    def weigh(self, told: NDArray[np.intp], texts: Sequence[list[int]]) -> None:
+        """Work out what is rare, where that is to be told from other texts than before."""
+        basis = len(told), int(told[-1])
+        if basis == self._basis:
+            return
+        held = np.zeros(len(self.table), dtype=np.float32)
+        numbers: list[int] = told.tolist()
+        for number in numbers:
+            held[list(set(texts[number]))] += 1
+        self._weights = np.log(1 + len(told) / (1 + held)).astype(np.float32)
+        self._basis, self._done = basis, 0
+
+    def upto(self, length: int) -> _Floats:
+        """The vectors of the first texts."""
+        if self._done < length:
+            fresh = self.vectors(self.pieces[self._done : length])
+            if len(self._made) < length:
+                wider = np.zeros((2 * length, self.table.shape[1]), dtype=np.float32)
+                wider[: self._done] = self._made[: self._done]
+                self._made = wider
+            self._made[self._done : length] = fresh
+            self._done = length
+        return self._made[:length]
+
+    def vectors(self, texts: Sequence[list[int]]) -> _Floats:
+        """The directions that texts point to, row by row."""
+        made = np.zeros((len(texts), self.table.shape[1]), dtype=np.float32)
+        for row, text in enumerate(texts):
+            if text:
+                made[row] = self._weights[text] @ self.table[text].astype(np.float32)
+        sizes = np.linalg.norm(made, axis=1, keepdims=True)
+        sizes[sizes == 0] = 1
+        scaled: _Floats = made / sizes
+        return scaled
+
+
+def _pieces(text: str) -> list[int]:
+    return meaning.pieces(text[:_LONGEST])

@@ -1,0 +1,164 @@
+"""One visit over nodes: who implements it, and that a type checker names what a visitor lacks."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast, get_args
+
+import pytest
+
+import weft
+from weft import Agent, Gate, Loop, Map, Route, Step, expect, race, tap, timeout
+from weft.checker.walk import NodeWalk
+from weft.declare import Flow, Node
+from weft.declare.nodes import below, children, walk_nodes
+from weft.declare.visit import DefaultVisitor, Visitor, rebuild
+from weft.graph.build import graph_of
+from weft.graph.model import vertices_of
+from weft.runtime.flows import NodeRun
+
+SOURCE = Path(weft.__file__).parent
+
+a, b, c = Agent("a"), Agent("b"), Agent("c").writes("c")
+
+NODES: tuple[Node, ...] = (
+    a,
+    a >> b,
+    a | b,
+    a // b,
+    a * 3,
+    Route("k").eq("x", a).eq("y", b).otherwise(c),
+    Step(lambda state: None, name="step"),
+    Map("items", a, into="out"),
+    Gate("ask"),
+    race(a, b),
+    timeout(a, 3),
+    tap(print),
+    expect(bool, "no"),
+)
+"""One of every kind."""
+
+
+def _methods() -> list[str]:
+    return [name for name in vars(Visitor) if name.startswith("visit_")]
+
+
+def _answer(name: str) -> Callable[[object, Node], str]:
+    return lambda self, node: name
+
+
+ANSWERS = {name: _answer(name.removeprefix("visit_")) for name in _methods()}
+"""By method of a visitor: one that returns the name of the kind it is for."""
+
+
+def test_there_is_a_method_for_every_kind_and_it_is_the_one_that_is_called() -> None:
+    kinds = {Agent, *get_args(Flow)}
+    assert {type(node) for node in NODES} == kinds
+    assert set(_methods()) == {f"visit_{kind.__name__.lower()}" for kind in kinds}
+    visitor = cast("Visitor[str]", type("Names", (Visitor,), ANSWERS)())
+    assert [visitor.visit(node) for node in NODES] == [type(n).__name__.lower() for n in NODES]
+
+
+def _visitors(base: str) -> Iterable[str]:
+    """The classes of the package that derive from this one, with their files."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases = {ast.unparse(one).partition("[")[0] for one in node.bases}
+                if base in bases:
+                    yield f"{file.relative_to(SOURCE).as_posix()}:{node.name}"
+
+
+def test_each_room_has_exactly_one_class_that_knows_all_kinds() -> None:
+    assert [*_visitors("Visitor")] == [
+        "checker/walk.py:NodeWalk",
+        "declare/show.py:_FlowText",
+        "declare/visit.py:DefaultVisitor",
+        "declare/visit.py:_InnerAgents",
+        "graph/build.py:_Builder",
+        "runtime/flows.py:NodeRun",
+    ]
+    assert issubclass(NodeWalk, Visitor)
+    assert issubclass(NodeRun, Visitor)
+
+
+def test_nobody_else_tells_kinds_apart_one_by_one() -> None:
+    """One `match` over nodes is enough: others would be forgotten where a kind is added."""
+    kinds = {kind.__name__ for kind in (Agent, *get_args(Flow))}
+    matches: list[str] = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Match):
+                classes = [one for one in ast.walk(node) if isinstance(one, ast.MatchClass)]
+                named = {one.cls.id for one in classes if isinstance(one.cls, ast.Name)}
+                if len(named & kinds) > 1:
+                    matches.append(file.relative_to(SOURCE).as_posix())
+    assert matches == ["declare/visit.py"]
+
+
+def test_a_visitor_that_lacks_a_kind_cannot_be_made() -> None:
+    lacking = type("Lacking", (Visitor,), {**ANSWERS, "visit_map": vars(Visitor)["visit_map"]})
+    with pytest.raises(TypeError, match="visit_map"):
+        lacking()
+
+
+def test_a_type_checker_names_the_kind_that_a_visitor_lacks(tmp_path: Path) -> None:
+    methods = "".join(
+        f"    def {name}(self, node: object) -> int:\n        return 0\n"
+        for name in _methods()
+        if name != "visit_map"
+    )
+    file = tmp_path / "typed.py"
+    file.write_text(
+        f"from weft.declare.visit import Visitor\nclass Sizes(Visitor[int]):\n{methods}Sizes()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(file)],
+        capture_output=True,
+        text=True,
+        cwd=SOURCE.parent.parent,
+    )
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 1, done.stdout + done.stderr
+    assert '"visit_map"' in errors[0]
+
+
+def test_a_default_visitor_has_one_answer_for_the_kinds_without_a_method() -> None:
+    class Bodies(DefaultVisitor[int]):
+        def visit_other(self, node: Node) -> int:
+            return 0
+
+        def visit_loop(self, node: Loop) -> int:
+            return node.max
+
+    assert [Bodies().visit(node) for node in NODES] == [
+        3 if isinstance(node, Loop) else 0 for node in NODES
+    ]
+
+
+def test_children_are_what_runs_and_below_is_also_what_may_be_handed_over_to() -> None:
+    parent = Agent("parent", sub_agents=[a, b])
+    assert children(parent) == ()
+    assert below(parent) == (a, b)
+    assert below(a >> b) == children(a >> b) == (a, b)
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: type(node).__name__)
+def test_a_rebuilt_node_differs_only_in_its_agents(node: Node) -> None:
+    assert rebuild(node, lambda agent: agent) is node
+    changed = rebuild(node, lambda agent: replace(agent, description="changed"))
+    assert type(changed) is type(node)
+    assert repr(changed) == repr(node) or isinstance(node, Agent)
+    for one, _ in walk_nodes(changed):
+        assert not isinstance(one, Agent) or one.description == "changed"
+    back = rebuild(changed, lambda agent: replace(agent, description=""))
+    assert back == node
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: type(node).__name__)
+def test_every_kind_is_checked_and_drawn(node: Node) -> None:
+    assert isinstance(weft.check(node, inputs=["items", "k"]), list)
+    assert [*vertices_of(graph_of(node, inputs=["items", "k"]).root)]

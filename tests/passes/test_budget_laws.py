@@ -1,0 +1,58 @@
+"""Budgets are never exceeded, never keep less for more, and keep order, pairs and questions."""
+
+import random
+
+import pytest
+
+from tests.support import budgets
+from weft import Agent, C, Session, compile
+from weft.passes.shorten import stride_for
+
+CASES = 250
+"""How many random sessions are tried here; `bench/budget.py` tries 10,000."""
+
+
+@pytest.mark.parametrize("model", range(len(budgets.MODELS)), ids=budgets.MODELS)
+def test_what_must_hold_for_any_budget_holds(model: int) -> None:
+    met = sum(budgets.check(seed) for seed in range(model, CASES, len(budgets.MODELS)))
+    assert met > CASES // len(budgets.MODELS), "hardly any budget was met, so little was tried"
+
+
+def test_a_budget_that_is_larger_by_any_amount_never_keeps_less() -> None:
+    one = budgets.case(11)._replace(policy=C.default())
+    kept: list[tuple[int, int]] = []
+    for tokens in range(300, 3000, 13):
+        made = one.under(tokens, "drop")
+        if made is not None:
+            kept.append((tokens, len(made.prompt.items)))
+    sizes = [size for _, size in kept]
+    assert sizes == sorted(sizes), kept
+    assert len(set(sizes)) > 3
+
+
+def test_what_is_given_up_goes_in_strides_that_keep_the_law() -> None:
+    for excess in random.Random(4).sample(range(1, 5000), 40):
+        left: list[int] = []
+        for limit in range(4, 3000, 7):
+            stride, aim = stride_for(limit)
+            assert limit // 8 <= stride <= limit // 4
+            assert aim * 8 >= limit * 7
+            over = excess + 3000 - aim
+            left.append(excess + 3000 - -(-over // stride) * stride)
+        assert left == sorted(left), excess
+
+
+def test_requests_between_two_cuts_extend_each_other() -> None:
+    agent = Agent("bot", model="gpt-4.1", tools=[budgets.look])
+    dice = random.Random(7)
+    session = Session("s")
+    broken = steps = 0
+    for turn in range(60):
+        for author, role in (("user", "user"), ("bot", "model")):
+            text = budgets.prose(dice, 40)
+            session = session.append(budgets.said(author, role, text, turn))
+        message = compile(agent.sees(C.default().budget(4000)), session=session, message="Go on.")
+        steps += 1
+        broken += message.prefix_break is not None
+    assert steps == 60
+    assert broken * 5 <= steps

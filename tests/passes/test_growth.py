@@ -1,0 +1,212 @@
+"""One more step costs what it added: what is kept is right, and nothing looks at all items."""
+
+import ast
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.support.linear import calls
+from tests.support.strategies import logs
+from weft import Agent, C, Compiled, Content, Event, Part, Session, compile
+from weft.content import call_part, result_part
+from weft.errors import WeftError
+
+PASSES = Path(__file__).parents[2] / "src" / "weft" / "passes"
+
+LOOKS_AT_ALL = {
+    "_restore_at_once": "once a request, where a budget or a later result decides",
+    "_select": "once a turn: the query is the turn's",
+    "_superseded": "once a request: the last result decides about all before it",
+    "_unite": "once a request, where several views are united",
+    "drop_oldest": "once a request that exceeds its TokenBudget",
+    "exceeded": "when nothing fits, for the error",
+    "_largest": "when nothing fits, for the error",
+    "_left_by_budget": "once a request under a budget",
+    "_look_at": "behind what is sealed",
+    "_seen": "once a request whose policy writes",
+    "_items": "once a request under labels",
+    "_stale": "once a request under .fresh(...)",
+    "fence_untrusted": "once a request under .fence()",
+    "fit_items": "once a request under .fit(...)",
+    "insert_state": "once a request: it drops them all",
+    "item_sizes": "once a request under .fit(...)",
+    "mark_stale": "once a request under .fresh(...)",
+    "pair_results": "only what is new",
+    "reduce_results": "only what is new, but for several views",
+    "select_recent": "once a request: what an item is worth fades",
+    "select_user": "once a request: the last words decide about those before",
+    "summarize_items": "once a request under .summarize(...)",
+    "_summed": "once a request under .summarize(...)",
+    "_with_summaries": "once a request under .summarize(...)",
+    "beside": "once a request under .summarize(...)",
+    "validate_context": "once a request under .validate(...)",
+    "_calls": "once a request under .validate(...)",
+    "_incomplete": "once a request under .validate(...)",
+    "_lost_handles": "once a request under .validate(...)",
+    "asked_for": "once a request under .validate(...)",
+}
+"""Functions of passes that look at all items, and how often."""
+
+
+def _names_that_look_at_all(tree: ast.Module) -> Iterator[str]:
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            looked: list[ast.expr] = []
+            if isinstance(node, ast.For | ast.comprehension):
+                looked = [node.iter]
+            elif isinstance(node, ast.Starred):
+                looked = [node.value]
+            elif isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                if name in ("list", "tuple", "enumerate", "zip", "map", "sorted", "set"):
+                    looked = node.args
+                elif name.endswith("items.since") and ast.unparse(node.args[0]) == "0":
+                    yield function.name
+            if any(ast.unparse(one).endswith("prompt.items") for one in looked):
+                yield function.name
+
+
+@pytest.mark.parametrize("path", sorted(PASSES.glob("*.py")), ids=lambda path: path.stem)
+def test_a_pass_looks_at_all_items_only_where_it_says_how_often(path: Path) -> None:
+    found = {*_names_that_look_at_all(ast.parse(path.read_text()))}
+    assert found <= LOOKS_AT_ALL.keys(), f"use rewrite_items or keep_since: {found}"
+
+
+POLICIES = {
+    "default": C.default(),
+    "window": C.window(10),
+    "compact": C.default().compact(),
+    "dedupe": C.default().dedupe(),
+    "auto": C.auto(),
+    "redact": C.default().redact("email"),
+    "budget": C.default().budget(8000),
+    "budget_drop": C.default().budget(8000, overflow="drop"),
+    "relevant": C.relevant(top_k=8),
+}
+
+
+def look(city: str) -> str:
+    """Look it up."""
+    return city
+
+
+def group(number: int, *, turns: bool) -> list[Event]:
+    """Four events: what begins them, a call, its result, an answer."""
+    invocation = f"i{number}" if turns else "i0"
+    same = "the same long value, " * 20
+    rows = "\n".join(f"row {k} of {number}: value {k * number}" for k in range(12))
+    begins = ("user", "user", Part(text=f"question {number}, mail jane{number % 5}@example.org"))
+    if number and not turns:
+        begins = ("bot", "model", Part(text=f"step {number}"))
+    said = [
+        begins,
+        ("bot", "model", call_part("look", {"city": f"c{number}"}, id=f"c{number}")),
+        (
+            "bot",
+            "user",
+            result_part("look", {"result": rows if number % 3 else same}, id=f"c{number}"),
+        ),
+        ("bot", "model", Part(text=f"answer {number}: it is fine in city {number % 7}")),
+    ]
+    return [
+        Event(
+            author=author, invocation_id=invocation, id=f"e{number}_{at}",
+            timestamp=float(4 * number + at), content=Content(role=role, parts=(part,)),
+        )
+        for at, (author, role, part) in enumerate(said)
+    ]  # fmt: skip
+
+
+def snapshots(length: int, *, turns: bool) -> list[Session]:
+    """A session of so many events, and as it grows event by event."""
+    first = length // 4
+    grown = [Session("s", events=[e for n in range(first) for e in group(n, turns=turns)])]
+    for number in range(first, first + 5):
+        for event in group(number, turns=turns):
+            grown.append(grown[-1].append(event))
+    return grown
+
+
+def work_of_a_step(agent: Agent, grown: list[Session]) -> float:
+    """How many functions are called for one more step, as usual; relevance begins turns apart."""
+    counts: list[int] = []
+    for session in grown:
+        counts.append(calls(lambda session=session: compile(agent, session=session).wire))
+    late = sorted(counts[9:])  # the first steps read once what the cold one did not need
+    return late[len(late) // 4]
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["many turns", "one long turn"])
+def test_one_more_step_costs_what_it_added(turns: bool) -> None:
+    small, large = (snapshots(length, turns=turns) for length in (1_000, 10_000))
+    grows: dict[str, float] = {}
+    for name, policy in POLICIES.items():
+        agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Be brief.").sees(policy)
+        before, after = work_of_a_step(agent, small), work_of_a_step(agent, large)
+        grows[name] = math.log10(after / before)
+    assert {name: grown for name, grown in grows.items() if grown >= 0.2} == {}
+
+
+WALKED = {
+    **POLICIES,
+    "window": C.window(2),
+    "small": C.default().compact(results=64, texts=64, to=64, media=1),
+    "truncate": C.default().truncate(8).dedupe(),
+    "several": C.window(2).compact(results=64, to=64),
+    "superseded": C.default().dedupe("superseded"),
+    "budget": C.default().budget(600),
+    "budget_drop": C.default().budget(500, overflow="drop"),
+    "redact_auto": C.auto().redact("email"),
+    "union": C.window(2) + C.select(kind="results"),
+}
+
+
+@pytest.mark.parametrize("name", WALKED)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=12)
+@given(events=logs())
+def test_what_is_kept_gives_what_everything_at_once_gives(name: str, events: list[Event]) -> None:
+    agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")
+    agent = agent.sees(WALKED[name])
+    grown = Session("s")
+    for index, event in enumerate(events):
+        grown = grown.append(event)
+        complete = [one for one in events[: index + 1] if not one.partial]
+        cold = Session("s", events=complete)
+        assert _outcome(agent, grown) == _outcome(agent, cold)
+        if index % 3 == 0:
+            assert _outcome(agent, grown, "and now?") == _outcome(agent, cold, "and now?")
+
+
+def _outcome(agent: Agent, session: Session, message: str | None = None) -> object:
+    try:
+        compiled = compile(agent, session=session, message=message)
+        wire, tokens = compiled.wire, compiled.tokens
+    except WeftError as error:
+        return str(error)
+    said = Counter(str(one) for one in compiled.diagnostics)
+    return wire, compiled.hash, tokens, said, _notes(compiled)
+
+
+def _notes(compiled: Compiled) -> Counter[str]:
+    steps = [(step.name, list(step.notes)) for step in compiled.steps]
+    made = [*compiled.woven.notes, *(note for _, notes in steps for note in notes)]
+    return Counter(f"{note.step} {note.reason} {note.before.event}" for note in made)
+
+
+def test_a_request_before_does_not_take_the_place_of_the_newest() -> None:
+    agent = Agent("bot", model="gpt-4o", tools=[look], context=C.window(10))
+    grown = snapshots(400, turns=True)
+    for session in grown:
+        compile(agent, session=session).wire  # noqa: B018
+    newest = grown[-1]
+    plain = calls(lambda: compile(agent, session=newest).wire)
+    looked = compile(agent, session=newest)
+    assert looked.previous is not None
+    looked.previous.wire  # noqa: B018
+    assert calls(lambda: compile(agent, session=newest).wire) < 2 * plain

@@ -1,0 +1,432 @@
+"""Recordings are read as they were made, and compiled again under other policies."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.support.recorded import coding_run, service_run
+from weft import Agent, C
+from weft.content import call_part, result_part
+from weft.declare import Policy
+from weft.errors import DeclarationError, SessionError
+from weft.replay.page import as_json, lines, replay_page
+from weft.replay.recordings import Recording, read_recordings, recording_of
+from weft.replay.replay import Trial, policy_from, replay, requests_of, strings_in, total, uses_of
+from weft.testing import make_session
+
+
+def read(*runs: object) -> list[Recording]:
+    data = "\n".join(json.dumps(run) for run in runs).encode()
+    return list(read_recordings(data, name="runs.jsonl"))
+
+
+def trial(recording: Recording, policy: Policy, model: str | None = None) -> Trial:
+    return replay(recording, policy, uses=uses_of(recording.session.events), model=model)
+
+
+# reading
+
+
+def test_what_a_coding_agents_commands_printed_becomes_results() -> None:
+    (recording,) = read(coding_run(steps=2))
+    events = recording.session.events
+    assert [event.author for event in events] == [
+        "user", "agent", "agent", "agent", "agent", "agent",
+    ]  # fmt: skip
+    first, result = events[1], events[2]
+    assert first.text.startswith("I look at the file.")
+    assert [call.name for call in first.calls] == ["run"]
+    assert [one.id for one in result.results] == [first.calls[0].id]
+    assert events[-1].calls == []
+    assert recording.instructions["agent"].startswith("You fix programs.")
+
+
+def test_a_chat_keeps_its_calls_and_results() -> None:
+    (recording,) = read(service_run(looks=1))
+    call = next(event for event in recording.session.events if event.calls).calls[0]
+    assert call.name == "get_reservation"
+    assert call.args == {"reservation_id": "RES0QX"}
+    result = next(event for event in recording.session.events if event.results).results[0]
+    assert result.id == call.id
+    assert json.loads(str((result.response or {})["result"]))["status"] == "booked"
+
+
+def test_a_session_of_ours_is_a_recording_too_alone_or_a_line_each() -> None:
+    session = make_session(("user", "Hi"), ("bot", "Hello"))
+    data = session.to_json()
+    assert [one.session for one in read_recordings(data, name="s")] == [session]
+    lined = data + b"\n" + data + b"\n"
+    assert len(list(read_recordings(lined, name="s"))) == 2
+    pretty = json.dumps(json.loads(data), indent=2).encode()
+    assert [one.session for one in read_recordings(pretty, name="s")] == [session]
+    listed = json.dumps([json.loads(data)] * 3, indent=2).encode()
+    assert len(list(read_recordings(listed, name="s"))) == 3
+
+
+def test_a_packed_file_is_unpacked() -> None:
+    data = gzip.compress(json.dumps(service_run()).encode())
+    assert len(list(read_recordings(data, name="runs.jsonl.gz"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "message"),
+    [
+        (b"", "f", "there is no recording in it"),
+        (b'{"messages": []}\nnot json\n', "f:2", "this is not JSON"),
+        (b'{"messages": []}\n{"turns": []}\n', "f:2", "this is no recording"),
+        (b'{"messages": [{"role": "robot", "text": "x"}]}', "messages[0]", "no role"),
+        (b'{"messages": ["x"]}', "f:1: messages[0]", "a message is an object"),
+        (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "a int is no content"),
+        (
+            b'{"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}',
+            "tool_calls[0]",
+            "a call has no function name",
+        ),
+        (b'{"events": [{"author": 1}]}', "f:1: events[0]", "this is not an event"),
+        (b"\x1f\x8bbroken", "f", "it cannot be unpacked"),
+        (b"plain words\n", "f:1", "this is not JSON"),
+    ],
+)
+def test_a_bad_line_is_named(data: bytes, where: str, message: str) -> None:
+    with pytest.raises(SessionError) as caught:
+        list(read_recordings(data, name="f"))
+    assert where in caught.value.where
+    assert message in caught.value.message
+
+
+# policies as text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["C.default()", "C.auto()", "C.window(5)", "C.user('last')", "C.default().compact(to=100)"],
+)
+def test_a_typed_policy_is_the_policy(text: str) -> None:
+    assert str(policy_from(text)) == text
+
+
+def test_typed_policies_unite_and_pipe() -> None:
+    assert policy_from("C.user() + C.window(2)") == C.user() + C.window(2)
+    assert policy_from("C.default() | C.compact()") == C.default().compact()
+    assert policy_from("C.select(kind=['user'])") == C.select(kind=["user"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("C.windw(5)", "windw"),
+        ("C.window(n=5, wide=True)", "wide"),
+        ("C.window(", "not an expression"),
+        ("C.window(x)", "`x` cannot stand in a policy"),
+        ("__import__('os').system('true')", "cannot stand in a policy"),
+        ("C.default().__class__()", "cannot stand in a policy"),
+        ("C.window(**{})", "cannot stand in a policy"),
+        ("[C.default()]", "cannot stand in a policy"),
+        ("C", "is no policy"),
+        ("C.compact()", "is no policy"),
+        ("C.window(0)", "0"),
+    ],
+)
+def test_a_wrong_policy_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        policy_from(text)
+    assert message in str(caught.value)
+
+
+def test_a_word_that_is_nearly_right_is_named() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        policy_from("C.default().truncat(5)")
+    assert caught.value.hint == "did you mean `truncate`?"
+
+
+# evidence
+
+
+def test_names_paths_and_numbers_are_evidence_and_plain_words_are_not() -> None:
+    text = "Then open parts/module_3.py at line 12, HAT028 or parseText, 2024-05-21, surely."
+    assert strings_in(text) == ["parts/module_3.py", "HAT028", "parseText", "2024-05-21"]
+
+
+def test_a_use_counts_only_of_what_was_told_before() -> None:
+    session = make_session(
+        ("user", "Look at value_one."), ("bot", "value_one and value_two"),
+        ("user", "Why? See value_three and value_two."), ("bot", "value_two, value_three again"),
+    )  # fmt: skip
+    assert uses_of(session.events).by_event == {3: ("value_three",)}
+    assert uses_of(session.events, "Begin with value_three.").by_event == {}
+
+
+# replay
+
+
+def test_append_only_repeats_every_request_and_keeps_all() -> None:
+    (recording,) = read(coding_run())
+    got = trial(recording, C.default())
+    assert got.requests == 9
+    assert got.broken == 0
+    assert got.in_view == got.kept_share == 1
+    assert got.used > 5
+    assert got.with_recalls == got.cost
+    assert got.largest == got.curve[-1] == max(got.curve)
+    written = got.curve[-1] * 1.25 + sum(got.curve[:-1]) * 0.10
+    assert got.cost == pytest.approx(written, rel=0.01)
+
+
+def test_the_system_text_is_sent_as_it_was_recorded() -> None:
+    (recording,) = read(coding_run(steps=1))
+    (_, _, first), *_ = requests_of(recording, C.default())
+    assert first.system.endswith("\n\nYou fix programs. Use {braces} as {{they}} come.")
+    assert all(found.code != "WEFT101" for found in first.diagnostics)
+
+
+def test_a_window_costs_more_and_says_so_each_time() -> None:
+    (recording,) = read(service_run(looks=12))
+    base, window = trial(recording, C.default()), trial(recording, C.window(4))
+    assert window.tokens < base.tokens
+    assert window.cost > base.cost
+    assert window.broken > 3
+    assert window.announced == window.broken
+    assert window.kept_share < 1
+
+
+def test_requests_that_fit_no_budget_are_counted_apart() -> None:
+    (recording,) = read(coding_run(steps=4))
+    base, tight = trial(recording, C.default()), trial(recording, C.default().budget(120))
+    assert tight.refused > 0
+    assert tight.requests + tight.refused == base.requests
+    assert any(f"refused {tight.refused} requests" in line for line in lines([base, tight]))
+
+
+def test_a_model_brings_its_prices_and_its_cache_rules() -> None:
+    (recording,) = read(coding_run())
+    got = trial(recording, C.default(), "gpt-5")
+    assert got.money
+    assert got.cached % 128 == 0
+    assert 0 < got.cost < 0.1
+
+
+def test_trials_add_up() -> None:
+    one, other = read(coding_run("a", steps=3), coding_run("b", steps=5))
+    both = total([trial(one, C.default()), trial(other, C.default())])
+    assert both.runs == 2
+    assert both.requests == 10
+    assert both.reached == (2, 2, 2, 2, 1, 1)
+    assert sum(both.curve) == both.tokens
+
+
+def test_declared_agents_are_replayed_with_what_they_declare() -> None:
+    session = make_session(("user", "Hi"), ("bot", "Hello"), ("user", "Go"), ("bot", "Gone"))
+    recording = recording_of(session)
+    told = Agent("bot", instruction="A long instruction. " * 50)
+    uses = uses_of(session.events)
+    bare = replay(recording, C.default(), uses=uses)
+    full = replay(recording, C.default(), uses=uses, agents={"bot": told})
+    assert full.tokens > bare.tokens + 2 * 150
+
+
+def test_the_page_needs_nothing_beside_itself_and_escapes() -> None:
+    (recording,) = read(coding_run(steps=3))
+    trials = [trial(recording, C.default()), trial(recording, C.window(1))]
+    page = replay_page(trials, source="<script>alert(1)</script>")
+    assert "<script" not in page
+    assert "http" not in page
+    assert page.count("<svg") == 2
+    assert page.count("<polyline") == 2
+    assert page.count("<circle") == 4
+
+
+def test_rows_are_relative_to_the_first_policy() -> None:
+    (recording,) = read(coding_run(steps=3))
+    trials = [trial(recording, C.default()), trial(recording, C.none())]
+    first, second = as_json(trials)
+    assert first["cost_ratio"] == 1.0
+    assert second["policy"] == "C.none()"
+    table = list(lines(trials))
+    assert table[0].startswith("yardstick (read 0.10, write 1.25): 1 runs, 4 requests")
+    assert table[2].split()[2] == "1.00x"
+
+
+# requests with their tools
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "place": {"type": "string", "description": "A town, by its name in the local tongue."},
+        "day": {"type": "string", "description": "Today or a weekday, never a date."},
+    },
+    "required": ["place"],
+}
+_ABOUT = "The weather of a place, with wind and rain, hour by hour and day by day. " * 4
+REQUESTS: dict[str, dict[str, object]] = {
+    "openai-chat": {
+        "model": "gpt-5",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Oslo?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"place":"Oslo"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "Rain."},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "weather", "description": _ABOUT, "parameters": _SCHEMA},
+            }
+        ],
+    },
+    "openai-responses": {
+        "model": "gpt-5",
+        "instructions": "Be brief.",
+        "input": [
+            {"role": "user", "content": "Oslo?"},
+            {
+                "type": "function_call",
+                "call_id": "c1",
+                "name": "weather",
+                "arguments": '{"place":"Oslo"}',
+            },
+            {"type": "function_call_output", "call_id": "c1", "output": "Rain."},
+        ],
+        "tools": [
+            {"type": "function", "name": "weather", "description": _ABOUT, "parameters": _SCHEMA}
+        ],
+    },
+    "anthropic": {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 100,
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "Oslo?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"place": "Oslo"}}
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Rain."}],
+            },
+        ],
+        "tools": [{"name": "weather", "description": _ABOUT, "input_schema": _SCHEMA}],
+    },
+    "gemini": {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Oslo?"}]},
+            {
+                "role": "model",
+                "parts": [{"functionCall": {"name": "weather", "args": {"place": "Oslo"}}}],
+            },
+            {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": {"name": "weather", "response": {"result": "Rain."}}}
+                ],
+            },
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "weather", "description": _ABOUT, "parameters": _SCHEMA}
+                ]
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("dialect", REQUESTS)
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "with its answer"])
+def test_a_recorded_request_brings_its_tools(dialect: str, wrapped: bool) -> None:
+    request = REQUESTS[dialect]
+    bare = {key: value for key, value in request.items() if key != "tools"}
+    if wrapped:
+        (recording,) = read({"id": "x1", "request": request, "status": 200})
+        (without,) = read({"id": "x1", "request": bare, "status": 200})
+    else:
+        (recording,), (without,) = read(request), read(bare)
+    assert [tool.name for tool in recording.tools] == ["weather"]
+    assert recording.instructions == {"agent": "Be brief."}
+    made = [compiled for _, _, compiled in requests_of(recording, C.default())]
+    assert len(made) == 2
+    declared = made[-1].prompt.tools[0]
+    assert declared.description.strip() == _ABOUT.strip()
+    assert "place" in json.dumps(declared.parameters)
+    assert trial(recording, C.default()).tokens > trial(without, C.default()).tokens + 2 * 60
+
+
+def test_a_chat_with_tools_counts_them_and_what_was_called_without() -> None:
+    run = service_run(looks=1)
+    chat = REQUESTS["openai-chat"]["tools"]
+    (recording,) = read({**run, "tools": chat})
+    *_, (_, _, last) = requests_of(recording, C.default())
+    assert last.tools == ["weather", "get_reservation"]
+
+
+def test_tools_that_cannot_be_declared_again_are_left_out() -> None:
+    request = {**REQUESTS["openai-responses"]}
+    odd = {"type": "function", "name": "recall", "description": "", "parameters": _SCHEMA}
+    request["tools"] = [{"type": "web_search"}, odd, odd]
+    (recording,) = read(request)
+    assert recording.tools == ()
+    assert trial(recording, C.auto()).requests == 2
+
+
+def test_a_request_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(SessionError) as caught:
+        read({"system": "x", "messages": [{"role": "robot", "content": "x"}]})
+    assert "runs.jsonl:1: messages/0/role" in caught.value.where
+    assert "robot" in caught.value.message
+
+
+# what can be read
+
+
+def digest_session(*, used: str) -> Recording:
+    names = [f"helper_{n}_of_part" for n in range(400)]
+    text = "\n".join(f"{n}: {name} = {n * 7919}" for n, name in enumerate(names))
+    return recording_of(
+        make_session(
+            ("user", "Look for task_name_one."),
+            ("bot", [call_part("look", {}, id="c1")]),
+            ("bot", [result_part("look", {"result": text + "\ntask_name_one"}, id="c1")]),
+            ("bot", f"It is {used}."),
+        )
+    )
+
+
+def test_a_bare_name_behind_a_digest_is_not_in_view() -> None:
+    recording = digest_session(used="helper_199_of_part")
+    *_, (_, _, last) = requests_of(recording, C.auto())
+    sent = str(last.prompt)
+    assert "also: " in sent
+    listed = sent.partition("also: ")[2].split(",")[0].strip()
+    got = trial(digest_session(used=listed), C.auto())
+    assert (got.used, got.present, got.behind) == (1, 0, 1)
+    assert got.lost == 0
+    assert got.recalls == 1
+
+
+def test_what_the_task_says_is_no_evidence() -> None:
+    got = trial(digest_session(used="task_name_one"), C.auto())
+    assert got.used == 0
+
+
+def test_what_nothing_leads_to_is_lost() -> None:
+    got = trial(digest_session(used="helper_399_of_part"), C.default().truncate(60))
+    assert (got.used, got.present, got.behind) == (1, 0, 0)
+    assert got.lost == 1
+    assert got.restorable < 1
+    (row,) = as_json([got])
+    assert (row["lost_share"], row["rebuilt_share"]) == (1.0, got.restorable)
