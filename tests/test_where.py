@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 ANSWERS = {
-    "where is all of Anthropic?": "weft.dialects.anthropic:Anthropic",
+    "where is all of Anthropic?": "weft.dialects.anthropic:AnthropicDialect",
     "where is the table of verbs?": "weft.passes.verbs",
     "where is .truncate()?": "weft.passes.reduce:truncate_items",
     "and what does it do to the past?": "weft.passes.reduce:truncate_past",

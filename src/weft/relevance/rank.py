@@ -118,12 +118,14 @@ def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> tuple[lis
         for word, often in scope.counts(number).items():
             if word not in asked:
                 gathered[word] = gathered.get(word, 0.0) + share * often
-    told = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
-    chosen = sorted(told, key=lambda word: (-told[word], word))[:_LED]
+    rarities = {
+        word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()
+    }
+    chosen = sorted(rarities, key=lambda word: (-rarities[word], word))[:_LED]
     if not chosen:
         return scores, steady
-    most = told[chosen[0]]
-    added = weigh(scope, ((_LEADS * told[word] / most, scope.times(word)) for word in chosen))
+    most = rarities[chosen[0]]
+    added = weigh(scope, ((_LEADS * rarities[word] / most, scope.times(word)) for word in chosen))
     return [score + more for score, more in zip(scores, added, strict=True)], steady
 
 
@@ -131,9 +133,9 @@ def _lent(scores: list[float]) -> list[float]:
     """The scores with what neighbours lend each other."""
     edge = [0.0] * len(BESIDE)
     padded = [*edge, *scores, *edge]
-    made = scores
+    sums = scores
     for distance, (behind, before) in enumerate(BESIDE, 1):
         earlier = map(behind.__mul__, padded[len(edge) - distance :])
         later = map(before.__mul__, padded[len(edge) + distance :])
-        made = list(map(add, map(add, made, earlier), later))
-    return made
+        sums = list(map(add, map(add, sums, earlier), later))
+    return sums
