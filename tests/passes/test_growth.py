@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.linear import calls
 from tests.support.strategies import logs
-from weft import Agent, C, Compiled, Content, Event, Part, Session, compile
+from weft import Agent, C, Content, Event, Part, Session
+from weft.compiler import Compilation
+from weft.compiler import compile_request as compile
 from weft.content import call_part, result_part
 from weft.errors import WeftError
 
@@ -193,7 +195,7 @@ def _outcome(agent: Agent, session: Session, message: str | None = None) -> obje
     return wire, compiled.hash, tokens, said, _notes(compiled)
 
 
-def _notes(compiled: Compiled) -> Counter[str]:
+def _notes(compiled: Compilation) -> Counter[str]:
     steps = [(step.name, list(step.notes)) for step in compiled.steps]
     made = [*compiled.woven.notes, *(note for _, notes in steps for note in notes)]
     return Counter(f"{note.step} {note.reason} {note.before.event}" for note in made)
