@@ -69,8 +69,8 @@ class Target(msgspec.Struct, frozen=True):
 class Plan:
     """What is known of an agent's requests before there is a session.
 
-    `run_policy` is the policy of the run. `measure` says by what things are found large: the model's
-    tokens, and from how many on for each tool that has a say in it.
+    `run_policy` is the policy of the run. `measure` says by what things are found large: the
+    model's tokens, and from how many on for each tool that has a say in it.
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
     `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
