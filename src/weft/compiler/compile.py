@@ -498,10 +498,10 @@ def _require_kinds(
     ):
         if value is not None and not isinstance(value, kind):
             raise CompileError(f"{name} is a {type(value).__name__}", where="compile", hint=hint)
-    for name, text in cast("Mapping[object, object]", artifacts or {}).items():
+    for artifact, text in cast("Mapping[object, object]", artifacts or {}).items():
         if not isinstance(text, str):
             raise CompileError(
-                f"the artifact `{name}` is a {type(text).__name__}",
+                f"the artifact `{artifact}` is a {type(text).__name__}",
                 where="compile",
                 hint="pass its newest text",
             )

@@ -236,7 +236,7 @@ class Thread:
         prompt = Prompt(
             model="",
             agent=env.agent,
-            items=Strand[Item]().with_tail(built.items),
+            items=_passing(built.items),
             features=features,
             diagnostics=tuple(built.diagnostics),
         )
@@ -378,6 +378,12 @@ class Thread:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
+
+
+def _passing(items: list[Item]) -> Strand[Item]:
+    """Items of which nothing is final yet."""
+    strand: Strand[Item] = Strand()  # `Strand[Item]()` is slower, and this is done at every step
+    return strand.with_tail(items)
 
 
 def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:

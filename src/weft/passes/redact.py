@@ -92,11 +92,13 @@ class _Placeholders:
 
 
 class _Restored:
-    """Values that were put back in a log: the placeholder of each, and since when."""
+    """How much of a log was read, and the values that were put back in it.
+
+    Each has its placeholder and since when. They are replaced in one piece, as threads may look.
+    """
 
     def __init__(self) -> None:
-        self.read = 0
-        self.values: dict[str, tuple[str, int]] = {}
+        self.known: tuple[int, dict[str, tuple[str, int]]] = (0, {})
 
 
 def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
@@ -105,8 +107,8 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    known = derived(log, _Restored)
-    done, values = known.read, known.values
+    restored_so_far = derived(log, _Restored)
+    done, values = restored_so_far.known
     if len(log) > done:
         values = dict(values)
         for index, event in enumerate(log.since(done), done):
@@ -115,7 +117,7 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
                 if isinstance(value, str | int) and PLACEHOLDER.fullmatch(placeholder):
                     values.setdefault(str(value), (placeholder, index))
         if not log.tail:
-            known.read, known.values = len(log), values
+            restored_so_far.known = (len(log), values)
     listed = [(value, placeholder, index) for value, (placeholder, index) in values.items()]
     return sorted(listed, key=lambda one: -len(one[0]))
 
