@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import budgets
+from tests.support import budgets
 
 from weft import Agent, C, Session, compile
 

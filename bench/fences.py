@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.payloads import escapes, payload
+from tests.support.payloads import escapes, payload
 
 from weft.passes.fences import neutralised
 

@@ -256,7 +256,7 @@ def _report(bot: Agent, session: Session) -> str:
 
 
 def _sessions() -> Iterator[list[Event]]:
-    from tests.recorded import coding_run, service_run
+    from tests.support.recorded import coding_run, service_run
 
     for seed, turns in enumerate([6] * 12 + [20] * 3):
         yield made_up(seed, turns)
@@ -336,7 +336,7 @@ def made_up(seed: int, turns: int) -> list[Event]:
 
 
 def checks() -> Iterator[Check]:
-    from tests.check.programs import edited, made, programs
+    from tests.checker.programs import edited, made, programs
 
     for program in programs():
         yield program.name, lambda p=program: _findings(made(p.source))
@@ -360,14 +360,14 @@ def _pictures(flow: Any) -> str:
 
 
 def runs() -> Iterator[Check]:
-    from tests.check.programs import made, programs
+    from tests.checker.programs import made, programs
 
     for program in programs():
         yield program.name, lambda p=program: _run_of(made(p.source))
 
 
 def _run_of(program: Any) -> str:
-    from tests.check.programs import run
+    from tests.checker.programs import run
 
     result, model, errors = run(program)
     stored = result.session.to_json()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.planted import plant
+from tests.support.planted import plant
 
 BATCH = 40
 

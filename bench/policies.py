@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.recorded import coding_run, service_run
+from tests.support.recorded import coding_run, service_run
 
 from weft import C
 from weft.replay.recordings import Recording, read_recordings

@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The address of a database on a real server, which starts when a test first asks for it."""
-    from tests.postgres import database
+    from tests.support.postgres import database
 
     with database() as address:
         yield address

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import calls, returns, says, session, user
 from tests.cli.run import environment, refusal, weft
+from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Session, compile
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.run import weft
-from tests.recorded import coding_run, service_run, write_lines
+from tests.support.recorded import coding_run, service_run, write_lines
 from weft.cli import main
 from weft.testing import make_session
 

@@ -2,7 +2,7 @@
 
 import io
 
-from tests.build import calls, returns, says
+from tests.support.build import calls, returns, says
 from weft import Agent, Content, Event, Parallel, Part
 from weft.cli.screen import Screen
 from weft.content import call_part

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import calls, returns, says, user
 from tests.cli.run import refusal, weft
+from tests.support.build import calls, returns, says, user
 from weft import Event, Session
 from weft.session import Actions, SessionKey
 from weft.stores import open_store

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.linear import check_linear
+from tests.support.linear import check_linear
 from weft.detect import KINDS, PLACEHOLDER, Pattern, PatternTimeout, find, pattern_of
 from weft.errors import DeclarationError
 

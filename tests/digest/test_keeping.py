@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.linear import check_linear
+from tests.support.linear import check_linear
 from weft.digest.extractive import Entry, extract
 from weft.digest.keeping import holds, invented, marks_in, missing, must_keep, open_lines
 

@@ -24,7 +24,7 @@ from tests.models.wires import (
     log,
     turns_of,
 )
-from tests.strategies import logs
+from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.content import call_part, result_part
 from weft.dialects import DIALECTS

@@ -14,9 +14,9 @@ import openai
 import pytest
 
 import weft
-from tests.build import calls, returns, user
 from tests.cli.run import weft as command
 from tests.models.local_weights import fetched, overheard
+from tests.support.build import calls, returns, user
 from weft import Agent, Event, Runner, Session
 from weft.compiler.caching import EVICTED
 from weft.models import Anthropic, Model, OpenAI

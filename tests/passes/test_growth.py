@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.linear import calls
-from tests.strategies import logs
+from tests.support.linear import calls
+from tests.support.strategies import logs
 from weft import Agent, C, Compiled, Content, Event, Part, Session, compile
 from weft.content import call_part, result_part
 from weft.errors import WeftError

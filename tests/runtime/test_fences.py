@@ -6,8 +6,8 @@ import random
 import pytest
 
 import weft
-from tests.linear import check_linear
-from tests.payloads import escapes, payload
+from tests.support.linear import check_linear
+from tests.support.payloads import escapes, payload
 from weft import Agent, C, Runner, Session, ToolContext
 from weft.passes.fences import TOLD, fenced, neutralised
 from weft.testing import ScriptedModel, call

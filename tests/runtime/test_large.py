@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import weft
-from tests.linear import check_calls
+from tests.support.linear import check_calls
 from weft import Agent, Gate, Loop, Map, Parallel, RunConfig, Runner, Sequence, Step, tool
 from weft.declare import Node
 from weft.session import SessionKey

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planted import plant
+from tests.support.planted import plant
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.build import user
+from tests.support.build import user
 from weft import Actions
 from weft.errors import Conflict, SessionBusy
 from weft.session import SessionKey, Store

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.build import says, user
-from tests.strategies import logs
+from tests.support.build import says, user
+from tests.support.strategies import logs
 from weft import Actions, Content, Event, Part, Session
 from weft.content import call_part, result_part
 from weft.errors import Conflict, SessionError, StoreError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from tests.build import says, user
+from tests.support.build import says, user
 from weft import Agent, Event, Runner
 from weft.compiler.incremental import LONG
 from weft.runtime import model_call

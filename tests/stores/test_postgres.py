@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from tests.build import user
+from tests.support.build import user
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.postgres import PostgresStore

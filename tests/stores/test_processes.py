@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import user
 from tests.stores.child import ENVIRONMENT, ROOT
+from tests.support.build import user
 from weft.errors import SessionBusy, SessionError, UsageError
 from weft.session import Session, SessionKey, Store
 from weft.stores.sqlite import SqliteStore

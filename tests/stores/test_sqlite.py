@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.build import says, user
 from tests.stores.child import ENVIRONMENT, ROOT
+from tests.support.build import says, user
 from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
@@ -176,7 +176,7 @@ import asyncio, os, sys
 from weft.errors import StoreError
 from weft.session import SessionKey
 from weft.stores.sqlite import SqliteStore
-from tests.build import user
+from tests.support.build import user
 
 async def main():
     key = SessionKey("app", "ada", "s")
@@ -424,7 +424,7 @@ import asyncio, os, sys
 from weft.errors import SessionBusy
 from weft.session import SessionKey
 from weft.stores.sqlite import SqliteStore
-from tests.build import user
+from tests.support.build import user
 
 key = SessionKey("app", "ada", "s")
 store = SqliteStore(sys.argv[1])

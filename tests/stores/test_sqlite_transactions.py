@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import user
+from tests.support.build import user
 from weft.errors import StoreError
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.sqlite import SqliteStore

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import weft
 from weft.checker.functions import keys_of
-from weft.checker.scope import opened
+from weft.checker.scope import unwrap_function
 from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
@@ -234,7 +234,7 @@ class Sources:
 
     def _defined(self, function: Callable[..., object]) -> SourcePlace | None:
         """Where a function stands, if that is in one of the files."""
-        code: object = getattr(opened(function)[0], "__code__", None)
+        code: object = getattr(unwrap_function(function)[0], "__code__", None)
         if not isinstance(code, CodeType):
             return None
         file = Path(code.co_filename).resolve()

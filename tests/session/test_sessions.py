@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 import weft
-from tests.strategies import json_values, logs
+from tests.support.strategies import json_values, logs
 from weft import Actions, Agent, Content, Event, Part, Session
 from weft.content import (
     Blob,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weft.values import Json, JsonObject
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 _BODY: JsonObject = {
     "id": "msg_1",

@@ -6,8 +6,8 @@ import time
 
 from hypothesis import HealthCheck, given, settings
 
-from tests.build import calls, returns, says, session, user
-from tests.strategies import logs
+from tests.support.build import calls, returns, says, session, user
+from tests.support.strategies import logs
 from weft import Agent, Event, RunConfig, Session, compile
 from weft.compiler.report import columns
 

@@ -10,8 +10,8 @@ from anthropic.types.message_create_params import MessageCreateParamsNonStreamin
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 import weft
-from tests.build import calls, returns, says, session, user
 from tests.dialects.shapes import misfits
+from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Event, RunConfig, Session
 from weft.compiler.caching import EVICTED, Prediction, held_against, predict
 from weft.content import call_part, result_part

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from tests.build import calls, returns, says, session, user
+from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Raw, RunConfig, compile
 from weft.compiler.plan import MOST_PLANS, plan_for
 from weft.declare import Sequence

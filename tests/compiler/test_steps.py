@@ -8,8 +8,8 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.build import calls, returns, says, session, user
-from tests.strategies import logs
+from tests.support.build import calls, returns, says, session, user
+from tests.support.strategies import logs
 from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
 from weft.compiler.incremental import Thread
 from weft.declare import Policy

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from tests.linear import check_linear
+from tests.support.linear import check_linear
 from weft import Agent, RunConfig
 from weft.declare.template import parse, render
 from weft.errors import MissingVariable, SessionError

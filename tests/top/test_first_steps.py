@@ -18,7 +18,7 @@ from weft.declare import RunBudget, TokenBudget
 from weft.errors import CallError, DeclarationError, FrozenError, UnknownName
 from weft.testing import ScriptedModel, make_session
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def bot(*answers: str) -> Agent:

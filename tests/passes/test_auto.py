@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 import weft
-from tests.recorded import coding_run
+from tests.support.recorded import coding_run
 from weft import Agent, C, RunConfig, Session
 from weft.compiler import Compiled
 from weft.compiler.breaks import break_of, read_again

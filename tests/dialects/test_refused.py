@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from tests.cli.run import weft as shell
-from tests.linear import calls
+from tests.support.linear import calls
 from weft import Agent, Event, RunConfig, Session
 from weft.compiler.prefix import refused
 from weft.content import Content, Part, call_part, media_part, result_part

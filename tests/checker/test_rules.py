@@ -3,8 +3,8 @@
 import pytest
 
 import weft
-from tests.check.programs import Edit, Made, Program, edited, made, programs
-from tests.check.test_corpus import serious
+from tests.checker.programs import Edit, Made, Program, edited, made, programs
+from tests.checker.test_corpus import serious
 from tests.support.laws import all_laws
 from weft.codes import CODES
 from weft.codes.checking import CHECKING

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.build import calls, returns, says, session, user
+from tests.support.build import calls, returns, says, session, user
 from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget, compile
 from weft.content import file_part, media_part, thought_part
 from weft.session import Compaction

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.linear import check_calls
+from tests.support.linear import check_calls
 from weft import Agent, C, Fallback, Loop, Map, Parallel, Route, S, Sequence, check, race
 from weft.declare import Node
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.strategies import logs
+from tests.support.strategies import logs
 from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded

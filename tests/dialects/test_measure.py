@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import weft
 from tests.dialects import prompts
-from tests.strategies import json_values, logs
 from tests.support.laws import all_laws
+from tests.support.strategies import json_values, logs
 from weft import Agent, Content, Event, Part, Session, TokenBudget, compile, count_tokens
 from weft.content import (
     call_part,
@@ -33,14 +33,14 @@ from weft.errors import BudgetExceeded, UsageError
 from weft.tokens import audio_seconds, counter_for, overheads_for, thought_tokens
 from weft.values import Json, JsonObject
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FAMILIES = {
     "gemini": ("gemini-2.0-flash", "gemini-2.5-pro", "gemini-3-flash", "gemini-flash-latest"),
     "anthropic": ("claude-3-haiku", "claude-sonnet-4-5", "claude-opus-5-5"),
     "openai-chat": ("openai-chat/gpt-4.1", "openrouter/openai/gpt-5", "ollama/unknown"),
     "openai-responses": ("openai-responses/gpt-4.1", "gpt-5.4"),
 }
-READERS = {name: dialect.meter("gpt-5").scale for name, dialect in DIALECTS.items()}
+READERS = {name: dialect.meter("gpt-5").weigher for name, dialect in DIALECTS.items()}
 MODELS = [(dialect, model) for dialect, models in FAMILIES.items() for model in models]
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 _CODE = """
 import json
 from weft import Agent, Session, compile
-from tests.build import user, says, calls, returns
+from tests.support.build import user, says, calls, returns
 
 def look(q: str, deep: dict[str, int] | None = None) -> str:
     "Look something up."
@@ -42,7 +42,7 @@ def test_twenty_processes_with_different_hash_seeds_agree() -> None:
 
 
 def test_the_hash_changes_with_every_input_and_not_with_event_ids() -> None:
-    from tests.build import session, user
+    from tests.support.build import session, user
     from weft import Agent, RunConfig, compile
 
     bot = Agent("bot", model="gemini-flash-latest", instruction="Hi {x}")

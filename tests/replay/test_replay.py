@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.recorded import coding_run, service_run
+from tests.support.recorded import coding_run, service_run
 from weft import Agent, C
 from weft.content import call_part, result_part
 from weft.declare import Policy

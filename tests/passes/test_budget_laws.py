@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests import budgets
+from tests.support import budgets
 from weft import Agent, C, Session, compile
 from weft.passes.shorten import stride_for
 

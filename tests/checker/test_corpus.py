@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import weft
-from tests.check.programs import Edit, Program, edited, made, programs, run
+from tests.checker.programs import Edit, Program, edited, made, programs, run
 from tests.support.laws import all_laws
 from weft.diagnostics import Diagnostic, Severity
 

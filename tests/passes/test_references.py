@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 import weft
-from tests.test_auto import working_session
+from tests.passes.test_auto import working_session
 from weft import Agent, C, RunConfig, Session, TokenBudget
 from weft.compiler import Compiled
 from weft.content import call_part, result_part

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.build import calls, returns, says, session, user
-from tests.strategies import logs
+from tests.support.build import calls, returns, says, session, user
+from tests.support.strategies import logs
 from weft import Agent, C, Compiled, Content, Event, Part, RunConfig, Session, TokenBudget, compile
 from weft.compiler.report import Report, clip, columns, safe
 from weft.content import call_part, thought_part

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.build import calls, returns, says, session, user
-from tests.strategies import logs
+from tests.support.build import calls, returns, says, session, user
+from tests.support.strategies import logs
 from weft import Agent, Event, RunConfig, Session, compile
 from weft.dialects import DIALECTS
 from weft.dialects.wire import escape

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests import budgets
-from tests.build import calls, returns, says, session, user
+from tests.support import budgets
+from tests.support.build import calls, returns, says, session, user
 from weft import Agent, C, Compiled, Event, RunConfig, Session, compile, tool
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
