@@ -7,7 +7,6 @@ references; where there is no room for that, the handle alone stays.
 
 import base64
 import functools
-import html
 import json
 import re
 import unicodedata
@@ -573,12 +572,14 @@ def _spellings(values: Mapping[str, tuple[str, ...]]) -> Iterator[_Value]:
 
 
 def _ways(value: str) -> "Iterator[tuple[str, bool, bool]]":
+    from html import escape  # only secrets are looked for in all spellings
+
     plain = {value, unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
     plain.add(" ".join(value.split()))
     plain |= {
         compact(value)[1:-1],
         json.dumps(value)[1:-1],
-        html.escape(value),
+        escape(value),
         urllib.parse.quote(value, safe=""),
     }
     plain |= {urllib.parse.quote_plus(value), value.encode("unicode_escape").decode("ascii")}
