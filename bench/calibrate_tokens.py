@@ -33,7 +33,7 @@ import msgspec
 from weft import _token_tables as tables
 from weft import tokens
 from weft.dialects import dialect_named
-from weft.dialects.measure import Meter, Quantity, Scale, WeighedHead
+from weft.dialects.measure import Meter, Quantity, WeighedHead, Weigher
 from weft.dialects.wire import as_list
 from weft.tokens import Overheads
 from weft.values import compact
@@ -59,16 +59,16 @@ class Shape:
         return len(json.dumps(self.wire, ensure_ascii=False))
 
     @property
-    def scale(self) -> Scale:
-        return dialect_named(self.dialect).meter(self.model).scale
+    def weigher(self) -> Weigher:
+        return dialect_named(self.dialect).meter(self.model).weigher
 
     @cached_property
     def head(self) -> WeighedHead:
-        return self.scale.head(self.wire)
+        return self.weigher.head(self.wire)
 
     @cached_property
     def parts(self) -> list[Quantity]:
-        turns = map(self.scale.turn, as_list(self.wire.get(self.scale.turns)))
+        turns = map(self.weigher.turn, as_list(self.wire.get(self.weigher.turns)))
         return [part for turn in turns for part in turn.parts]
 
     @property
@@ -126,7 +126,7 @@ def shape_of(exchange: dict[str, Any]) -> Shape:
 
 
 def total(shape: Shape, costs: Overheads) -> int:
-    return Meter(shape.scale, shape.model, costs).request(shape.wire)
+    return Meter(shape.weigher, shape.model, costs).request(shape.wire)
 
 
 def payload(shape: Shape, costs: Overheads) -> int:
@@ -157,18 +157,18 @@ def values(costs: Overheads) -> list[float]:
 def solve(
     rows: Sequence[Sequence[float]],
     wanted: Sequence[float],
-    scale: Sequence[float],
+    weigher: Sequence[float],
     prior: Sequence[float],
     ridge: float,
 ) -> list[float]:
-    """Non-negative parameters of least absolute error relative to `scale`, near `prior`."""
+    """Non-negative parameters of least absolute error relative to `weigher`, near `prior`."""
     size = len(prior)
     answer = list(prior)
     weights = [1.0] * len(rows)
     for _ in range(40):
         gram = [[0.0] * size for _ in range(size)]
         right = [0.0] * size
-        for line, want, unit, weight in zip(rows, wanted, scale, weights, strict=True):
+        for line, want, unit, weight in zip(rows, wanted, weigher, weights, strict=True):
             factor = weight / unit**2
             used = [i for i in range(size) if line[i]]
             for i in used:
@@ -182,7 +182,7 @@ def solve(
             for i in range(size):
                 rest = right[i] - sum(gram[i][j] * answer[j] for j in range(size) if j != i)
                 answer[i] = max(0.0, rest / gram[i][i])
-        for index, (line, want, unit) in enumerate(zip(rows, wanted, scale, strict=True)):
+        for index, (line, want, unit) in enumerate(zip(rows, wanted, weigher, strict=True)):
             miss = abs(sum(a * b for a, b in zip(line, answer, strict=True)) - want) / unit
             weights[index] = 1 / max(miss, 0.01)
     return answer
@@ -344,15 +344,15 @@ def estimator(paths: Sequence[Path]) -> None:
     o200k = tokens.counter_for("gpt-4o").count
     for key, reference in references().items():
         for with_o200k in (False, True) if key.startswith("claude") else (False,):
-            rows, wanted, scale = [], [], []
+            rows, wanted, weigher = [], [], []
             for kind, text in chunks:
                 if text not in held:
                     first = o200k(text) if with_o200k else 0
                     rows.append([first, *tables.features(text)])
                     wanted.append(reference(text))
                     unit = max(1, wanted[-1])
-                    scale.append(unit / (shares[kind] / sizes[kind] * len(chunks)) ** 0.5)
-            answer = solve(rows, wanted, scale, [0.0] * len(rows[0]), 1e-6)
+                    weigher.append(unit / (shares[kind] / sizes[kind] * len(chunks)) ** 0.5)
+            answer = solve(rows, wanted, weigher, [0.0] * len(rows[0]), 1e-6)
             under: list[float] = []
             errors: list[float] = []
             for _, text in chunks:

@@ -36,7 +36,7 @@ class Docstring(msgspec.Struct, frozen=True):
 def read(text: str | None) -> Docstring:
     """Take a docstring apart; a text of no known style is all description."""
     lines = inspect.cleandoc(text or "").splitlines()
-    kept: list[str] = []
+    body: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
     while at < len(lines):
@@ -56,9 +56,9 @@ def read(text: str | None) -> Docstring:
             if field[1] in _PARAMETER_FIELDS and names:
                 parameters[names[-1].lstrip("*")] = _join([field[3] or "", *lines[start:at]])
         else:
-            kept.append(lines[at].rstrip())
+            body.append(lines[at].rstrip())
             at += 1
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(body)).strip()
     return Docstring(description, parameters)
 
 

@@ -119,14 +119,14 @@ def map_children(schema: JsonObject, visit: Visit) -> JsonObject:
 
 def walk(schema: JsonObject) -> Iterator[JsonObject]:
     """The schema and every sub-schema of it."""
-    found = [schema]
+    pending = [schema]
 
     def note(child: JsonObject, _: tuple[str, ...]) -> Json:
-        found.append(child)
+        pending.append(child)
         return child
 
-    while found:
-        node = found.pop()
+    while pending:
+        node = pending.pop()
         yield node
         map_children(node, note)
 
@@ -168,14 +168,14 @@ def resolve(root: JsonObject, ref: str) -> JsonObject | None:
 def reach(schema: JsonObject, named: Mapping[str, JsonObject]) -> set[str]:
     """Every named part the schema refers to, also through other parts."""
     body: JsonObject = {key: value for key, value in schema.items() if key != "$defs"}
-    found: set[str] = set()
+    reached: set[str] = set()
     queue = [body]
     while queue:
         for ref in refs(queue.pop()):
-            if ref not in found and ref in named:
-                found.add(ref)
+            if ref not in reached and ref in named:
+                reached.add(ref)
                 queue.append(named[ref])
-    return found
+    return reached
 
 
 def tidy(schema: JsonObject, *, name: str = "") -> JsonObject:
@@ -198,18 +198,18 @@ def tidy(schema: JsonObject, *, name: str = "") -> JsonObject:
     def inline(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:
         ref = node.get("$ref")
         if isinstance(ref, str) and ref in once and node.keys() <= ANNOTATIONS | {"$ref"}:
-            said: JsonObject = {key: value for key, value in node.items() if key != "$ref"}
-            return inline({**named[ref], **said})
+            own: JsonObject = {key: value for key, value in node.items() if key != "$ref"}
+            return inline({**named[ref], **own})
         once.discard(str(ref))
         return map_children(node, inline)
 
     body = inline(body)
-    kept: JsonObject = {
+    shared: JsonObject = {
         ref.removeprefix("#/$defs/"): inline(part)
         for ref, part in named.items()
         if ref in used - once
     }
-    return {**body, "$defs": kept} if kept else body
+    return {**body, "$defs": shared} if shared else body
 
 
 def _name_types(schema: JsonObject, name: str) -> JsonObject:

@@ -93,8 +93,8 @@ class _Vectors:
         (length,) = _LENGTH.unpack_from(self._bytes)
         begin = _LENGTH.size + length
         header: JsonObject = msgspec.json.decode(self._bytes[_LENGTH.size : begin].strip())
-        (held,) = (each for name, each in header.items() if name != "__metadata__")
-        tensor = msgspec.convert(held, _Tensor)
+        (weights,) = (each for name, each in header.items() if name != "__metadata__")
+        tensor = msgspec.convert(weights, _Tensor)
         self._begin = begin + tensor.data_offsets[0]
         self._row = struct.Struct(f"<{tensor.shape[1]}e")
         self._pieces = Tokenizer.from_file(str(files.pieces))
@@ -106,9 +106,9 @@ class _Vectors:
 
     def of(self, text: str) -> tuple[float, ...]:
         """The direction that the pieces of a text point to together."""
-        found = self.pieces(text)
+        pieces = self.pieces(text)
         rows = [
-            self._row.unpack_from(self._bytes, self._begin + at * self._row.size) for at in found
+            self._row.unpack_from(self._bytes, self._begin + at * self._row.size) for at in pieces
         ]
         total = [sum(column) for column in zip(*rows, strict=True)]
         size = math.hypot(*total) or 1.0

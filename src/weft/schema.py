@@ -229,14 +229,14 @@ def _hints(function: Function, context_type: type | None) -> dict[str, object]:
         scope |= inspect.getclosurevars(inner).nonlocals
     if context_type is not None:
         scope.setdefault(context_type.__name__, context_type)
-    found: dict[str, object] = {}
+    hints: dict[str, object] = {}
     for name, annotation in getattr(inner, "__annotations__", {}).items():
         holder = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            found |= typing.get_type_hints(holder, scope, scope, include_extras=True)
+            hints |= typing.get_type_hints(holder, scope, scope, include_extras=True)
         except (NameError, SyntaxError, AttributeError, TypeError):
-            found[name] = annotation
-    return found
+            hints[name] = annotation
+    return hints
 
 
 def _is_context(annotation: object, context_type: type | None) -> bool:
@@ -289,6 +289,8 @@ def _text(tp: object) -> str:
     """What `Annotated` says of a type: a plain string, a msgspec Meta or a pydantic Field."""
     if is_union(tp) and type(None) in get_args(tp) and len(get_args(tp)) == 2:
         return _text(next(arm for arm in get_args(tp) if arm is not type(None)))
-    found = get_args(tp)[1:] if get_origin(tp) is Annotated else ()
-    texts = (item if isinstance(item, str) else getattr(item, "description", "") for item in found)
+    metadata = get_args(tp)[1:] if get_origin(tp) is Annotated else ()
+    texts = (
+        item if isinstance(item, str) else getattr(item, "description", "") for item in metadata
+    )
     return next((text for text in texts if isinstance(text, str) and text), "")

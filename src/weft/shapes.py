@@ -91,15 +91,15 @@ def _msgspec_schema(tp: object) -> JsonObject:
     records = [each for each in _types(tp) if _fields(each)]
     fields = [(record, field) for record in records for field in _fields(record)]
     asked = [_spell(tp), *records, *(_spell(field.type) for _, field in fields)]
-    made, parts = msgspec.json.schema_components(asked, schema_hook=_schema_hook)
-    names = [str(each.get("$ref", "")).removeprefix("#/$defs/") for each in made[1:]]
-    for (record, field), schema in zip(fields, made[1 + len(records) :], strict=True):
+    schemas, parts = msgspec.json.schema_components(asked, schema_hook=_schema_hook)
+    names = [str(each.get("$ref", "")).removeprefix("#/$defs/") for each in schemas[1:]]
+    for (record, field), schema in zip(fields, schemas[1 + len(records) :], strict=True):
         properties = parts.get(names[records.index(record)], {}).get("properties", {})
         if field.key in properties:
             old = properties[field.key]
             default = {"default": old["default"]} if "default" in old else {}
             properties[field.key] = {**schema, **default}
-    root = {**made[0], "$defs": parts} if parts else made[0]
+    root = {**schemas[0], "$defs": parts} if parts else schemas[0]
     orders = {_key(values): values for each in _types(tp) if (values := _choices(each))}
     return _ordered(root, orders) if orders else root
 
@@ -121,8 +121,8 @@ def _key(values: Sequence[Json]) -> frozenset[str]:
 def _ordered(node: JsonObject, orders: Mapping[frozenset[str], list[Json]]) -> JsonObject:
     """The schema with its choices in the order of the source; msgspec sorts them."""
     node = map_children(node, lambda child, _: _ordered(child, orders))
-    held = node.get("enum")
-    if isinstance(held, list) and (declared := orders.get(_key(held))):
+    choices = node.get("enum")
+    if isinstance(choices, list) and (declared := orders.get(_key(choices))):
         node["enum"] = list(declared)
     return node
 
@@ -147,8 +147,10 @@ def _spell(tp: object) -> object:
         form = "date-time" if tp is datetime.datetime else "time"
         return Annotated[tp, msgspec.Meta(extra_json_schema={"format": form})]
     if origin is Annotated:
-        said = [msgspec.Meta(description=arg) if isinstance(arg, str) else arg for arg in args[1:]]
-        return Annotated[(_spell(args[0]), *said)]
+        metadata = [
+            msgspec.Meta(description=arg) if isinstance(arg, str) else arg for arg in args[1:]
+        ]
+        return Annotated[(_spell(args[0]), *metadata)]
     if origin in (typing.Required, typing.NotRequired):
         return _spell(args[0])
     if is_union(tp):
@@ -221,17 +223,17 @@ def convert(tp: object, value: Json) -> object:
     """The value as the type; exact first, then "5" for 5 where nothing else could be meant."""
     try:
         if _uses_pydantic(tp):
-            made: object = _adapter(tp).validate_json(compact(value))
+            converted: object = _adapter(tp).validate_json(compact(value))
         else:
             try:
-                made = msgspec.convert(value, tp, dec_hook=_dec_hook)
+                converted = msgspec.convert(value, tp, dec_hook=_dec_hook)
             except msgspec.ValidationError:
-                made = msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
+                converted = msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
     except (ValueError, RecursionError) as error:
         raise SchemaError(str(error)) from error
-    if _spells_no_number(value) and _holds_no_number(tp, made):
+    if _spells_no_number(value) and _holds_no_number(tp, converted):
         raise SchemaError("a number must be finite, and `nan` or `inf` is not")
-    return made
+    return converted
 
 
 _SIGNALLING = re.compile(r"\s*[+-]?s?nan[0-9_]*\s*", re.IGNORECASE)
@@ -246,20 +248,20 @@ def _spells_no_number(value: object) -> bool:
         except ValueError:
             return _SIGNALLING.fullmatch(value) is not None
     if isinstance(value, dict):
-        held = cast("dict[str, object]", value)
-        return any(map(_spells_no_number, held)) or any(map(_spells_no_number, held.values()))
+        fields = cast("dict[str, object]", value)
+        return any(map(_spells_no_number, fields)) or any(map(_spells_no_number, fields.values()))
     return isinstance(value, list) and any(map(_spells_no_number, cast("list[object]", value)))
 
 
-def _holds_no_number(tp: object, made: object) -> bool:
+def _holds_no_number(tp: object, converted: object) -> bool:
     """Whether such a text became a number."""
     try:
         if _uses_pydantic(tp):
-            plain: object = _adapter(tp).dump_python(made)
+            plain: object = _adapter(tp).dump_python(converted)
         else:
-            plain = msgspec.to_builtins(made, builtin_types=(Decimal,), enc_hook=repr)
+            plain = msgspec.to_builtins(converted, builtin_types=(Decimal,), enc_hook=repr)
     except (TypeError, ValueError):  # a type of somebody's own, which reads texts its own way
-        plain = made
+        plain = converted
     return _has_no_number(plain)
 
 
@@ -269,8 +271,8 @@ def _has_no_number(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, dict):
-        held = cast("dict[object, object]", value)
-        return any(map(_has_no_number, held)) or any(map(_has_no_number, held.values()))
+        fields = cast("dict[object, object]", value)
+        return any(map(_has_no_number, fields)) or any(map(_has_no_number, fields.values()))
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_has_no_number, cast("list[object]", value)))
     return False
@@ -295,25 +297,25 @@ def _problems(tp: object, value: Json, path: str) -> list[str]:
         return _pydantic_problems(tp, value, path)
     arms = [arm for arm in get_args(tp) if arm is not type(None)]
     if get_origin(tp) is Annotated or (is_union(tp) and len(arms) == 1 and value is not None):
-        found = _problems(arms[0], value, path)
+        problems = _problems(arms[0], value, path)
     elif get_origin(tp) in (list, set, frozenset) and isinstance(value, list):
-        found = [
+        problems = [
             problem
             for index, item in enumerate(value)
             for problem in _problems(arms[0], item, f"{path}[{index}]")
         ]
     elif isinstance(value, dict) and (fields := _fields(tp)):
-        found = list[str]()
+        problems = list[str]()
         for field in fields:
             inner = f"{path}.{field.key}".lstrip(".")
             if field.key in value:
-                found += _problems(field.type, value[field.key], inner)
+                problems += _problems(field.type, value[field.key], inner)
             elif field.required:
-                found.append(f"`{inner}` is missing, expected {_words(field.type)}")
+                problems.append(f"`{inner}` is missing, expected {_words(field.type)}")
     else:
-        found = list[str]()
-    if found:
-        return found
+        problems = list[str]()
+    if problems:
+        return problems
     try:
         convert(tp, value)
     except SchemaError:

@@ -114,8 +114,8 @@ def thought_tokens(overheads: Overheads, text_tokens: int, opaque_chars: int) ->
     how long that is. A summary next to it is not billed.
     """
     hidden = max(0.0, opaque_chars - overheads.opaque_free) * overheads.opaque
-    shown = text_tokens * overheads.thought_text
-    return overheads.thought + round(max(hidden, shown))
+    visible = text_tokens * overheads.thought_text
+    return overheads.thought + round(max(hidden, visible))
 
 
 def tool_text(
@@ -220,7 +220,7 @@ def own_tool_tokens(kind: str) -> int:
 def pdf_pages(data: bytes) -> int:
     """How many pages a PDF has, at least one; those in packed objects are unpacked to count."""
     pages = len(re.findall(rb"/Type\s*/Page(?![A-Za-z])", data))
-    counts = [int(found) for found in re.findall(rb"/Count\s+(\d{1,6})\b", data)]
+    counts = [int(number) for number in re.findall(rb"/Count\s+(\d{1,6})\b", data)]
     if pages or counts:
         return max(1, pages, *counts)
     unpacked = 0
@@ -297,13 +297,13 @@ def _vocabulary(model: str) -> tuple[str, str, bool]:
 def _claude_version(model: str) -> tuple[int, int]:
     """The generation of a Claude model; the newest when its name does not say."""
     lowered = model.lower()
-    found = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
-    return (int(found[1]), int(found[2] or 0)) if found else (99, 0)
+    match = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
+    return (int(match[1]), int(match[2] or 0)) if match else (99, 0)
 
 
 def _gemini_version(model: str) -> tuple[int, int]:
-    found = re.search(r"gemini-(\d+)(?:\.(\d+))?", model.lower())
-    return (int(found[1]), int(found[2] or 0)) if found else (99, 0)
+    match = re.search(r"gemini-(\d+)(?:\.(\d+))?", model.lower())
+    return (int(match[1]), int(match[2] or 0)) if match else (99, 0)
 
 
 def _reasons(model: str) -> bool:
@@ -371,11 +371,11 @@ class _References:
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self.definitions = _object(schema.get("$defs"))
-        self.left = 64
+        self.remaining = 64
 
     def follow(self, reference: str, path: tuple[str, ...]) -> dict[str, Json]:
-        self.left -= 1
-        if self.left < 0 or path.count(reference) > 1:
+        self.remaining -= 1
+        if self.remaining < 0 or path.count(reference) > 1:
             return {"type": "object"}
         return dict(_object(self.definitions.get(reference.rpartition("/")[2])))
 
@@ -391,8 +391,8 @@ def _plain(value: Json, references: _References, path: tuple[str, ...]) -> Json:
     if isinstance(name := value.get("$ref"), str):
         return _plain(references.follow(name, path), references, (*path, name))
     order = sorted(value, key=lambda key: tables.SCHEMA_ORDER.get(key, 9))
-    kept = [key for key in order if key not in ("$defs", "additionalProperties")]
-    return {key: _plain(value[key], references, (*path, "")) for key in kept}
+    keys = [key for key in order if key not in ("$defs", "additionalProperties")]
+    return {key: _plain(value[key], references, (*path, "")) for key in keys}
 
 
 def _comment(text: str) -> str:

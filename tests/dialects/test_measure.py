@@ -40,7 +40,7 @@ FAMILIES = {
     "openai-chat": ("openai-chat/gpt-4.1", "openrouter/openai/gpt-5", "ollama/unknown"),
     "openai-responses": ("openai-responses/gpt-4.1", "gpt-5.4"),
 }
-READERS = {name: dialect.meter("gpt-5").scale for name, dialect in DIALECTS.items()}
+READERS = {name: dialect.meter("gpt-5").weigher for name, dialect in DIALECTS.items()}
 MODELS = [(dialect, model) for dialect, models in FAMILIES.items() for model in models]
 
 

@@ -60,6 +60,7 @@ def _responses() -> dict:
         "action": {"type": "search", "query": "a and b"},
     }  # fmt: skip
     body = whole("openai-responses", "Looking.")
+    body["output"][0]["id"] = "msg_1"  # no two items of a conversation have one id
     body["output"] = [
         {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VjcmV0"},
         reasoning,

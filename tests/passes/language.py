@@ -200,7 +200,11 @@ def parse_env(text: str) -> Env:
         policy=policy,
         invocation=str(values.pop("invocation", "1")),
         tokens=TokenFacts(budget=limit, measure=lambda p: _sizes(p, size)),
-        instruction=InstructionFacts(changes=changed, **_some(values, InstructionFacts)),
+        instruction=InstructionFacts(
+            changes=changed,
+            inserted=msgspec.convert(values.pop("told", {}), dict[str, str]),
+            **_some(values, InstructionFacts),
+        ),
         model=ModelFacts(**_some(values, ModelFacts)),
         session=SessionFacts(id=str(values.pop("session", "")), **_some(values, SessionFacts)),
         thread=ThreadFacts(**_some(values, ThreadFacts)),

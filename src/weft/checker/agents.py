@@ -56,7 +56,7 @@ class KeyWrite(NamedTuple):
 
 
 def reads_of(agent: Agent, root: Agent | None = None) -> tuple[Read, ...]:
-    """The keys its templates, its policy and its tools name, with their places."""
+    """The keys that its templates, policy, tools and callbacks read, with their places."""
     if root is None or root.global_instruction is None:
         return _own_reads(agent)
     place = Origin("field", "global_instruction", root.name)
@@ -82,7 +82,7 @@ Answer = TypeVar("Answer")
 
 
 def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answer]:
-    """The same function, asked once for each agent."""
+    """The function, called once for each agent; the agent keeps the answer."""
 
     def answer_for(agent: Agent) -> Answer:
         memo = agent.memo
@@ -95,7 +95,7 @@ def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answe
 
 
 def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tuple[Answer, ...]]:
-    """The same function, asked once for each agent, with all it finds as a tuple."""
+    """The generator as a tuple, worked out once for each agent."""
 
     def all_of(agent: Agent) -> tuple[Answer, ...]:
         return tuple(derive(agent))
@@ -119,7 +119,7 @@ def _own_reads(agent: Agent) -> Iterator[Read]:
 
 
 def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> Iterator[Read]:
-    """The keys a policy shows; one that lacks is left out, so paths do not matter."""
+    """The keys a policy shows. An absent key is omitted, so paths do not matter."""
     for stage in policy.stages:
         selector = stage.selector
         match selector:
@@ -137,7 +137,7 @@ def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> I
 
 
 def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
-    """The predicates in a policy, and whether each is asked for sure: not one inside another."""
+    """The predicates in a policy, and whether each is always asked: a nested one is not."""
     for stage in policy.stages:
         if isinstance(stage.selector, When):
             yield stage.selector.predicate, True
@@ -146,7 +146,7 @@ def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
 
 @listed
 def writes_of(agent: Agent) -> Iterator[KeyWrite]:
-    """The keys that running it writes: its answer, what its policy notes, what its code does."""
+    """The keys that an agent writes: with its answer, by its policy, and by its code."""
     for writing in agent.policy.writings:
         writer = Writer(agent.name, Origin("field", "context", agent.name), "agent")
         match writing:
@@ -175,7 +175,7 @@ def writes_of(agent: Agent) -> Iterator[KeyWrite]:
 
 @once_per_agent
 def blurs(agent: Agent) -> str:
-    """Why it may write any key: code that is handed the state and does not say what it writes."""
+    """Why an agent may write any key: code gets the state and does not say what it writes."""
     for tool in agent.tools:
         if not used_by(tool).known:
             return f"the tool {tool.name} is handed the state"
@@ -226,7 +226,7 @@ def must_hand_over(agent: Agent) -> bool:
 
 
 def before(agent: Agent, world: World) -> World:
-    """The world that the agent itself finds: what is captured and done first is there already."""
+    """The world in which the agent is asked: captures and `before_agent` callbacks ran already."""
     early = {
         one.key for one in agent.policy.writings if isinstance(one, Capture | Extract | Distill)
     }
@@ -242,7 +242,7 @@ def before(agent: Agent, world: World) -> World:
 
 
 def without_answer(agent: Agent, world: World, done: World) -> World:
-    """The world behind an agent that has handed over, and so has stored no answer of its own."""
+    """The world behind an agent that has handed over, and so stored no answer of its own."""
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
@@ -265,7 +265,7 @@ def after(agent: Agent, world: World) -> World:
 
 
 def used_by(tool: Tool) -> StateUses:
-    """What a tool does with the state: what it declares counts, else what its source shows."""
+    """What a tool does with the state: what it declares, or else what its source shows."""
     if tool.context_parameter is None or tool.function is None:
         known = tool.context_parameter is None or bool(tool.writes)
         return StateUses(
@@ -298,7 +298,7 @@ def callback_writer(agent: Agent, name: str) -> Writer:
 
 
 def handled(world: World, agent: Agent, *callbacks: str) -> World:
-    """The world after these callbacks took keys away."""
+    """The world after these callbacks removed keys."""
     for name, uses in callbacks_of(agent):
         if name in callbacks:
             world = world.lost(uses.drops, callback_writer(agent, name))
@@ -306,7 +306,7 @@ def handled(world: World, agent: Agent, *callbacks: str) -> World:
 
 
 def touched(world: World, uses: Iterable[StateUses]) -> World:
-    """The world after code may have changed values in place: their shapes are known no longer."""
+    """The world after code may have changed values in place: their shapes are unknown then."""
     facts = {
         key: fact._replace(schema=None)
         for one in uses

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
 
-from weft.checker.scope import definition, names_of, opened, text_of
+from weft.checker.scope import definition, names_of, text_of, unwrap_function
 from weft.declare import Agent, Policy, template
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
@@ -38,7 +38,7 @@ def saved_by(function: Callable[..., object]) -> Saved:
 
 @functools.lru_cache(maxsize=1024)
 def _saved(function: Callable[..., object]) -> Saved:
-    called, _, _ = opened(function)
+    called, _, _ = unwrap_function(function)
     source = definition(called)
     if source is None:
         return Saved()

@@ -1,4 +1,4 @@
-"""The front door: a flow is walked, and every rule looks at what the walk left."""
+"""`check`: walk a flow, and let every rule look at what the walk left. Nothing is run."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ def check(
     _require_node(node)
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
-    record = walked(with_keys(node, keys), world)
+    record = walk_flow(with_keys(node, keys), world)
     allowed = set(allow)
     own = {agent.name: set(agent.allow) for agent in agents_of(node)}
     findings: dict[str, Diagnostic] = {}
@@ -57,8 +57,8 @@ def check(
     return sorted(findings.values(), key=lambda one: _ORDER[one.severity])
 
 
-def walked(node: Node, world: World) -> WalkRecord:
-    """What a walk over the flow leaves."""
+def walk_flow(node: Node, world: World) -> WalkRecord:
+    """The record of a walk over the flow."""
     walk = Walk(node)
     walk.run(world)
     return walk.record
@@ -94,7 +94,7 @@ def _require_node(node: Node) -> None:
 
 
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
-    """By agent: the key that it writes though nobody said so, in this world to begin with."""
+    """By agent: the key that it writes without saying so, if the flow starts in this world."""
     keys: dict[str, str] = {}
     while True:
         more = _more(with_keys(node, keys), world)
@@ -113,7 +113,7 @@ def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
 
 
 def _more(node: Node, world: World) -> dict[str, str]:
-    """Agents that must write a key, and the key; no key twice, as one writer may be enough."""
+    """Agents that must write a key, and the key. No key twice: one writer may be enough."""
     pairs = list(_pairs(node))
     if not pairs:
         return {}
@@ -253,7 +253,7 @@ def _everything(root: Node) -> Iterator[Node]:
 
 
 def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
-    """The world with what whoever checks says is in the state."""
+    """The world with the inputs that the caller of `check` names."""
     world = World()
     named = cast("object", inputs)
     if named is None:

@@ -1,4 +1,4 @@
-"""The expressions of a function of the state: what is looked up in them, and what is handed on."""
+"""Read the expressions of a user's function: which keys of the state they read and write."""
 
 import ast
 from collections.abc import Callable, Generator, Iterable
@@ -114,7 +114,7 @@ class KeyCollector:
         self.exits.append({**dict.fromkeys(present, True), **changes})
 
     def read(self, key: str, path: Path) -> None:
-        """A key of the state that is looked up: nothing new, where the function itself wrote it."""
+        """Note a key that is read, unless the function wrote it itself."""
         if (STATE, key) in path.changes:
             return
         own = (STATE, key) in self.changed or STATE in self._leaked
@@ -126,7 +126,7 @@ class KeyCollector:
             self._guarded.add(key)
 
     def ask(self, key: str, path: Path) -> None:
-        """A key of the state that is looked up, and may lack."""
+        """Note a key that is read and may be absent."""
         if (STATE, key) not in path.changes:
             self._optional.add(key)
 
@@ -162,7 +162,7 @@ class KeyCollector:
             self._texts.setdefault(key, set()).add(texts)
 
     def take(self, holder: str, key: str, path: Path) -> None:
-        """A key that is taken away, or that a dict says is to go."""
+        """Note a key that is removed, or that a returned dict removes."""
         path.changes[holder, key] = False
         self.changed.append((holder, key))
         self._taken.setdefault(holder, set()).add(key)
@@ -173,7 +173,7 @@ class KeyCollector:
         self.changed.append((holder, key))
 
     def perhaps_done(self, holder: str, contents: Contents, path: Path) -> None:
-        """Keys that are written, or taken away, on some paths."""
+        """Note keys that are written or removed on some paths."""
         pairs = [(holder, key) for key in contents.maybe | contents.may_go]
         path.forget(pairs)
         self.changed += pairs
@@ -182,7 +182,7 @@ class KeyCollector:
 
     @contextmanager
     def perhaps(self, path: Path, *, tried: bool = False) -> Generator[Path]:
-        """A way that a run may take, or not, or in part: behind it, what it does is not sure."""
+        """A way that a run may take, or not, or in part: what it does is not sure afterwards."""
         mark = len(self.changed)
         yield path.branch(tried=tried)
         path.forget(self.changed[mark:])
@@ -214,14 +214,14 @@ class KeyCollector:
         return Contents(sure, frozenset(maybe), frozenset(gone))
 
     def lose(self, holder: str) -> None:
-        """Take note that anything may be done to the state, or to a dict."""
+        """Note that anything may be done to the state, or to a dict."""
         if holder == STATE:
             self.unseen = True
         self._leaked.add(holder)
 
 
 class ExpressionReader:
-    """Goes through expressions, and takes note of what is done with the state."""
+    """Goes through expressions, and notes what they do with the state."""
 
     def __init__(self, scope: FunctionScope, collector: KeyCollector) -> None:
         self._scope = scope

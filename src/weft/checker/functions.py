@@ -1,7 +1,7 @@
-"""Functions people hand in: which keys of the state they read and write, where that can be seen.
+"""Read users' functions: which keys of the state they read and write.
 
-A function is read, never run. What cannot be seen makes the answer incomplete; rules that would
-need to know then stay silent.
+The source is read, and nothing is run. What cannot be seen makes the answer incomplete; rules that
+would need to know it then stay silent.
 """
 
 import ast
@@ -29,9 +29,9 @@ from weft.checker.scope import (
     keys_if_true,
     meet,
     names_of,
-    opened,
     parameter_for,
     proved,
+    unwrap_function,
 )
 from weft.declare.functions import Foreign
 
@@ -47,7 +47,7 @@ def keys_of(function: Callable[..., object]) -> Keys:
 def _keys(function: Callable[..., object]) -> Keys:
     if isinstance(function, Foreign):
         return _foreign_keys(function)
-    called, placed, named = opened(function)
+    called, placed, named = unwrap_function(function)
     source = definition(called)
     if source is None:
         return Keys()
@@ -170,7 +170,7 @@ def _read(
     function: Callable[..., object], context: str, above: frozenset[object]
 ) -> "tuple[Keys, _ContextRewriter] | None":
     """The keys that a function of a context uses; `above` are those that it is called from."""
-    called, placed, named = opened(function)
+    called, placed, named = unwrap_function(function)
     source = definition(called) if inspect.unwrap(called) is called else None
     if source is None or called in above or len(above) > MOST_DEEP:
         return None  # also where another function is wrapped around it, which may do more
@@ -188,7 +188,7 @@ def _read(
 
 
 class _Followed:
-    """Knows what functions do that get the context or its state."""
+    """Knows what called functions do with the context or its state."""
 
     def __init__(self, writer: "_ContextRewriter", above: frozenset[object]) -> None:
         self._writer = writer
@@ -200,7 +200,7 @@ class _Followed:
 
 
 class _ContextRewriter(ast.NodeTransformer):
-    """Writes a function of a context as one of its state, which returns nothing."""
+    """Rewrites a function of a context as a function of its state that returns nothing."""
 
     def __init__(self, context: str, names: Names, above: frozenset[object]) -> None:
         self.context = context
@@ -360,7 +360,7 @@ class Helpers:
         parameter = parameter_for(function, node, argument) if function is not None else ""
         if function is None or not parameter:
             return Keys()
-        called, placed, named = opened(function)
+        called, placed, named = unwrap_function(function)
         source = definition(called)
         if source is None or called in self._above or len(self._above) > MOST_DEEP:
             return Keys()

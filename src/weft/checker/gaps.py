@@ -1,4 +1,4 @@
-"""Paths that lack a key: of all the ways to a place, those on which nobody writes it."""
+"""The paths to a place on which nobody writes a key, in words for a hint."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""What branches do to each other: write one key, or take away what another reads."""
+"""Conflicts between parallel branches: two write one key, or one removes what another reads."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -12,16 +12,16 @@ from weft.session.state import scope_of
 
 
 class RemovingSteps(NamedTuple):
-    """The steps that take keys away, each with the number of its branch and of itself."""
+    """The steps that remove keys, each with its own number and that of its branch."""
 
     named: dict[str, list[tuple[int, int, Step]]]
-    """By key, those that name it."""
+    """By key: the steps that name it."""
     keeping: list[tuple[int, int, Step]]
-    """Those that take away all but a few."""
+    """The steps that remove all keys but a few."""
 
 
 def steps_that_remove(branches: tuple[Node, ...]) -> RemovingSteps:
-    """The steps in some branches that take keys away."""
+    """The steps in these branches that remove keys."""
     removing = RemovingSteps({}, [])
     steps = (
         (index, step) for index, branch in enumerate(branches) for step in _removing_steps(branch)
@@ -37,7 +37,7 @@ def steps_that_remove(branches: tuple[Node, ...]) -> RemovingSteps:
 def removed_by_sibling(
     removing: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
 ) -> Iterator[tuple[Read, Writer]]:
-    """What a branch reads that was there before, and who takes it away in another one."""
+    """What a branch reads that was there before, and the step of a sibling that removes it."""
     if not removing.named and not removing.keeping:
         return
     pairs: list[tuple[int, Read, Step]] = []
@@ -76,14 +76,14 @@ _removing_steps = _RemovingStepsIn().visit
 
 
 def _removes(step: Step, key: str) -> bool:
-    """Whether a step takes a key away."""
+    """Whether a step removes a key."""
     if key in step.drops or any(key == old for old, _ in step.renames):
         return True
     return step.keeps is not None and scope_of(key) == "session" and key not in step.keeps
 
 
 def written_twice(wrote: Iterable[WritersByKey]) -> Iterator[tuple[str, tuple[Writer, ...]]]:
-    """The keys that several branches write, and who does; not where it is the same code."""
+    """The keys that several branches write, and who does, unless it is the same code."""
     everyone: dict[str, list[Writer]] = {}
     for keys in wrote:
         for key, writers in keys.items():

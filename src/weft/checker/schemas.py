@@ -18,7 +18,7 @@ def follow(schema: JsonObject | None, path: Sequence[str | int]) -> tuple[JsonOb
         next_ways: list[JsonObject | None] = []
         problem = ""
         for way in ways:
-            inner, wrong = _stepped(way, step)
+            inner, wrong = _step_into(way, step)
             if wrong:
                 problem = problem or wrong
             else:
@@ -45,7 +45,7 @@ def missing_field(
     return "", ()
 
 
-def _stepped(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | None, str]:
+def _step_into(schema: JsonObject | None, step: str | int) -> tuple[JsonObject | None, str]:
     """What a field or an element of a value holds; None where unknown."""
     if schema is None:
         return None, ""
@@ -73,7 +73,7 @@ def _ways(
     schema: JsonObject | None, whole: JsonObject | None, depth: int = 0
 ) -> list[JsonObject | None]:
     """The schemas that a value may have, null left out."""
-    opened = _opened(schema, whole)
+    opened = _resolve(schema, whole)
     several = (opened.get("anyOf") or opened.get("oneOf")) if opened is not None else None
     if not isinstance(several, list) or depth > MOST_CHOICES:
         return [opened if depth <= MOST_CHOICES else None]
@@ -87,7 +87,7 @@ def _is_null(schema: JsonObject | None) -> bool:
 
 def values_of(schema: JsonObject | None) -> list[Json] | None:
     """All values a schema allows, where it lists them."""
-    schema = _opened(schema, schema)
+    schema = _resolve(schema, schema)
     if schema is None:
         return None
     if "const" in schema:
@@ -121,14 +121,14 @@ def may_lack(schema: JsonObject | None, path: Sequence[str | int]) -> bool:
     for step in path:
         if any(_allows_null(one, schema) for one in shapes):
             return True
-        shapes = [_stepped(way, step)[0] for one in shapes for way in _ways(one, schema)]
+        shapes = [_step_into(way, step)[0] for one in shapes for way in _ways(one, schema)]
     return any(_allows_null(one, schema) for one in shapes)
 
 
 def _allows_null(schema: JsonObject | None, whole: JsonObject | None) -> bool:
     reference = schema.get("$ref") if schema is not None else None
     if isinstance(reference, str):
-        schema = _referred(reference, whole)
+        schema = _resolve_reference(reference, whole)
     several = (schema.get("anyOf") or schema.get("oneOf")) if schema is not None else None
     return isinstance(several, list) and any(_is_null(one) for one in _objects(several))
 
@@ -146,7 +146,7 @@ def is_within(value: float, schema: JsonObject | None) -> bool:
     )
 
 
-def united(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None:
+def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None:
     """The schema of a value that has either; None where one is unknown."""
     if one is None or other is None or one == other:
         return one if one == other else None
@@ -172,7 +172,7 @@ def _definitions(schema: JsonObject) -> JsonObject:
 
 def kind_of(schema: JsonObject | None) -> str:
     """The type a schema names, or nothing where it is open."""
-    opened = _opened(schema, schema)
+    opened = _resolve(schema, schema)
     kind = opened.get("type") if opened is not None else None
     return kind if isinstance(kind, str) else ""
 
@@ -182,14 +182,14 @@ def _is_closed(schema: JsonObject) -> bool:
     return schema.get("type") == "object" and "additionalProperties" not in schema
 
 
-def _opened(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject | None:
+def _resolve(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject | None:
     """The schema with its reference followed, and null left out of a choice."""
     for _ in range(16):
         if schema is None:
             return None
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            schema = _referred(reference, whole)
+            schema = _resolve_reference(reference, whole)
             continue
         several = schema.get("anyOf")
         if isinstance(several, list):
@@ -207,7 +207,7 @@ def _objects(values: list[Json]) -> Iterator[JsonObject]:
             yield value
 
 
-def _referred(reference: str, whole: JsonObject | None) -> JsonObject | None:
+def _resolve_reference(reference: str, whole: JsonObject | None) -> JsonObject | None:
     value: Json = whole
     for step in reference.removeprefix("#/").split("/"):
         value = value.get(step) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""The names of a function: which stand for the state, for dicts of its own, for values of it."""
+"""The names in a user's function: which mean the state, a dict of its own, or a value of it."""
 
 import ast
 import enum
@@ -209,15 +209,15 @@ def _stands_at(node: Function, code: CodeType) -> bool:
     return bool(inside) and all(first <= start and end <= last for start, end in inside)
 
 
-def opened(
+def unwrap_function(
     function: Callable[..., object],
 ) -> tuple[Callable[..., object], list[object], dict[str, object]]:
-    """The plain function that is called in the end, and the arguments that it is given already."""
+    """The plain function that is called in the end, and the arguments that are bound already."""
     if isinstance(function, Foreign) and len(function.functions) == 1:
-        return opened(function.functions[0])
+        return unwrap_function(function.functions[0])
     if isinstance(function, functools.partial):
         part = cast("functools.partial[object]", function)
-        called, placed, named = opened(part.func)
+        called, placed, named = unwrap_function(part.func)
         return called, [*placed, *part.args], {**named, **part.keywords}
     if inspect.ismethod(function):
         return function.__func__, [function.__self__], {}
@@ -248,7 +248,7 @@ def called_function(node: ast.expr, names: Mapping[str, object]) -> Callable[...
 
 def parameter_for(function: Callable[..., object], node: ast.Call, argument: ast.expr) -> str:
     """The parameter that gets an argument of a call; "" where that cannot be said."""
-    called, placed, named = opened(function)
+    called, placed, named = unwrap_function(function)
     source = definition(called) if inspect.unwrap(called) is called else None
     if source is None:
         return ""
@@ -265,7 +265,7 @@ def parameter_for(function: Callable[..., object], node: ast.Call, argument: ast
 
 
 def names_of(function: object, known: Names) -> dict[str, object]:
-    """The globals and the enclosing names that a function uses, and what it is given by default."""
+    """The globals, enclosing names and default arguments that a function uses."""
     if not isinstance(function, FunctionType):
         return dict(known)
     code: CodeType = function.__code__
@@ -315,11 +315,11 @@ def _text(value: object) -> str | None:
 STATE = ""
 
 Changes = dict[tuple[str, str], bool]
-"""By holder and key: whether it was written last, or taken away; nothing is known of the rest."""
+"""By holder and key: whether the key was written last, or removed. Other keys are unknown."""
 
 
 class Contents(NamedTuple):
-    """The keys of a dict: those it surely has, or says are to go, and those it may have so."""
+    """The keys of a dict: those it surely sets or removes, and those it may set or remove."""
 
     sure: Mapping[str, bool]
     maybe: frozenset[str] = frozenset()
@@ -336,7 +336,7 @@ class Path:
     tried: bool = False
     """Whether what fails here is caught."""
     returned: bool = False
-    """Whether some runs have returned before."""
+    """Whether some runs have returned before this point."""
     there: frozenset[str] = frozenset()
     """Keys that the state has here, because a test said so."""
 
@@ -362,7 +362,7 @@ class Path:
 
 
 def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
-    """Where ways meet again; None where none of them goes on."""
+    """The path where several ways meet again; None if none of them goes on."""
     open_ways: list[Path] = []
     returned = False
     for way in ways:
@@ -440,7 +440,7 @@ def is_number(node: ast.AST) -> bool:
 
 
 def proved(body: Sequence[ast.stmt], scope: FunctionScope) -> frozenset[str]:
-    """The keys that are there if a function of one answer says yes."""
+    """The keys that are there if a function with one `return` says yes."""
     match body:
         case [*_, ast.Return(value=ast.expr() as answer)]:
             several = sum(isinstance(one, ast.Return) for node in body for one in ast.walk(node))
@@ -450,7 +450,7 @@ def proved(body: Sequence[ast.stmt], scope: FunctionScope) -> frozenset[str]:
 
 
 def keys_if_false(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
-    """The keys that are there wherever a test does not hold: `"key" not in state`."""
+    """The keys that are there if a test is false: `"key" not in state`."""
     match node:
         case ast.BoolOp(op=ast.Or(), values=values):
             return frozenset[str]().union(*(keys_if_false(value, scope) for value in values))
@@ -469,7 +469,7 @@ def keys_if_false(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
 
 
 def keys_if_true(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
-    """The keys that are there wherever a test holds."""
+    """The keys that are there if a test is true."""
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
             return frozenset[str]().union(*(keys_if_true(value, scope) for value in values))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from weft.checker.check import inferred_keys, walked, with_keys, world_at_start
+from weft.checker.check import inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.rules.budget import count, fixed_parts
 from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Site, Writer
@@ -85,7 +85,7 @@ def sights(
     """What each agent of a flow will see, in the order they are come to; nothing is run."""
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
-    record = walked(with_keys(node, keys), world)
+    record = walk_flow(with_keys(node, keys), world)
     by_agent: dict[str, Sight] = {}
     for site in record.sites:
         agent = site.node

@@ -22,11 +22,10 @@ class Visibility:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], tuple[Chart[str | None], set[str]]] = {}
-        """By view: who had spoken when it was last asked for, and readers not yet seen by another.
-        """
+        """By view: who had spoken at the last question, and readers that no other has seen yet."""
 
     def newly_visible_to(self, reader: Agent, speakers: Chart[str | None]) -> set[str]:
-        """Whose words the reader sees, of those that nobody with its view has seen yet."""
+        """Whose words this reader is the first to see, among readers with its view."""
         view = view_of(reader)
         before, own = self._seen.get(view, (Chart(), set[str]()))
         new = {name for name, key in speakers.since(before) if sees_text_of(reader, name, key)}
@@ -36,21 +35,21 @@ class Visibility:
 
 
 def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
-    """Whether the reader's policy lets the words of an agent before it through.
+    """Whether the reader's policy shows the words of an agent before it.
 
-    One that stores its words under a key, and is followed, speaks data.
+    An agent that stores its words under a `key`, and is followed, speaks data.
     """
     return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
 
 
 @once_per_agent
 def view_of(reader: Agent) -> tuple[str, ...]:
-    """What decides whose words it sees: the same for readers that see the same."""
+    """What decides whose words a reader sees: equal for readers that see the same."""
     return tuple(repr(stage.selector) for stage in reader.policy.stages)
 
 
 def heard_by(reader: Agent, world: World) -> set[str]:
-    """Whose words the reader's policy lets through, of all who have spoken."""
+    """Whose words the reader's policy shows, of all who have spoken."""
     if reader.context is None:
         return {name for name, key in world.spoken.pairs() if key is None and name != reader.name}
     return {

@@ -1,8 +1,8 @@
 """What is known of the state and the conversation at one point of a flow.
 
-A world is what a program point can count on: which keys hold a value for sure, which only on
-some paths, who wrote them and what they hold; which were taken away; who has spoken. Worlds are
-values: a step makes a new one, two paths that meet are joined.
+A world says which keys hold a value on all paths, which only on some, who wrote them and what they
+hold; which keys were removed; and who has spoken. Worlds are values: a step makes a new one, and
+two paths that meet are joined.
 """
 
 import re
@@ -11,21 +11,19 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
-from weft.checker.schemas import united
+from weft.checker.schemas import unite
 from weft.checker.scope import Compared
 from weft.declare import Agent, Node, Parallel
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject
 
-_Held = TypeVar("_Held")
-
 _STEP = re.compile(r"[.\[]")
 
 WriterKind = Literal[
     "agent", "tool", "code", "callback", "step", "transform", "gate", "map", "input"
 ]
-"""What writes: `tool` as it declares, `code` as the source of a tool shows."""
+"""What writes a key: `tool` if the tool declares it, `code` if its source shows it."""
 
 
 class Writer(NamedTuple):
@@ -39,10 +37,10 @@ class Writer(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What is known of a key: surely there or only on some paths, by whom, and what it holds.
+    """What is known of a key: whether it is there on all paths, who wrote it, and what it holds.
 
-    `soft` is a key that may be there for reasons nobody can order, such as a transfer; nothing
-    is said about paths then. `schema` is None where its shape is unknown.
+    `soft` marks a key that may be there for reasons without an order, such as a transfer; no rule
+    talks about paths then. `schema` is None where the shape is unknown.
     """
 
     must: bool
@@ -52,48 +50,51 @@ class Fact(NamedTuple):
     labels: frozenset[str] = frozenset()
 
     def joined(self, other: "Fact") -> "Fact":
-        """What holds of the key whichever of two paths was taken."""
+        """What is known of the key after either of two paths."""
         if self == other:
             return self
         writers = tuple(dict.fromkeys((*self.writers, *other.writers)))
-        schema = united(self.schema, other.schema)
+        schema = unite(self.schema, other.schema)
         must = self.must and other.must
         soft = self.soft or other.soft
         return Fact(must, writers, schema, soft, self.labels | other.labels)
 
     def weakened(self) -> "Fact":
-        """The same on some paths only."""
+        """The same fact, on some paths only."""
         return self._replace(must=False) if self.must else self
 
 
 class Gone(NamedTuple):
-    """Who took a key away, and what it is called since, where it was renamed."""
+    """Who removed a key, and its new name if it was renamed."""
 
     by: Writer
     to: str = ""
 
 
 Cases: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
-"""By the path that a route before decided by: what surely holds a value behind each case."""
+"""By the path that an earlier route decided by: the keys that are surely there after each case."""
 
-Held = TypeVar("Held")
+Value = TypeVar("Value")
 
 Other = TypeVar("Other")
 
 
-class Chart(Mapping[str, Held], Generic[Held]):
-    """An immutable mapping, in pages; `_places` says on which page a key stands in all its kin."""
+class Chart(Mapping[str, Value], Generic[Value]):
+    """An immutable mapping that shares its pages with the charts it was made from.
+
+    `_places` says on which page a key stands; all charts of one family share it.
+    """
 
     __slots__ = ("_blank", "_pages", "_places")
 
-    def __init__(self, items: Mapping[str, Held] | None = None) -> None:
+    def __init__(self, items: Mapping[str, Value] | None = None) -> None:
         self._places: dict[str, int] = {}
-        self._blank: tuple[dict[str, Held]] = ({},)
-        self._pages: tuple[dict[str, Held], ...] = ()
+        self._blank: tuple[dict[str, Value]] = ({},)
+        self._pages: tuple[dict[str, Value], ...] = ()
         if items:
             self._pages = self.updated(items)._pages
 
-    def with_item(self, key: str, value: Held) -> "Chart[Held]":
+    def with_item(self, key: str, value: Value) -> "Chart[Value]":
         """The chart with one more key, or another value for one."""
         at = self._place(key)
         pages = self._pages
@@ -101,11 +102,11 @@ class Chart(Mapping[str, Held], Generic[Held]):
             return self._kin((*pages, *self._blank * (at - len(pages)), {key: value}))
         return self._kin((*pages[:at], {**pages[at], key: value}, *pages[at + 1 :]))
 
-    def updated(self, items: Mapping[str, Held]) -> "Chart[Held]":
+    def updated(self, items: Mapping[str, Value]) -> "Chart[Value]":
         """The chart with these keys, each as it is here."""
         if not items:
             return self
-        changed: dict[int, dict[str, Held]] = {}
+        changed: dict[int, dict[str, Value]] = {}
         for key, value in items.items():
             changed.setdefault(self._place(key), {})[key] = value
         length = len(self._pages)
@@ -113,17 +114,17 @@ class Chart(Mapping[str, Held], Generic[Held]):
             {at: {**self._pages[at], **new} if at < length else new for at, new in changed.items()}
         )
 
-    def without(self, keys: Iterable[str]) -> "Chart[Held]":
+    def without(self, keys: Iterable[str]) -> "Chart[Value]":
         """The chart without these keys; the same where it has none of them."""
-        changed: dict[int, dict[str, Held]] = {}
+        changed: dict[int, dict[str, Value]] = {}
         for key in keys:
             if key in self:
                 at = self._places[key]
                 changed.setdefault(at, {**self._pages[at]}).pop(key, None)
         return self._replaced(changed) if changed else self
 
-    def since(self, other: "Chart[Held]") -> Iterator[tuple[str, Held]]:
-        """The keys whose value is not the very same in the other one."""
+    def since(self, other: "Chart[Value]") -> Iterator[tuple[str, Value]]:
+        """The keys whose value is not the same object in the other chart."""
         if self._places is not other._places:
             yield from ((k, v) for k, v in self.items() if k not in other or other[k] is not v)
             return
@@ -135,13 +136,13 @@ class Chart(Mapping[str, Held], Generic[Held]):
 
     def merged(
         self,
-        others: "Iterable[Chart[Held]]",
-        merge: Callable[[Sequence[dict[str, Held]]], dict[str, Held]],
-    ) -> "Chart[Held]":
-        """What it and others make together; `merge` is handed the pages that are not the same."""
+        others: "Iterable[Chart[Value]]",
+        merge: Callable[[Sequence[dict[str, Value]]], dict[str, Value]],
+    ) -> "Chart[Value]":
+        """This chart merged with others; `merge` gets the pages that differ."""
         alike = [self]
         alike += [one if one._places is self._places else self._alike(one) for one in others]
-        changed: dict[int, dict[str, Held]] = {}
+        changed: dict[int, dict[str, Value]] = {}
         if any(one._pages is not self._pages for one in alike):
             columns = zip_longest(*(one._pages for one in alike), fillvalue=self._blank[0])
             for at, column in enumerate(columns):
@@ -152,37 +153,37 @@ class Chart(Mapping[str, Held], Generic[Held]):
                         changed[at] = merged_page
         return self._replaced(changed) if changed else self
 
-    def _alike(self, other: "Chart[Held]") -> "Chart[Held]":
-        """The other one, with its keys on the pages where they stand here."""
+    def _alike(self, other: "Chart[Value]") -> "Chart[Value]":
+        """The other chart, with its keys on the pages of this family."""
         return self._kin(()).updated(other)
 
     def _place(self, key: str) -> int:
         return self._places.setdefault(key, len(self._places) // PAGE)
 
-    def _replaced(self, changed: Mapping[int, dict[str, Held]]) -> "Chart[Held]":
+    def _replaced(self, changed: Mapping[int, dict[str, Value]]) -> "Chart[Value]":
         """The chart with other pages in some places."""
         pages = [*self._pages, *self._blank * (max(changed) + 1 - len(self._pages))]
         for at, page in changed.items():
             pages[at] = page
         return self._kin(tuple(pages))
 
-    def _kin(self, pages: tuple[dict[str, Held], ...]) -> "Chart[Held]":
+    def _kin(self, pages: tuple[dict[str, Value], ...]) -> "Chart[Value]":
         kin = object.__new__(self.__class__)
         kin._places = self._places
         kin._blank = self._blank
         kin._pages = pages
         return kin
 
-    def __getitem__(self, key: str) -> Held:
+    def __getitem__(self, key: str) -> Value:
         at = self._places[key]
         if at >= len(self._pages):
             raise KeyError(key)
         return self._pages[at][key]
 
     @overload
-    def get(self, key: str, /) -> Held | None: ...
+    def get(self, key: str, /) -> Value | None: ...
     @overload
-    def get(self, key: str, /, default: Held | Other) -> Held | Other: ...
+    def get(self, key: str, /, default: Value | Other) -> Value | Other: ...
     def get(self, key: str, /, default: object = None) -> object:
         """The value of a key, or the default."""
         at = self._places.get(key)
@@ -194,7 +195,7 @@ class Chart(Mapping[str, Held], Generic[Held]):
         at = self._places.get(key) if isinstance(key, str) else None
         return at is not None and at < len(self._pages) and key in self._pages[at]
 
-    def pairs(self) -> Iterator[tuple[str, Held]]:
+    def pairs(self) -> Iterator[tuple[str, Value]]:
         """The keys and their values, as `items` has them, without looking each up."""
         for page in self._pages:
             yield from page.items()
@@ -212,7 +213,7 @@ class Chart(Mapping[str, Held], Generic[Held]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Chart):
             return NotImplemented
-        other = cast("Chart[Held]", other)
+        other = cast("Chart[Value]", other)
         if self._places is not other._places:
             return dict(self) == dict(other)
         pages = zip_longest(self._pages, other._pages, fillvalue=self._blank[0])
@@ -223,7 +224,7 @@ class Chart(Mapping[str, Held], Generic[Held]):
 
 @dataclass(frozen=True)
 class World:
-    """What is known at a point: the keys, those taken away, what may write anything, who spoke."""
+    """What is known at a point: the keys, removed keys, unknown writers, and who has spoken."""
 
     facts: Chart[Fact] = field(default_factory=Chart[Fact])
     gone: Chart[Gone] = field(default_factory=Chart[Gone])
@@ -259,7 +260,7 @@ class World:
         return World(facts, self.gone.without((key,)), self.opaque, self.spoken, cases)
 
     def holding(self, facts: Mapping[str, Fact]) -> "World":
-        """The world where this is known of these keys too."""
+        """The world with these facts."""
         if not facts:
             return self
         return replace(self, facts=self.facts.updated(facts), gone=self.gone.without(facts))
@@ -281,14 +282,14 @@ class World:
         )
 
     def having(self, keys: Iterable[str]) -> "World":
-        """The world where these keys turned out to be there, of those that somebody writes."""
+        """The world in which these keys proved to be there, as far as somebody writes them."""
         known = ((key, self.facts.get(key)) for key in sorted(keys))
         return self.holding(
             {key: fact._replace(must=True) for key, fact in known if fact and not fact.must}
         )
 
     def lost(self, keys: Iterable[str], by: Writer, renamed: Mapping[str, str] = {}) -> "World":
-        """The world after somebody took keys away."""
+        """The world after somebody removed keys."""
         taken = [key for key in keys if key in self.facts]
         if not taken:
             return self
@@ -309,7 +310,7 @@ class World:
         return World(self.facts, self.gone, self.opaque, spoken, self.cases)
 
     def joined(self, other: "World") -> "World":
-        """What holds whichever of two paths was taken."""
+        """What is known after either of two paths."""
         return _joined([self, other])
 
 
@@ -324,7 +325,7 @@ def _is_into(path: str, key: str) -> bool:
 
 
 def join(worlds: Iterable[World]) -> World | None:
-    """What holds whichever of several paths was taken; None where there is none."""
+    """What is known after any of several paths; None if there are none."""
     ways = [*worlds]
     return _joined(ways) if ways else None
 
@@ -347,7 +348,7 @@ def _joined(ways: list[World]) -> World:
 
 
 def _facts(pages: Sequence[dict[str, Fact]]) -> dict[str, Fact]:
-    """What is known of each key: for sure only what holds on all ways."""
+    """What is known of each key: a key is sure only if it is sure on all paths."""
     joined: dict[str, Fact] = {}
     distinct = [*{id(page): page for page in pages}.values()]
     for page in distinct:
@@ -361,13 +362,13 @@ def _facts(pages: Sequence[dict[str, Fact]]) -> dict[str, Fact]:
     return joined
 
 
-def _latest(pages: Sequence[dict[str, _Held]]) -> dict[str, _Held]:
-    """All keys, each as the last has it."""
+def _latest(pages: Sequence[dict[str, Value]]) -> dict[str, Value]:
+    """All keys, each with the value of the last page that has it."""
     return {key: value for page in pages for key, value in page.items()}
 
 
 def _agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
-    """What all ways say alike."""
+    """What all paths agree on."""
     agreed: dict[str, Cases] = {}
     for key, here in pages[0].items():
         others = [page.get(key, {}) for page in pages[1:]]
@@ -413,7 +414,7 @@ ReadHow = Literal[
 
 
 class Read(NamedTuple):
-    """A key that is read at a site: where that is written, how deep, and whether it may lack."""
+    """A key that is read at a site: where, how deep, and whether it may be absent."""
 
     key: str
     origin: Origin
@@ -421,7 +422,7 @@ class Read(NamedTuple):
     optional: bool = False
     how: ReadHow = "template"
     guarded: bool = False
-    """Whether it is read on some paths of a function only, or left out where it lacks."""
+    """Whether it is read on some paths of a function only, or omitted where it is absent."""
     number: bool = False
     """Whether it is compared with a number."""
     shape: JsonObject | None = None
@@ -433,14 +434,14 @@ class Read(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """The keys that are written beside a place, in branches it does not see."""
+    """The keys that sibling branches write, which a place does not see."""
 
     counts: Mapping[str, int] = {}
     """By key: how many branches write it."""
     own: Container[str] = ()
     """The keys that its own branch writes."""
     around: "Beside | None" = None
-    """What is beside the branches themselves."""
+    """The same for the branches around these."""
 
     def __contains__(self, key: object) -> bool:
         here = isinstance(key, str) and self.counts.get(key, 0) > (key in self.own)
@@ -449,20 +450,20 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """A node at a point of the flow, and the world it finds."""
+    """A node at a point of the flow, and the world it runs in."""
 
     node: Node
     world: World
     reads: tuple[Read, ...] = ()
     siblings: Beside = Beside()  # noqa: RUF009
-    """Keys that are written beside it, in branches it does not see."""
+    """Keys that sibling branches write, which it does not see."""
     last: bool = False
     """Whether nothing follows: what it says is the answer."""
 
 
 @dataclass
 class WalkRecord:
-    """What the walk has come across."""
+    """What the walk leaves for the rules."""
 
     root: Node
     labels: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -481,9 +482,9 @@ class WalkRecord:
     siblings: list[tuple[Parallel, int, tuple[Read, ...]]] = field(
         default_factory=list[tuple[Parallel, int, tuple[Read, ...]]]
     )
-    """Branches, and what they read of the branches beside them."""
+    """Branches, and what they read that only a sibling writes."""
     removed_by_sibling: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
-    """What is read in one branch and taken away in another, and by whom."""
+    """What one branch reads and another removes, and who removes it."""
     inputs: dict[str, object] = field(default_factory=dict[str, object])
     """The declared inputs that nothing before them writes, with their types."""
     heard: set[str] = field(default_factory=set[str])
@@ -491,13 +492,13 @@ class WalkRecord:
     _all: Chart[Fact] = field(default_factory=Chart[Fact])
 
     def read(self, key: str, world: World) -> None:
-        """Note that a key was read, so that who wrote it did not write in vain."""
+        """Note that a key is read, so that its writers do not count as unread."""
         fact = world.facts.get(key)
         if fact is not None:
             self.used.update((key, writer) for writer in fact.writers)
 
     def read_all(self, world: World) -> None:
-        """Note that anything may have been read; what was the last time is noted already."""
+        """Note that any key may have been read."""
         for key, _ in world.facts.since(self._all):
             self.read(key, world)
         self._all = world.facts

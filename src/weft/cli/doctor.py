@@ -27,7 +27,7 @@ _COUNTED = 20
 
 
 class Checkup(NamedTuple):
-    """One thing looked at: whether it is well, how it is, and what to type if it is not."""
+    """One thing that was checked: whether it is well, its status, and what to type if it is not."""
 
     ok: bool
     name: str

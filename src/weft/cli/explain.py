@@ -25,7 +25,7 @@ def explain_command(options: CommandOptions) -> int:
 
 
 def read_as_its_model_does(compiled: Compiled) -> None:
-    """Let the model's own tokens say what is reused; without them it is estimated.
+    """Use the model's own tokens to tell what is reused. Without them it is estimated.
 
     Only where there is something to compare: loading the weights takes a second. Nothing is
     fetched to explain something.

@@ -1,4 +1,4 @@
-"""Findings of a check as text, JSON, SARIF 2.1.0 and annotations of GitHub."""
+"""Findings of a check: printed in four forms, located in files, mended where that is sure."""
 
 import ast
 import difflib
@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import weft
 from weft.checker.functions import keys_of
-from weft.checker.scope import opened
+from weft.checker.scope import unwrap_function
 from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
@@ -38,7 +38,7 @@ class SourcePlace(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A diagnostic, and where in the files that is, if it can be said."""
+    """A diagnostic and its place in the user's files, if there is one."""
 
     diagnostic: Diagnostic
     place: SourcePlace | None
@@ -183,7 +183,7 @@ class Sources:
                             named.append((file, node.value))
 
     def place(self, diagnostic: Diagnostic) -> SourcePlace | None:
-        """Where what a finding is about is written, if that can be seen."""
+        """The place in the files that a diagnostic is about, or None."""
         origin = diagnostic.origin
         if origin.kind == "tool":
             return self._function(origin.name) or self._declared(origin.agent)
@@ -234,7 +234,7 @@ class Sources:
 
     def _defined(self, function: Callable[..., object]) -> SourcePlace | None:
         """Where a function stands, if that is in one of the files."""
-        code: object = getattr(opened(function)[0], "__code__", None)
+        code: object = getattr(unwrap_function(function)[0], "__code__", None)
         if not isinstance(code, CodeType):
             return None
         file = Path(code.co_filename).resolve()
@@ -318,7 +318,7 @@ class Sources:
 
 
 def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[TextChange]:
-    """The findings that can be mended, each with its place; what is not sure is left alone."""
+    """The changes that mend diagnostics. One that fits in two places is left out."""
     changes: list[TextChange] = []
     for one in diagnostics:
         pair = _pair(one)
@@ -350,7 +350,7 @@ def difference(file: Path, before: str, after: str) -> str:
 
 
 def _pair(diagnostic: Diagnostic) -> tuple[str, str] | None:
-    """What stands in the file, and what was meant."""
+    """The text in the file, and the text that was meant."""
     meant = _MEANT.match(diagnostic.hint)
     if meant is None:
         return None
@@ -381,7 +381,7 @@ _PLAIN = re.compile(r".", re.DOTALL)
 
 
 def lines_before(source: str, position: int) -> int:
-    """How many line ends of a literal stand before a position in the text that it means.
+    """Count the line ends of a literal before a position in its text.
 
     An escaped newline is a letter of the text and no line of the file; the end of a line behind a
     backslash, or between two literals, is a line and no letter.
@@ -448,8 +448,8 @@ def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     """The functions of all nodes of a flow."""
     inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
     for node in (*inside, *agents_of(flow)):
-        for field, given in _function_fields(node):
-            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+        for field, value in _function_fields(node):
+            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
             for one in several:
                 if callable(one):
                     yield _NodeFunction(node.name, field, one)
@@ -516,7 +516,7 @@ def _name_of_change(call: ast.Call) -> str:
 
 
 _ABOUT_KEYS = ("merge", "accumulate", "counter", "flatten", "zip", "group_by", "transform")
-"""The changes whose options say nothing in the name of the step."""
+"""Changes whose options do not appear in the name of the step."""
 
 
 def _about(node: ast.expr) -> Iterator[str]:

@@ -95,7 +95,7 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compiled:
 
 
 def last_step(options: CommandOptions) -> int:
-    """How many model events the session has, or one agent's: the number of its last step."""
+    """The number of the last step: how many model events the session, or one agent in it, has."""
     if options.store is None:
         session = _read(options)
     else:
@@ -113,7 +113,7 @@ def seeing(root: Node, policy: Policy) -> Node:
 
 
 def exit_code(compiled: Compiled, *, strict: bool) -> int:
-    """1 where strict found an error, else 0."""
+    """1 under `strict` where a diagnostic is an error, else 0."""
     errors = any(diagnostic.severity is Severity.ERROR for diagnostic in compiled.diagnostics)
     return 1 if strict and errors else 0
 
@@ -145,7 +145,7 @@ def state_of(root: Node, texts: Sequence[str]) -> dict[str, Json]:
 
 
 def value_of(text: str, *, where: str) -> Json:
-    """What somebody typed as a value: JSON where it is JSON, else text."""
+    """Read a typed value: JSON where it is JSON, else text."""
     try:
         value: Json = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
@@ -305,7 +305,7 @@ def _spoke(event: Event) -> bool:
 
 
 def _scope(session: Session, scope: str) -> Session:
-    """The log as an agent sees it that runs as a tool: what belongs to its call."""
+    """The log as an agent sees it that runs as a tool: only the events of its call."""
     mine = [
         msgspec.structs.replace(event, isolation_scope=None)
         for event in session.events
@@ -331,7 +331,7 @@ def homes_of(root: Node) -> dict[str, Agent]:
 
 
 def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
-    """Note the agents of a tree; gives the flows in it, and what its tools run."""
+    """Add the agents of a tree to `homes`; yield its flows and what its tools run."""
     models: dict[str, object] = {}
     for member, parent in tree.walk(root):
         above = models.get(parent.name) if parent is not None else None
@@ -346,7 +346,7 @@ def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
 
 
 def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | None]:
-    """The tree an agent is asked in, and its name there; a flow of several wants a name."""
+    """The tree that an agent belongs to, and its name there. A flow of several needs a name."""
     if name is None and isinstance(root, Agent):
         return root, None
     homes = homes_of(root)
@@ -371,7 +371,7 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
 
 @asynccontextmanager
 async def opened(address: str) -> AsyncGenerator[Store]:
-    """A store that is there already, closed at the end; none is made by looking for it."""
+    """Open a store that exists, and close it at the end. Looking for a store makes none."""
     require_existing(address)
     store = open_store(address)
     try:
@@ -454,7 +454,7 @@ async def find_session(
 
 
 def nearest(what: str, name: str, names: list[str]) -> str:
-    """What there is, and what was perhaps meant."""
+    """A hint that lists the names there are, and the one that was perhaps meant."""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     known = f"{what} there: {some}" if names else f"there are no {what} in it"

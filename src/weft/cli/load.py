@@ -34,7 +34,7 @@ def load_node(target: str) -> Node:
 
 
 def app_of(root: Node, target: str) -> str:
-    """The name of the app that a target is; of a flow without a name, that of its place."""
+    """The app name of a target; a flow without a name is called by its place."""
     from weft.runtime.runner import named_app  # checking needs no runtime
 
     place, _, variable = target.rpartition(":")
@@ -52,7 +52,7 @@ def app_of(root: Node, target: str) -> str:
 
 
 def node_of(source: object, target: str) -> Node:
-    """What a target names as a node: itself, or what google-adk's agent is in Weft."""
+    """What a target names, as a node; an agent of google-adk is translated."""
     if isinstance(source, Agent | Flow):
         return source
     from weft.interop.adk import from_adk
@@ -62,7 +62,7 @@ def node_of(source: object, target: str) -> Node:
 
 
 def load_source(target: str) -> object:
-    """What a target names, as it is there; a factory without arguments is called for it."""
+    """The object that a target names. A factory without arguments is called."""
     if Path(target).is_dir():
         return _root_of(Path(target).resolve(), target)
     if target.endswith((".yaml", ".yml")):
@@ -258,7 +258,7 @@ def _attribute(holder: object, name: str, target: str, module: ModuleType) -> ob
 
 
 def _product_of(factory: Callable[[], object], target: str) -> object:
-    """What a factory gives; one that wants arguments is not one."""
+    """Call a factory; refuse one that needs arguments."""
     try:
         needed = [
             parameter.name
@@ -307,7 +307,7 @@ def _joined(*places: str) -> str:
 
 
 def _object_hint(target: str) -> str:
-    """Where the module can be loaded, the agents in it; else how a target is written."""
+    """A hint: the agents in the module if it can be loaded, else how a target is written."""
     usual = "write pkg.module:object, or path/to/file.py:object"
     place = target.strip(":")
     if not place:

@@ -14,7 +14,7 @@ from weft.values import Json, JsonObject, compact
 
 
 class ModelSource(NamedTuple):
-    """One place that serves models: whether it can be asked, by what, and what to type if not."""
+    """A place that serves models: whether it can be asked, its status, and what to type if not."""
 
     name: str
     model: str
@@ -63,7 +63,7 @@ def _one(name: str, *, as_json: bool) -> int:
 
 
 def _default() -> str:
-    """The model of an agent that names none, as it may be shown."""
+    """The model of an agent that names none, without what must not be printed."""
     from weft.models.services import address_of
 
     name = os.environ.get("WEFT_MODEL", "").strip() or "local"
@@ -74,7 +74,7 @@ def _default() -> str:
 
 
 def _unknown() -> str:
-    """Why nobody answers to the default's name, or "" where somebody may."""
+    """Why the default model cannot be asked, or "" if it can."""
     from weft.models.registry import model_for
 
     try:

@@ -41,7 +41,7 @@ def replay_command(options: CommandOptions) -> int:
 
 
 Tell = Callable[[int], None]
-"""Told how many recordings are done."""
+"""Called with the number of recordings that are done."""
 
 
 def replayed(options: CommandOptions) -> list[Trial]:

@@ -172,7 +172,7 @@ class _Once:
         )
 
     def _say_where(self) -> None:
-        """Say where the session is kept now that it is, unless the command said it all."""
+        """Say once where the session is kept, unless the command named both session and store."""
         options, was_said = self._options, self._is_said
         self._is_said = True
         chosen = options.session is not None and options.store is not None
@@ -221,7 +221,7 @@ def _printer(answer: TextIO) -> Callable[[Event], None]:
 
 
 async def played(running: Running, show: Callable[[Event], None]) -> Ending:
-    """Run to the end and show every event; what leaves no error event in the log is raised."""
+    """Run to the end and show every event. An error that is no event of the log is raised."""
     events: list[Event] = []
     cause: Exception | None = None
     iterator = aiter(running)
@@ -255,7 +255,7 @@ def _is_open(event: Event) -> bool:
 
 
 def tell_ending(ending: Ending) -> None:
-    """What is wrong with what was asked, and `error: code: message`, each with its hint below."""
+    """Print the diagnostics of the requests, and `error: code: message`, each with its hint."""
     for diagnostic in ending.result.diagnostics:
         print(diagnostic, file=sys.stderr)
     if ending.error is None:

@@ -177,7 +177,7 @@ def _beside(one: str, other: str) -> bool:
 
 
 class LineMarks(NamedTuple):
-    """What a line begins with, by what it tells."""
+    """How a line begins: a mark for each kind of line."""
 
     call: str = "→"
     result: str = "←"
@@ -220,7 +220,7 @@ def error_words(event: Event) -> str:
 
 
 def deeds(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
-    """What an event does beside speaking, a line each: calls, results, a hand-over, a refusal."""
+    """A line for each thing that an event does: calls, results, a transfer, a rejected answer."""
     for call in event.calls:
         if call.name not in (TRANSFER, CONFIRMATION, INPUT):
             yield _line(marks.call, call_words(call), width)
@@ -421,7 +421,7 @@ def find_question(questions: Sequence[Question], name: str) -> Question:
 
 
 def answer_to(question: Question, value: Json) -> object:
-    """The answer as the call takes it: where a yes or no is wanted, one of them."""
+    """The answer as the call takes it: one of the choices, a yes or no, or any value."""
     if question.choices and not any(same(value, choice) for choice in question.choices):
         meant = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
         if meant is None:

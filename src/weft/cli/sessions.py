@@ -93,7 +93,7 @@ async def _rewound(store: Store, key: SessionKey, before: str | None) -> str:
 
 
 def taken_back(text: str, id: str) -> str:
-    """What a rewind took out of view, in a line."""
+    """A line that says what a rewind took back."""
     return clip(safe(f'taken back from invocation {id}: "{" ".join(text.split())}"'), 100)
 
 

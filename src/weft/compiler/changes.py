@@ -56,22 +56,24 @@ def deliver(
     What belongs to one invocation only is different in the next, so it is always said last.
     """
     then = now if first is None else first
-    kept = {part.name: part.block for part in then.parts if not _is_passing(part.block)}
+    first_blocks = {part.name: part.block for part in then.parts if not _is_passing(part.block)}
     current = {part.name: part.block for part in now.parts}
     pieces: list[_Piece] = []
     changed: list[_Piece] = []
     for name, block in current.items():
-        if name not in kept and (first is None or _is_passing(block)):
+        if name not in first_blocks and (first is None or _is_passing(block)):
             pieces.append(_Piece(block.text, _spans(block)))
-        elif name not in kept or kept[name].text != block.text:
-            changed += _different(kept.get(name), block)
+        elif name not in first_blocks or first_blocks[name].text != block.text:
+            changed += _different(first_blocks.get(name), block)
     ended = [
-        _Piece(block.text, _spans(block)) for name, block in kept.items() if name not in current
+        _Piece(block.text, _spans(block))
+        for name, block in first_blocks.items()
+        if name not in current
     ]
-    for heading, told in ((CHANGED, changed), (ENDED, ended)):
-        if told:
-            pieces += [_Piece(heading, (Span(len(heading), _OWN),)), *told]
-    system = tuple(kept.values())
+    for heading, changed_pieces in ((CHANGED, changed), (ENDED, ended)):
+        if changed_pieces:
+            pieces += [_Piece(heading, (Span(len(heading), _OWN),)), *changed_pieces]
+    system = tuple(first_blocks.values())
     changes = (_joined(pieces, role),) if pieces else ()
     return Delivered(system, then.features, changes, then.carried)
 
@@ -97,9 +99,9 @@ def first_instructions(
     if index is None:
         return None
     key = ("first instructions", agent, branch, least)
-    held = log.memo.get(key)
-    if isinstance(held, _First) and held.wording is wording:
-        return held.instructions
+    known = log.memo.get(key)
+    if isinstance(known, _First) and known.wording is wording:
+        return known.instructions
     recorded = recorded_by(log[index])
     if wording.asks and not recorded:
         return None
@@ -113,9 +115,9 @@ def first_instructions(
         volatile=facts.volatile,
         recorded=recorded,
     )
-    found = resolve_instructions(wording, scope)
-    log.memo[key] = _First(wording, found)
-    return found
+    instructions = resolve_instructions(wording, scope)
+    log.memo[key] = _First(wording, instructions)
+    return instructions
 
 
 def recorded_by(event: Event) -> dict[str, str]:
@@ -143,9 +145,9 @@ class _Letters:
 
 def _letters(log: Strand[Event], upto: int) -> int:
     """The letters of a log up to there; events that stay are looked at once."""
-    held = log.memo.setdefault("letters", _Letters())
-    assert isinstance(held, _Letters)
-    sums, stays = held.sums, min(upto, log.settled)
+    letters = log.memo.setdefault("letters", _Letters())
+    assert isinstance(letters, _Letters)
+    sums, stays = letters.sums, min(upto, log.settled)
     if len(sums) <= stays:
         with log.lock:
             for index in range(len(sums) - 1, stays):
@@ -158,19 +160,19 @@ def _size(event: Event) -> int:
 
 
 class _Looked(NamedTuple):
-    """How far a log was looked through, and where the answer was found."""
+    """How far a log was looked through, and where the answer stands."""
 
     upto: int
-    found: int | None = None
+    answer: int | None = None
 
 
 def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
     """Where in the log the agent first answers a request so long; remembered, as events stay."""
     key = ("first answer", agent, branch, least)
-    held = log.memo.get(key)
-    looked = held if isinstance(held, _Looked) else _Looked(0)
-    if looked.found is not None:
-        return looked.found if looked.found < len(log) else None
+    known = log.memo.get(key)
+    looked = known if isinstance(known, _Looked) else _Looked(0)
+    if looked.answer is not None:
+        return looked.answer if looked.answer < len(log) else None
     for index in range(looked.upto, len(log)):
         event = log[index]
         if event.author != agent or event.content is None or event.content.role == "user":

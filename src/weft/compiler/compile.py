@@ -277,8 +277,8 @@ def _carried(
         inserted = {**{k: state[k] for k in policy.state_keys if k in state}, **inserted}
     captured = facts.captured
     if call.state is not None and any(key.startswith("temp:") for key in inserted):
-        said = user_content(inputs.events, inputs.invocation)
-        captured |= {k for k, v in inserted.items() if said is not None and v == said.text}
+        content = user_content(inputs.events, inputs.invocation)
+        captured |= {k for k, v in inserted.items() if content is not None and v == content.text}
     if not facts.produced and not captured:
         return {}, captured
     carried = {k: v for k, v in inserted.items() if k in facts.produced or k in captured}

@@ -53,21 +53,21 @@ class _Bounds:
     def __init__(self) -> None:
         self.lock = Lock()
         self.bounds: list[Bound] = []
-        self.said: list[int] = []
+        self.spoken: list[int] = []
         """Where the user speaks."""
 
     def add(self, index: int, item: Item, bound: Bound) -> None:
         """Take in one item more."""
         self.bounds.append(bound)
         if _is_said(item):
-            self.said.append(index)
+            self.spoken.append(index)
 
     def fork(self, length: int) -> "_Bounds":
         """What the first items take alone."""
         bounds = _Bounds()
         with self.lock:
             bounds.bounds = self.bounds[:length]
-            bounds.said = self.said[: bisect_left(self.said, length)]
+            bounds.spoken = self.spoken[: bisect_left(self.spoken, length)]
         return bounds
 
 
@@ -104,19 +104,19 @@ class Scale:
 
     def _opening(self, head: Head) -> _Opening:
         """What stands before the conversation, counted once for all requests that have it."""
-        held = head.memo.get(self.model)
-        if not isinstance(held, _Opening):
-            cost = self.meter.head(self.meter.scale.head(head.wire))
+        opening = head.memo.get(self.model)
+        if not isinstance(opening, _Opening):
+            cost = self.meter.head(self.meter.weigher.head(head.wire))
             loads = [self.meter.turn(entry.wire) for entry in head.lead]
             lead = self.meter.follow(Mark(), loads).total
-            held = head.memo[self.model] = _Opening(cost, lead)
-        return held
+            opening = head.memo[self.model] = _Opening(cost, lead)
+        return opening
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""
-        kept = derived(entries, _Marks, (self.dialect, self.model))
-        marks = kept.marks
-        with kept.lock:
+        counted = derived(entries, _Marks, (self.dialect, self.model))
+        marks = counted.marks
+        with counted.lock:
             done = len(marks) - 1
             for entry in entries.since(done)[: max(0, entries.settled - done)]:
                 marks.append(self.meter.step(marks[-1], self.meter.turn(entry.wire)))
@@ -126,7 +126,7 @@ class Scale:
     def shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
-        turns = [self.meter.scale.turn(entry.wire) for entry in entries.since(length)]
+        turns = [self.meter.weigher.turn(entry.wire) for entry in entries.since(length)]
         spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
         return mark.tokens if spoken else mark.total
 
@@ -144,7 +144,7 @@ class Scale:
             if isinstance(block, ResultBlock)
             for media in block.media
         }
-        turns = [self.meter.scale.turn(entry.wire) for entry in lowered.entries]
+        turns = [self.meter.weigher.turn(entry.wire) for entry in lowered.entries]
         asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
         sizes: dict[int, int] = {}
         for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):
@@ -198,23 +198,23 @@ class Scale:
     ) -> Part:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items, settled = prompt.items, prompt.items.settled
-        kept = derived(items, _Bounds, (self.dialect, self.model))
-        with kept.lock:
-            for index in range(len(kept.bounds), settled):
-                kept.add(index, items[index], self._bound(items[index]))
-            said = kept.said[: bisect_left(kept.said, settled)][-1:]
+        counted = derived(items, _Bounds, (self.dialect, self.model))
+        with counted.lock:
+            for index in range(len(counted.bounds), settled):
+                counted.add(index, items[index], self._bound(items[index]))
+            spoken = counted.spoken[: bisect_left(counted.spoken, settled)][-1:]
         tail = [self._bound(item) for item in items.tail]
-        said += [i for i, item in enumerate(items.tail, settled) if _is_said(item)]
+        spoken += [i for i, item in enumerate(items.tail, settled) if _is_said(item)]
         asked = 0
         if not self.overheads.earlier_thoughts:
-            last = (*said[-1:], *range(len(items) - 1, len(items)))
-            bounds = ((i, kept.bounds[i] if i < settled else tail[i - settled]) for i in last)
+            last = (*spoken[-1:], *range(len(items) - 1, len(items)))
+            bounds = ((i, counted.bounds[i] if i < settled else tail[i - settled]) for i in last)
             asked = max((index for index, bound in bounds if bound.asks), default=0)
         sizes = [
             bound.tokens + (bound.thoughts if index >= asked else 0)
             for index, bound in (
-                *((index, kept.bounds[index]) for index in some),
-                *enumerate(kept.bounds[start:settled], start),
+                *((index, counted.bounds[index]) for index in some),
+                *enumerate(counted.bounds[start:settled], start),
                 *enumerate(tail, settled),
             )
         ]

@@ -135,8 +135,8 @@ def facts_of(log: Strand[Event]) -> Facts:
 
     Facts are values: two who find them at once find the same, so that no lock is needed.
     """
-    held = log.memo.get("facts")
-    facts = held if isinstance(held, Facts) and held.read <= log.settled else Facts()
+    known = log.memo.get("facts")
+    facts = known if isinstance(known, Facts) and known.read <= log.settled else Facts()
     if facts.read < log.settled:
         facts = log.memo["facts"] = facts.after(log)
     return facts
@@ -199,10 +199,10 @@ class Made(NamedTuple):
 class Thread:
     """The settled items of one view, and what was derived from them."""
 
-    def __init__(self, slot: Slot, basis: Basis, made: dict[int, Made] | None = None) -> None:
+    def __init__(self, slot: Slot, basis: Basis, shared: dict[int, Made] | None = None) -> None:
         self.slot = slot
         self.basis = basis
-        self._made = made
+        self._shared = shared
         """What all threads of the log have built of it, where there are several."""
         self._begin()
 
@@ -308,10 +308,10 @@ class Thread:
             self.notes = notes.grown(final)
             notes = self.notes.with_tail(passing_notes)
         if prompt.diagnostics:
-            found = prompt.diagnostics
+            new = prompt.diagnostics
             open_events = {item.event for item in tail}
-            self.diagnostics += tuple(d for d in found if d.origin.name not in open_events)
-            passing = tuple(d for d in found if d.origin.name in open_events)
+            self.diagnostics += tuple(d for d in new if d.origin.name not in open_events)
+            passing = tuple(d for d in new if d.origin.name in open_events)
             diagnostics = self.diagnostics + passing
         items = self.settled.with_tail(tail)
         return self._woven(items, notes, diagnostics, events)
@@ -325,9 +325,9 @@ class Thread:
             hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
         if facts_of(events).branched:
             return self._build_branched(events, hidden)
-        if hidden is None and self._made is not None:
+        if hidden is None and self._shared is not None:
             positions = range(self.consumed, len(events))
-            return built_of(events, positions, agent, self._made), {}
+            return built_of(events, positions, agent, self._shared), {}
         return build_items(events.since(self.consumed), self.consumed, agent, hidden), {}
 
     def _build_branched(
@@ -343,8 +343,8 @@ class Thread:
         if hidden is not None:
             built = build_some(events, self.consumed, positions, self.slot.agent, hidden)
         else:
-            made = self._made if self._made is not None else {}
-            built = built_of(events, positions, self.slot.agent, made)
+            shared = self._shared if self._shared is not None else {}
+            built = built_of(events, positions, self.slot.agent, shared)
         if joined:
             joined_items(built, events, self.slot.agent, branch)
         return built, joined
@@ -354,14 +354,14 @@ class Thread:
         if self.consumed <= self.basis.start:
             return False
         fresh: set[str] = set()
-        found = False
+        late = False
         for item in built.items:
             for block in item.blocks:
                 if isinstance(block, CallBlock):
                     fresh.add(block.id)
                 elif isinstance(block, ResultBlock) and block.call_id not in fresh:
-                    found = found or block.call_id in self.called
-        return found
+                    late = late or block.call_id in self.called
+        return late
 
     def _remember_ids(
         self, settled: list[Item], built: list[Item], boundary: int, joined: Mapping[int, int]
@@ -412,7 +412,7 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
     return joined.get(position, position)
 
 
-def _made(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
+def _shared_items(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
     """What threads share that look at one log; None for the first, which is mostly the only one."""
     first = events.memo.setdefault("thread", slot)
     return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
@@ -432,9 +432,9 @@ def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Pas
         if thread is not None and thread.consumed > events.settled:
             thread = threads.older  # as for the request before: the newest goes on from where it is
             if thread is None or thread.basis != basis or thread.consumed > events.settled:
-                thread = threads.older = Thread(slot, basis, _made(events, slot))
+                thread = threads.older = Thread(slot, basis, _shared_items(events, slot))
         elif thread is None or thread.basis != basis:
-            thread = threads.newest = Thread(slot, basis, _made(events, slot))
+            thread = threads.newest = Thread(slot, basis, _shared_items(events, slot))
         return thread.weave(events, env, passes)
 
 
@@ -595,9 +595,9 @@ class Branches:
 
     def _level(self, branch: str, event: Event) -> _Level:
         """The level of a branch, made with those around it where it is new."""
-        held = self._levels.get(branch)
-        if held is not None:
-            return held
+        level_of_branch = self._levels.get(branch)
+        if level_of_branch is not None:
+            return level_of_branch
         around = self._level(branch.rpartition(".")[0], event)
         level = _Level(branch, around, _rank(branch, event))
         self._levels[branch] = level
@@ -608,10 +608,10 @@ class Branches:
         for key, value in end.actions.state_delta.items():
             if not isinstance(value, list) or not value:
                 continue
-            said = _spoken_by(value)
+            spoken = _spoken_by(value)
             for position in level.rest():
                 text = events[position].text
-                if text and said.has(text):
+                if text and spoken.has(text):
                     self._carriers[position] = key
 
     def carrier_of(self, position: int) -> str:
@@ -649,8 +649,8 @@ class Branches:
                     rows.append((end, False, -depth, place, position))
                 continue
             own = steps[depth]
-            held = level.positions
-            rows += [(p, True, -depth, 0, p) for p in held[bisect_left(held, start) :]]
+            positions = level.positions
+            rows += [(p, True, -depth, 0, p) for p in positions[bisect_left(positions, start) :]]
             for at, parts in self._joined(level, events, start):
                 others = [p for other, part in parts if other != own for p in part]
                 rows += [(at, False, -depth, place, p) for place, p in enumerate(others)]
@@ -666,8 +666,8 @@ class Branches:
         """What joined a branch from `start` on, for somebody below it."""
         for join in level.joins[bisect_left(level.joins, start, key=lambda join: join.at) :]:
             yield join.at, join.parts
-        said = events.tail[0] if events.tail else None
-        if level.pending and said is not None and said.invocation_id != level.invocation:
+        newest = events.tail[0] if events.tail else None
+        if level.pending and newest is not None and newest.invocation_id != level.invocation:
             yield events.settled, level.parts()
 
     def last_words(self, spoke: Callable[[int], bool]) -> list[int]:
@@ -770,8 +770,10 @@ def _canonical_of(text: str) -> bytes:
 
 def branches_of(events: Strand[Event]) -> Branches:
     """The branches of a log, kept with it; for whoever holds its lock."""
-    held = events.memo.get("branches")
-    branches = held if isinstance(held, Branches) and held.read_to <= events.settled else Branches()
+    known = events.memo.get("branches")
+    branches = (
+        known if isinstance(known, Branches) and known.read_to <= events.settled else Branches()
+    )
     branches.read(events)
     events.memo["branches"] = branches
     return branches
@@ -781,20 +783,20 @@ def built_of(
     events: Strand[Event],
     positions: Sequence[int],
     agent: str,
-    made: dict[int, Made],
+    shared: dict[int, Made],
 ) -> Built:
     """The items of some events; `made` keeps those that are the same for other agents."""
     items: list[Item] = []
     whole = Built(items, Feature.NONE, [])
     for position in positions:
-        held = made.get(position)
-        if held is not None and held.author != agent:
-            built = held.built
+        known = shared.get(position)
+        if known is not None and known.author != agent:
+            built = known.built
         else:
             event = events[position]
             built = build_items((event,), position, agent)
             if event.author not in ("", agent) and position < events.settled:
-                made[position] = Made(event.author, built)
+                shared[position] = Made(event.author, built)
         items += built.items
         whole.features |= built.features
         if built.diagnostics:

@@ -106,16 +106,16 @@ def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
 
 def user_content(events: Strand[Event], invocation: str) -> Content | None:
     """What the user said to start the invocation."""
-    found: Content | None = None
+    content: Content | None = None
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if event.invocation_id != invocation:
             break
         if event.author == "user" and not event.results:
-            found = event.content
+            content = event.content
             if not invocation:
                 break
-    return found
+    return content
 
 
 Held = TypeVar("Held")
@@ -124,27 +124,27 @@ Held = TypeVar("Held")
 class Looked(Mapping[str, Held], Generic[Held]):
     """A mapping to read that knows which of its values were read."""
 
-    __slots__ = ("_held", "named", "read")
+    __slots__ = ("_values", "named", "read")
 
-    def __init__(self, held: Mapping[str, Held]) -> None:
-        self._held = dict(held)
+    def __init__(self, values: Mapping[str, Held]) -> None:
+        self._values = dict(values)
         self.read: set[str] = set()
         self.named = False
 
     def __getitem__(self, key: str) -> Held:
-        value = self._held[key]
+        value = self._values[key]
         self.read.add(key)
         return value
 
     def __contains__(self, key: object) -> bool:
-        return key in self._held
+        return key in self._values
 
     def __iter__(self) -> Iterator[str]:
         self.named = True
-        return iter(self._held)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
 
     def copy(self) -> dict[str, Held]:
         """All of it, as a plain dict."""
@@ -162,9 +162,9 @@ class Looked(Mapping[str, Held], Generic[Held]):
     def texts(self) -> Iterator[str]:
         """Every text in the values that were read, and the keys if they were listed."""
         if self.named:
-            yield from self._held
+            yield from self._values
         for key in self.read:
-            yield from _texts(self._held[key])
+            yield from _texts(self._values[key])
 
 
 class ReadonlyContext:
@@ -241,12 +241,12 @@ def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, held in cast("Mapping[str, object]", value).items():
+        for key, inner in cast("Mapping[str, object]", value).items():
             yield key
-            yield from _texts(held)
+            yield from _texts(inner)
     elif isinstance(value, list | tuple):
-        for held in cast("list[object]", value):
-            yield from _texts(held)
+        for inner in cast("list[object]", value):
+            yield from _texts(inner)
 
 
 def decided(condition: When, state: Mapping[str, Json]) -> bool:
@@ -257,9 +257,9 @@ def decided(condition: When, state: Mapping[str, Json]) -> bool:
     try:
         return bool(ask(condition.predicate, MappingProxyType(state)))
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {error}"
         raise CompileError(
-            f"the predicate `{name_of(condition.predicate)}` of C.when raised {said}",
+            f"the predicate `{name_of(condition.predicate)}` of C.when raised {problem}",
             where="C.when",
             hint='let it answer for any state: lambda state: state.get("vip") is True',
         ) from error
@@ -350,31 +350,33 @@ def _awaited(value: Awaitable[object]) -> object:
         return pool.submit(asyncio.run, wait()).result()
 
 
-class _Known(NamedTuple):
+class _Effects:
     """The effects of a log's first `read` events, by fingerprint."""
 
-    read: int
-    found: dict[str, JsonObject]
+    def __init__(self) -> None:
+        self.read = 0
+        self.by_fingerprint: dict[str, JsonObject] = {}
 
 
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
-    held = log.memo.get("effects")
-    known = held if isinstance(held, _Known) and held.read <= log.settled else _Known(0, {})
+    known = derived(log, _Effects)
+    if known.read > log.settled:  # an older snapshot is read by itself
+        known = _Effects()
     if known.read == log.settled:
-        return known.found
+        return known.by_fingerprint
     fresh = log.since(known.read)[: log.settled - known.read]
     if any(event.actions.rewind_before_invocation_id for event in fresh):
-        found = _not_rewound(log.since(0)[: log.settled])
+        effects = _not_rewound(log.since(0)[: log.settled])
     else:
         new = {
             str(effect.get("fingerprint")): effect
             for event in fresh
             if (effect := event.provenance.effect)
         }
-        found = {**known.found, **new} if new else known.found
-    log.memo["effects"] = _Known(log.settled, found)
-    return found
+        effects = {**known.by_fingerprint, **new} if new else known.by_fingerprint
+    known.read, known.by_fingerprint = log.settled, effects
+    return effects
 
 
 def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:

@@ -88,8 +88,8 @@ class SharedParts:
 class Plan:
     """What is known of an agent's requests before there is a session.
 
-    `given` is the policy of the run. `measure` says by what things are found large: the model's
-    tokens, and from how many on for each tool that has a say in it.
+    `run_policy` is the policy of the run. `measure` says by what things are found large: the
+    model's tokens, and from how many on for each tool that has a say in it.
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
     `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
@@ -98,7 +98,7 @@ class Plan:
     its root declare.
     """
 
-    given: Policy | None
+    run_policy: Policy | None
     path: tuple[Agent, ...]
     agent: Agent
     policy: Policy
@@ -151,14 +151,14 @@ def plan_for(
         chosen = model if model is None or isinstance(model, str) else id(model)
         seen = str(config.context) if config.context is not None else ""
         key = (agent, chosen, compact(config.generate_config), seen, labels)
-    held = root.memo.get(key)
+    known = root.memo.get(key)
     if (
-        isinstance(held, Plan)
-        and (held.given is config.context or held.given == config.context)
-        and (held.fixed or _fits(held))
+        isinstance(known, Plan)
+        and (known.run_policy is config.context or known.run_policy == config.context)
+        and (known.fixed or _fits(known))
     ):
-        return held
-    plan = _made(root, agent, config, labels)
+        return known
+    plan = _make_plan(root, agent, config, labels)
     if len(root.memo) >= MOST_PLANS:
         root.memo.clear()
     root.memo[key] = plan
@@ -215,10 +215,10 @@ def _fits(plan: Plan) -> bool:
     return model.name == plan.target.model and model.dialect == plan.target.dialect
 
 
-def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
-    found = tree.find(root, name) if name is not None else (root,)
-    path = tuple(node for node in found if isinstance(node, Agent))
-    if not path or path[-1] is not found[-1]:
+def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
+    nodes = tree.find(root, name) if name is not None else (root,)
+    path = tuple(node for node in nodes if isinstance(node, Agent))
+    if not path or path[-1] is not nodes[-1]:
         raise _unknown(root, name)
     agent = path[-1]
     declared = united((*labels_of(root, config), *labels))
@@ -229,7 +229,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     recalls = _recalls(path, policy, target)
     output = _output(path, target, recalls=recalls)
     generate, origins = _config(agent, config)
-    cache, said = _cache(generate.pop("cache", True), target, origins)
+    cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output)
     tools = _tools(path, output, recalls=recalls)
@@ -238,7 +238,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
     own = {tool.name: tool for tool in agent.tools}
     recall = None if recalls else _late_recall(path, output, target)
     return Plan(
-        given=config.context,
+        run_policy=config.context,
         path=path,
         agent=agent,
         policy=policy,
@@ -263,7 +263,7 @@ def _made(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label,
         append_from=0 if changes == "append" else _append_from(target, wording, tools),
         wording=wording,
         inputs={**path[0].inputs, **agent.inputs},
-        diagnostics=(*_declared(agent, target, root=len(path) == 1), *said),
+        diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
     )
 
 
@@ -440,7 +440,7 @@ def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) 
 
 def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
     """What there is to say about the declaration itself."""
-    found = [
+    diagnostics = [
         report(
             "WEFT301",
             Origin("tool", tool.name, agent.name),
@@ -451,7 +451,7 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         if not tool.documented
     ]
     if not root and agent.global_instruction is not None:
-        found.append(
+        diagnostics.append(
             report(
                 "WEFT103",
                 Origin("field", "global_instruction", agent.name),
@@ -460,7 +460,7 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
             )
         )
     extra = agent.generate_config.get("extra")
-    found += [
+    diagnostics += [
         report(
             "WEFT702",
             Origin("field", "generate_config", agent.name),
@@ -470,4 +470,4 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         for name in (extra if isinstance(extra, dict) else ())
         if name not in DIALECTS
     ]
-    return found
+    return diagnostics

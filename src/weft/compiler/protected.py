@@ -58,9 +58,9 @@ def require_protected(
         if not isinstance(step, Redact):
             continue
         what = wanted(step.kinds, step.patterns, step.fields)
-        for pointer, held in _unseen(prompt, wire, what, lowered):
-            for place, text in _strings(held, pointer):
-                kind = _left(text, what)
+        for pointer, piece in _unseen(prompt, wire, what, lowered):
+            for place, text in _strings(piece, pointer):
+                kind = _kind_left(text, what)
                 if kind and not _is_exempt(text, prompt):
                     raise _refused(kind, place, prompt.agent)
         if what.fields:
@@ -129,28 +129,28 @@ def _refused(kind: str, where: str, agent: str) -> ProtectionError:
     )
 
 
-def _strings(held: Json, pointer: str) -> Iterator[tuple[str, str]]:
+def _strings(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
     """Every text of the request with its place."""
-    if isinstance(held, str):
-        yield pointer, held
-    elif isinstance(held, dict):
-        for name, each in held.items():
+    if isinstance(value, str):
+        yield pointer, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
             yield from _strings(each, f"{pointer}/{name}")
-    elif isinstance(held, list):
-        for index, each in enumerate(held):
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
             yield from _strings(each, f"{pointer}/{index}")
 
 
-def _left(text: str, what: Wanted) -> str:
+def _kind_left(text: str, what: Wanted) -> str:
     """The kind of a value that is still in a text; empty where there is none."""
     try:
-        found = found_in(text, what)
-        if not found:
+        hits = found_in(text, what)
+        if not hits:
             return ""
         alone = {each.value for piece in _pieces(text) for each in found_in(piece, what)}
     except PatternTimeout:
         return "a pattern that did not finish"
-    for each in found:
+    for each in hits:
         if any(one in each.value or each.value in one for one in alone):
             return each.kind
     return ""
@@ -160,11 +160,11 @@ def _pieces(text: str) -> Iterator[str]:
     """The lines of a text, or the texts of the JSON that it is."""
     if text[:1] in {"{", "["}:
         try:
-            held = cast("Json", json.loads(text))
+            value = cast("Json", json.loads(text))
         except (ValueError, RecursionError):
             pass
         else:
-            yield from (each for _, each in _strings(held, ""))
+            yield from (each for _, each in _strings(value, ""))
             return
     yield from text.splitlines()
 
@@ -178,15 +178,15 @@ def _is_exempt(text: str, prompt: Prompt) -> bool:
 
 def _exempt(prompt: Prompt) -> frozenset[str]:
     """What is no text: media, signatures, ids, names, and what only its provider can read."""
-    found: set[str] = {prompt.model, prompt.agent}
-    found.update(tool.name for tool in prompt.tools)
+    texts: set[str] = {prompt.model, prompt.agent}
+    texts.update(tool.name for tool in prompt.tools)
     for tool in prompt.tools:
-        found.update(each for _, each in _strings(tool.own or {}, ""))
+        texts.update(each for _, each in _strings(tool.own or {}, ""))
     for block in prompt.blocks:
-        found.update(_own(block))
+        texts.update(_own(block))
         if block.kept is not None:
-            found.update(each for _, each in _strings(block.kept, ""))
-    return frozenset(found)
+            texts.update(each for _, each in _strings(block.kept, ""))
+    return frozenset(texts)
 
 
 def _own(block: Block) -> Iterator[str]:
@@ -211,12 +211,12 @@ def _own(block: Block) -> Iterator[str]:
 
 def _field_left(block: Block, what: Wanted) -> str:
     """The name of a field whose value is still there."""
-    held: JsonObject = {}
+    value: JsonObject = {}
     if isinstance(block, CallBlock):
-        held = block.args
+        value = block.args
     elif isinstance(block, ResultBlock):
-        held = block.response
-    return _named(held, (), what)
+        value = block.response
+    return _named(value, (), what)
 
 
 def _is_gone(text: str) -> bool:
@@ -224,16 +224,16 @@ def _is_gone(text: str) -> bool:
     return PLACEHOLDER.fullmatch(text) is not None or opened(text) is not None
 
 
-def _named(held: Json, path: tuple[str, ...], what: Wanted) -> str:
-    gone = isinstance(held, str) and _is_gone(held)
+def _named(value: Json, path: tuple[str, ...], what: Wanted) -> str:
+    gone = isinstance(value, str) and _is_gone(value)
     is_field = bool(path) and any(path[-len(field) :] == field for field in what.fields)
-    if is_field and held is not None and not gone:
+    if is_field and value is not None and not gone:
         return ".".join(path)
-    if isinstance(held, dict):
-        names = (_named(each, (*path, name), what) for name, each in held.items())
+    if isinstance(value, dict):
+        names = (_named(each, (*path, name), what) for name, each in value.items())
         return next(filter(None, names), "")
-    if isinstance(held, list):
-        return next(filter(None, (_named(each, path, what) for each in held)), "")
+    if isinstance(value, list):
+        return next(filter(None, (_named(each, path, what) for each in value)), "")
     return ""
 
 
@@ -260,13 +260,13 @@ _STRONG = 8
 def require_cleared(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
     """Refuse a request in which something stands that its model is not cleared for."""
     fresh: JsonObject = {}
-    for key, held in wire.items():
-        fresh[key] = held
-        if isinstance(held, list):  # turns are shared with the requests before
-            fresh[key] = [None if labelled.is_clean(turn) else turn for turn in held]
+    for key, piece in wire.items():
+        fresh[key] = piece
+        if isinstance(piece, list):  # turns are shared with the requests before
+            fresh[key] = [None if labelled.is_clean(turn) else turn for turn in piece]
     _require(fresh, prompt, labelled)
-    for held in fresh.values():
-        for turn in held if isinstance(held, list) else ():
+    for piece in fresh.values():
+        for turn in piece if isinstance(piece, list) else ():
             if isinstance(turn, dict):
                 labelled.found_clean(turn)
 
@@ -279,9 +279,9 @@ def _require(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
     for pointer, text, named in _texts(wire, ""):
         labels = _labels(text, labelled, named=named or text in names)
         if labels:
-            said = " and ".join(f"`{label}`" for label in labels)
+            words = " and ".join(f"`{label}`" for label in labels)
             raise ProtectionError(
-                f"the request holds at {pointer} what carries the label {said}",
+                f"the request holds at {pointer} what carries the label {words}",
                 where=prompt.agent,
                 hint=f'clear the agent: Agent("{prompt.agent}", cleared=["{labels[0]}"]),'
                 " or take the value out of what a callback adds and out of names",
@@ -294,13 +294,13 @@ def _labels(text: Json, labelled: Labelled, *, named: bool) -> tuple[str, ...]:
     if not isinstance(text, str):
         number = isinstance(text, int | float) and not isinstance(text, bool)
         return copies.in_number(text) if number else ()  # type: ignore[arg-type]
-    found = {
+    labels = {
         label
         for hit in copies.hits(text)
         if not named or _is_strong(text[hit.start : hit.end])
         for label in hit.labels
     }
-    return tuple(sorted(found))
+    return tuple(sorted(labels))
 
 
 def _is_strong(text: str) -> bool:
@@ -310,18 +310,18 @@ def _is_strong(text: str) -> bool:
 def _texts(value: Json, pointer: str) -> Iterator[tuple[str, Json, bool]]:
     """Every text and number with its place, and whether it is a name: a key, or an own word."""
     if isinstance(value, dict):
-        for key, held in value.items():
+        for key, inner in value.items():
             place = f"{pointer}/{key}"
-            if key in _SEALED and isinstance(held, str):
+            if key in _SEALED and isinstance(inner, str):
                 continue
             yield place, key, True
-            if key in _OWN and isinstance(held, str):
-                yield place, held, True
+            if key in _OWN and isinstance(inner, str):
+                yield place, inner, True
             else:
-                yield from _texts(held, place)
+                yield from _texts(inner, place)
     elif isinstance(value, list):
-        for index, held in enumerate(value):
-            yield from _texts(held, f"{pointer}/{index}")
+        for index, inner in enumerate(value):
+            yield from _texts(inner, f"{pointer}/{index}")
     elif value is not None and not isinstance(value, bool):
         yield pointer, value, False
 
@@ -342,16 +342,16 @@ class Whole(NamedTuple):
 
 def labels_of(node: Node, config: RunConfig | None = None) -> tuple[Label, ...]:
     """All labels that are declared in a program, one for each name, in the order of names."""
-    found: list[Label] = []
+    labels: list[Label] = []
     for agent in _everybody(node):
         if agent.context is not None:
-            found += _declared(agent.context)
+            labels += _declared(agent.context)
         for tool in agent.tools:
             names = tool.writes
-            found += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
+            labels += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
     if config is not None and config.context is not None:
-        found += _declared(config.context)
-    return united(found)
+        labels += _declared(config.context)
+    return united(labels)
 
 
 def united(labels: Iterable[Label]) -> tuple[Label, ...]:
@@ -372,9 +372,9 @@ def united(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 def guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
     """The policy with every label that its agent is not cleared for, and no other."""
-    held = [one for one in policy.protections if isinstance(one, Label)]
+    declared_label = [one for one in policy.protections if isinstance(one, Label)]
     hidden = tuple(label for label in labels if label.name not in cleared)
-    if not hidden and not held:
+    if not hidden and not declared_label:
         return policy
     others = (one for one in policy.protections if not isinstance(one, Label))
     return replace(policy, protections=(*hidden, *others))
@@ -438,8 +438,8 @@ def shown_item(item: Item, policy: Policy, env: Env) -> Item:
     for step in policy.protections:
         if isinstance(step, Redact):
             alone = redact_values(alone, env, step)
-    left = alone.items.tip
-    return left if left is not None else item
+    item_after = alone.items.tip
+    return item_after if item_after is not None else item
 
 
 _FOUND = ("WEFT603", "WEFT604")
@@ -447,8 +447,8 @@ _FOUND = ("WEFT603", "WEFT604")
 
 def require_valid(prompt: Prompt) -> None:
     """Raise for what `.validate(...)` found missing or contradicting."""
-    found = [one for one in prompt.diagnostics if one.code in _FOUND]
-    if found:
-        first, more = found[0], len(found) - 1
+    problems = [one for one in prompt.diagnostics if one.code in _FOUND]
+    if problems:
+        first, more = problems[0], len(problems) - 1
         rest = f", and {more} more of that kind" if more else ""
         raise CompileError(f"{first.message}{rest}", where=str(first.origin), hint=first.hint)

@@ -224,9 +224,11 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
             break
         asks = author == "user" or content.role == "user"
         role: Literal["user", "model"] = "user" if asks else "model"
-        said = event.id
-        block = TextBlock(role=role, origin=Origin("event", said, author, -1, -1, 0), text=text)
-        items.append(Item(role, (block,), author, event.invocation_id, position, position, said))
+        event_id = event.id
+        block = TextBlock(role=role, origin=Origin("event", event_id, author, -1, -1, 0), text=text)
+        items.append(
+            Item(role, (block,), author, event.invocation_id, position, position, event_id)
+        )
         position += 1
     return items
 
@@ -297,7 +299,9 @@ def _still_answered(
             owners.setdefault((owner, result.id), []).append(index)
             if index not in hidden and index not in rewound:
                 needed.add(owner)
-    beside = {index for (owner, _), held in owners.items() if owner in needed for index in held}
+    beside = {
+        index for (owner, _), indexes in owners.items() if owner in needed for index in indexes
+    }
     return (needed | beside) & hidden.keys()
 
 
@@ -324,26 +328,30 @@ def _odd(part: Part) -> bool:
 
 def _summaries(events: list[Event], start: int, hidden: dict[int, str]) -> dict[int, list[Item]]:
     """The summaries in view, by the log index of the first event each stands for."""
-    found: dict[int, list[Item]] = {}
+    summaries: dict[int, list[Item]] = {}
     for position, event in enumerate(events, start):
-        held = event.actions.compaction
-        if held is None or position in hidden:
+        compaction = event.actions.compaction
+        if compaction is None or position in hidden:
             continue
         anchor = position
         for index in range(start, position):
-            if held.start_timestamp <= events[index - start].timestamp <= held.end_timestamp:
+            if (
+                compaction.start_timestamp
+                <= events[index - start].timestamp
+                <= compaction.end_timestamp
+            ):
                 anchor = index
                 break
         if anchor < position or not start:  # else it is about what lies before the view
-            found.setdefault(anchor, []).append(_summary(event, held, anchor, position))
-    return found
+            summaries.setdefault(anchor, []).append(_summary(event, compaction, anchor, position))
+    return summaries
 
 
 def _unmixed(item: Item, role: Role) -> list[Item]:
     """An event with calls and results in it, as the turns it stands for."""
     runs: list[Item] = []
-    for results, held in groupby(item.blocks, lambda block: isinstance(block, ResultBlock)):
-        blocks = tuple(held)
+    for results, group in groupby(item.blocks, lambda block: isinstance(block, ResultBlock)):
+        blocks = tuple(group)
         called = any(isinstance(block, CallBlock) for block in blocks)
         spoken: ItemKind = "calls" if called else "user" if role == "user" else "model"
         runs.append(
@@ -460,7 +468,11 @@ def _block(
     part: Part, notes: PartProvenance, origin: Origin, role: Role, event: Event, position: int
 ) -> Block | None:
     maker, signature = event.provenance, part.thought_signature
-    provider, model, kept = notes.provider or maker.provider or "", maker.model or "", notes.fields
+    provider, model, extra = (
+        notes.provider or maker.provider or "",
+        maker.model or "",
+        notes.fields,
+    )
     if (call := part.function_call) is not None:
         if call.name in INTERNAL_CALLS:
             return None
@@ -475,7 +487,7 @@ def _block(
             signature=signature,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if (result := part.function_response) is not None:
         if result.name in INTERNAL_CALLS:
@@ -506,7 +518,7 @@ def _block(
             signature=signature,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if part.text:
         return TextBlock(
@@ -516,10 +528,10 @@ def _block(
             signature=signature,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if (media := _media(part, origin, role)) is not None:
-        return msgspec.structs.replace(media, provider=provider, model=model, kept=kept)
+        return msgspec.structs.replace(media, provider=provider, model=model, kept=extra)
     if (code := part.executable_code) is not None:
         return CodeBlock(
             role=role,
@@ -530,7 +542,7 @@ def _block(
             id=code.id,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     if (ran := part.code_execution_result) is not None:
         return CodeResultBlock(
@@ -542,30 +554,30 @@ def _block(
             id=ran.id,
             provider=provider,
             model=model,
-            kept=kept,
+            kept=extra,
         )
     return None
 
 
 def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
     blob, file = part.inline_data, part.file_data
-    held = blob if blob is not None else file
-    if held is None:
+    value = blob if blob is not None else file
+    if value is None:
         return None
     return MediaBlock(
         role=role,
         origin=origin,
-        mime_type=held.mime_type or "application/octet-stream",
+        mime_type=value.mime_type or "application/octet-stream",
         data=_standard_base64(blob.data or "") if blob is not None else None,
         uri=file.file_uri or "" if blob is None and file is not None else None,
-        name=held.display_name or "",
+        name=value.display_name or "",
         signature=part.thought_signature,
     )
 
 
 def _result_media(result: FunctionResponse, origin: Origin) -> tuple[MediaBlock, ...]:
-    shown = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
-    return tuple(block for block in shown if block is not None)
+    media = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
+    return tuple(block for block in media if block is not None)
 
 
 def _standard_base64(data: str) -> str:
@@ -626,15 +638,15 @@ def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
 def joined_branches(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes of what was said on a branch that was joined, with the branch it is on now."""
     log = list(events)
-    found: dict[int, str] = {}
+    branches: dict[int, str] = {}
     for index, event in enumerate(log):
         joined = event.provenance.joined
         if joined is None or not joined.branch:
             continue
         path, branch = joined.path, joined.branch
         for other in range(index):
-            on = found.get(other, log[other].branch or "")
+            on = branches.get(other, log[other].branch or "")
             if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
                 below = on[len(branch) + 1 :]
-                found[other] = ".".join(name for name in (event.branch, below) if name)
-    return found
+                branches[other] = ".".join(name for name in (event.branch, below) if name)
+    return branches

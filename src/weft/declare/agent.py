@@ -28,7 +28,7 @@ from weft.declare.checks import (
     check_steps,
     check_text,
     check_tools,
-    merged_view,
+    merge_view,
     one_of,
     optional,
     wrong,
@@ -175,7 +175,7 @@ class Agent(Composable):
             value = check(self.name, field_name, values[field_name])
             if value is not values[field_name]:
                 self._set(field_name, value)
-        self._set("context", merged_view(self.name, self.context, self.include_contents))
+        self._set("context", merge_view(self.name, self.context, self.include_contents))
         tree.check(self)
         self._check_flows()
 

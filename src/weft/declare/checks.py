@@ -1,7 +1,7 @@
-"""What cannot be right in a declaration, said where it is written.
+"""Checks of declarations: each refuses what cannot be right, where it is written.
 
-Each check names the agent, the field and the fix. It takes what people pass, whatever its
-type, and returns what the agent keeps.
+A check names the agent, the field and the fix. It takes whatever people pass, and returns what the
+agent keeps.
 """
 
 import difflib
@@ -180,7 +180,7 @@ def check_contents(agent: str, field: str, value: object) -> object:
     return value
 
 
-def merged_view(agent: str, context: Policy | None, include_contents: str | None) -> Policy | None:
+def merge_view(agent: str, context: Policy | None, include_contents: str | None) -> Policy | None:
     """What the agent sees: its policy, or the one that ADK's word for it means."""
     if include_contents is None:
         return context

@@ -101,7 +101,7 @@ def _kind(value: Json) -> str:
     )
 
 
-def looked_up(key: str, state: Mapping[str, Json]) -> Json:
+def look_up(key: str, state: Mapping[str, Json]) -> Json:
     """The value of the key, read as `{key}` in a template is; None if it is missing."""
     value = state.get(key)
     if value is None:

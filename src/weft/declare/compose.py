@@ -120,15 +120,15 @@ class Composable:
 
     def __mul__(self, times: "int | Until | While") -> "Loop":
         """This again and again: so many times, or until something holds."""
-        from weft.declare.flow import looped
+        from weft.declare.flow import make_loop
 
-        return looped(self, times)
+        return make_loop(self, times)
 
     def __rmul__(self, times: "int | Until | While") -> "Loop":
         """The same as on the other side."""
-        from weft.declare.flow import looped
+        from weft.declare.flow import make_loop
 
-        return looped(self, times)
+        return make_loop(self, times)
 
     def __matmul__(self, schema: object) -> "Agent":
         """Only an agent answers, so only an agent has the schema of an answer."""

@@ -1,4 +1,4 @@
-"""Options: one canonical name each, merged deeply, unknown ones refused where they are written."""
+"""Options of generation and of a run: one name each, merged deeply; unknown ones are refused."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""What callbacks and tools are handed: the state they may change, and the session to read."""
+"""The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast

@@ -253,7 +253,7 @@ Flow: TypeAlias = (
 Node: TypeAlias = Agent | Flow
 
 
-def looped(body: object, times: object) -> Loop:
+def make_loop(body: object, times: object) -> Loop:
     """The loop that `body * times` means."""
     where = f"{spell(body)} * {spell(times)}"
     node = to_node(body, where=where)

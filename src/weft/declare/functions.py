@@ -1,4 +1,4 @@
-"""Functions people hand in: what to call them, and whether they take what they will be given."""
+"""Users' functions: their names, and whether they take the arguments they will get."""
 
 import difflib
 import functools

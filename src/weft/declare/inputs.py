@@ -97,7 +97,7 @@ def lacking(inputs: Mapping[str, object], state: Mapping[str, Json]) -> Iterator
             yield Lack(key, f"the input `{key}` has another type: {problem}", wanted)
 
 
-def spelled_inputs(inputs: Mapping[str, object]) -> str:
+def spell_inputs(inputs: Mapping[str, object]) -> str:
     """Inputs as their author could write them: `{"topic": str}`."""
     pairs: list[str] = []
     for key, kind in inputs.items():

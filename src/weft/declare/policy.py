@@ -1,4 +1,4 @@
-"""Policies: what an agent may see of the log, written with `C`."""
+"""Policies: what an agent may see of the log. `Verbs` are the methods that change one."""
 
 import re
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 View = Literal["default", "none", "nothing"]
 
-Kept = TypeVar("Kept")
+Part = TypeVar("Part")
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -77,10 +77,10 @@ class Stage(msgspec.Struct, frozen=True):
 
 _WHOLE = (Stage(),)
 
-Made = TypeVar("Made")
+Changed = TypeVar("Changed")
 
 
-class Verbs(Generic[Made]):
+class Verbs(Generic[Changed]):
     """What can be done with items; each verb gives a new value with one more step."""
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class Verbs(Generic[Made]):
             verbs = [verb for verb in vars(Verbs) if not verb.startswith("_")]
             raise no_such_word("policy", name, verbs)
 
-    def _then(self, step: Transform | Budget) -> Made:
+    def _then(self, step: Transform | Budget) -> Changed:
         raise NotImplementedError
 
     @hinted
@@ -110,7 +110,7 @@ class Verbs(Generic[Made]):
         texts: int | None = 4000,
         media: int | None = 2000,
         to: int | None = None,
-    ) -> Made:
+    ) -> Changed:
         """Large results, texts and media become a handle with a digest; `recall` gets them back.
 
         `results`, `texts` and `media` are the tokens from which on that is done (None: never),
@@ -136,7 +136,7 @@ class Verbs(Generic[Made]):
         return self._then(Compact(results=results, texts=texts, media=media, to=to))
 
     @hinted
-    def dedupe(self, how: DedupeHow = "exact") -> Made:
+    def dedupe(self, how: DedupeHow = "exact") -> Changed:
         """The same large value once; "superseded": only the newest of the same call or file."""
         check_choice("C.dedupe", "how", how, DedupeHow)
         return self._then(Dedupe(how))
@@ -148,7 +148,7 @@ class Verbs(Generic[Made]):
         fields: str | Iterable[str] = (),
         exclude: str | Iterable[str] = (),
         tools: str | Iterable[str] = (),
-    ) -> Made:
+    ) -> Changed:
         """Only these fields of JSON results, or all but those; `tools` narrows whose."""
         names = require_names("project", fields, "field names", least=0)
         gone = require_names("project", exclude, "field names", least=0)
@@ -169,7 +169,7 @@ class Verbs(Generic[Made]):
         return self._then(Project(fields=names, exclude=gone, tools=whose))
 
     @hinted
-    def truncate(self, tokens: int, *, keep: Keep = "head") -> Made:
+    def truncate(self, tokens: int, *, keep: Keep = "head") -> Changed:
         """At most so many tokens of each text and result: its head, its tail, or both ends."""
         require_count("truncate", "tokens", tokens)
         check_choice("C.truncate", "keep", keep, Keep)
@@ -185,7 +185,7 @@ class Verbs(Generic[Made]):
         schema: object = None,
         prompt: str | None = None,
         model: object = None,
-    ) -> Made:
+    ) -> Changed:
         """What lies before the last `before` turns as a summary that a model writes, once.
 
         One summary stands for `every` so many turns: the more, the less often what was sent
@@ -210,7 +210,7 @@ class Verbs(Generic[Made]):
         return self._then(step)
 
     @hinted
-    def priority(self, tier: int) -> Made:
+    def priority(self, tier: int) -> Changed:
         """Who survives a budget: 1 always, 2 is usual, 4 is the first to go."""
         if type(cast("object", tier)) is not int or tier not in (1, 2, 3, 4):
             raise DeclarationError(
@@ -219,7 +219,7 @@ class Verbs(Generic[Made]):
         return self._then(Priority(tier))
 
     @hinted
-    def fit(self, tokens: int) -> Made:
+    def fit(self, tokens: int) -> Changed:
         """So many tokens of these items, the best first, else the newest."""
         require_count("fit", "tokens", tokens)
         return self._then(Fit(tokens))
@@ -227,7 +227,7 @@ class Verbs(Generic[Made]):
     @hinted
     def budget(
         self, tokens: int, *, overflow: Overflow = "degrade", reserve: int | None = None
-    ) -> Made:
+    ) -> Changed:
         """The whole request within so many tokens, `reserve` of them for the answer; the last."""
         require_count("budget", "tokens", tokens)
         check_choice("C.budget", "overflow", overflow, Overflow)
@@ -248,7 +248,7 @@ class Verbs(Generic[Made]):
         turns: int | None = None,
         seconds: float | None = None,
         stale: Stale = "drop",
-    ) -> Made:
+    ) -> Changed:
         """Results older than so many turns or seconds are dropped, marked, or compacted."""
         check_choice("C.fresh", "stale", stale, Stale)
         if turns is None and seconds is None:
@@ -268,7 +268,7 @@ class Verbs(Generic[Made]):
         patterns: str | Iterable[str] = (),
         fields: str | Iterable[str] = (),
         restore: Literal["tools", "answer"] | Iterable[Literal["tools", "answer"]] | bool = (),
-    ) -> Made:
+    ) -> Changed:
         """What these detectors, patterns and field names find is replaced in all that is sent.
 
         A regular expression, compiled or as text, may stand among the detectors.
@@ -301,7 +301,7 @@ class Verbs(Generic[Made]):
         return self._then(Redact(detectors, patterns=regexes, fields=named, restore=places))
 
     @hinted
-    def validate(self, *what: Quality, model: object = None) -> Made:
+    def validate(self, *what: Quality, model: object = None) -> Changed:
         """Look whether a request is complete, contradicts itself, or says little in many words.
 
         Contradictions are found by rules, and by a model if one is given.
@@ -324,7 +324,7 @@ class Verbs(Generic[Made]):
         *keys: str,
         tools: str | Iterable[str] = (),
         artifacts: str | Iterable[str] = (),
-    ) -> Made:
+    ) -> Changed:
         """A label on state keys, tools' results and artifacts; only who is cleared sees them."""
         if not isinstance(cast("object", name), str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
             raise DeclarationError(
@@ -342,25 +342,25 @@ class Verbs(Generic[Made]):
         return self._then(Label(name, keys=marked, tools=whose, artifacts=files))
 
     @hinted
-    def fence(self, *what: Untrusted) -> Made:
+    def fence(self, *what: Untrusted) -> Changed:
         """Results, files and other agents' words stand between marks that they cannot close."""
         for one in what:
             check_choice("C.fence", "what", one, Untrusted)
         return self._then(Fence(tuple(dict.fromkeys(what)) or ("results", "files", "agents")))
 
     @hinted
-    def capture(self, key: str) -> Made:
+    def capture(self, key: str) -> Changed:
         """The user's message goes into state under `key` before the agent runs."""
         return self._then(Capture(require_key("capture", key)))
 
     @hinted
-    def note(self, key: str, *, strategy: Strategy = "append") -> Made:
+    def note(self, key: str, *, strategy: Strategy = "append") -> Changed:
         """The agent's answer is noted under `key`; `C.notes(key)` shows it later."""
         check_choice("C.note", "strategy", strategy, Strategy)
         return self._then(NoteDown(require_key("note", key), strategy=strategy))
 
     @hinted
-    def extract(self, schema: object, key: str, *, model: object = None) -> Made:
+    def extract(self, schema: object, key: str, *, model: object = None) -> Changed:
         """What the schema asks for is read out of the conversation into state, by a model."""
         from weft import schema as schemas
 
@@ -369,7 +369,7 @@ class Verbs(Generic[Made]):
         return self._then(Extract(schema, require_key("extract", key), model=model))
 
     @hinted
-    def distill(self, key: str, *, model: object = None) -> Made:
+    def distill(self, key: str, *, model: object = None) -> Changed:
         """The conversation as single facts with their sources, in state, by a model."""
         require_model("distill", model)
         return self._then(Distill(require_key("distill", key), model=model))
@@ -583,7 +583,7 @@ class Policy(Verbs["Policy"]):
     __repr__ = __str__
 
 
-def _once(steps: tuple[Kept, ...], step: Kept) -> tuple[Kept, ...]:
+def _once(steps: tuple[Part, ...], step: Part) -> tuple[Part, ...]:
     return steps if step in steps else (*steps, step)
 
 

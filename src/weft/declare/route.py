@@ -14,13 +14,13 @@ from weft.declare.compare import (
     Incomparable,
     check_value,
     holds,
-    looked_up,
+    look_up,
     quoted,
     same,
 )
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, ask, name_of
-from weft.declare.inputs import Inputs, check_inputs, spelled_inputs
+from weft.declare.inputs import Inputs, check_inputs, spell_inputs
 from weft.declare.nodes import check_agents, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
@@ -96,7 +96,7 @@ class Route(Composable):
         if self.description:
             options.append(f"description={quoted(self.description)}")
         if self.inputs:
-            options.append(f"inputs={spelled_inputs(self.inputs)}")
+            options.append(f"inputs={spell_inputs(self.inputs)}")
         return f"Route({', '.join(options)})"
 
     @property
@@ -195,7 +195,7 @@ class Route(Composable):
     def _value(self, state: Mapping[str, Json]) -> Json:
         """What the cases are compared with; None if it is missing, as a deleted key is."""
         if isinstance(self.key, str):
-            current = looked_up(self.key, state)
+            current = look_up(self.key, state)
             missing = f"there is no `{self.key}` in the state"
         else:
             current = cast("Json", self._called(self.key, name_of(self.key), state))
@@ -226,7 +226,7 @@ class Route(Composable):
         try:
             answer = ask(function, state)
         except Exception as error:
-            current = looked_up(self.key, state) if isinstance(self.key, str) else None
+            current = look_up(self.key, state) if isinstance(self.key, str) else None
             about = (
                 f"`{self.key}` = {shorten(quoted(current), 80)}" if current is not None else "state"
             )

@@ -6,7 +6,7 @@ from weft.declare.agent import Agent
 from weft.declare.compare import quoted
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
-from weft.declare.inputs import spelled_inputs
+from weft.declare.inputs import spell_inputs
 from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout
 from weft.declare.route import Route
 from weft.declare.visit import Visitor
@@ -132,5 +132,5 @@ def _options(flow: "Flow") -> list[str]:
     if flow.description:
         options.append(f"description={quoted(flow.description)}")
     if flow.inputs:
-        options.append(f"inputs={spelled_inputs(flow.inputs)}")
+        options.append(f"inputs={spell_inputs(flow.inputs)}")
     return options

@@ -187,7 +187,7 @@ def conditional(predicate: Callable[[Look], object], change: Callable[[Look], ob
     return lambda state: cast("JsonObject", change(state) or {}) if ask(predicate, state) else {}
 
 
-Held = TypeVar("Held")
+Value = TypeVar("Value")
 
 
 class Changes:
@@ -418,7 +418,7 @@ def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
     return cast("tuple[str, ...]", names)
 
 
-def _mapping(verb: str, values: Mapping[str, Held] | None) -> dict[str, Held]:
+def _mapping(verb: str, values: Mapping[str, Value] | None) -> dict[str, Value]:
     if values is None or isinstance(cast("object", values), Mapping):
         return dict(values or {})
     raise _wrong(verb, f"{spell(values)} is no mapping", f'write S.{verb}({{"user:key": ...}})')

@@ -223,7 +223,7 @@ _THINKING = Option(write=_write_thinking, read=_read_thinking)
 _TOOL_CHOICE = Option(write=_write_tool_choice, read=_read_tool_choice)
 
 
-class Anthropic(Dialect):
+class AnthropicDialect(Dialect):
     """System is a field, thinking goes back signed, an answer's length must be given."""
 
     traits = Traits(
@@ -1332,4 +1332,4 @@ def _refuse_last_word(wire: JsonObject, at: str, message: JsonObject, model: str
         yield Finding(REQUEST, f"{at}/content", message_, "strip it")
 
 
-DIALECT = Anthropic()
+DIALECT = AnthropicDialect()

@@ -27,7 +27,7 @@ from weft.dialects.legality import (
     refuse_form,
     refuse_range,
 )
-from weft.dialects.measure import Meter, Scale, WeighedHead, WeighedTurn
+from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.names import is_misspelt, suggestion
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
@@ -576,7 +576,7 @@ class Dialect:
 @functools.lru_cache(maxsize=256)
 def _meter(dialect: Dialect, model: str) -> Meter:
     traits = dialect.traits
-    scale = Scale(
+    weigher = Weigher(
         traits.name,
         traits.turns,
         dialect.weigh_head,
@@ -584,7 +584,7 @@ def _meter(dialect: Dialect, model: str) -> Meter:
         merges=traits.merges_turns,
         counts_system=traits.counts_system,
     )
-    return Meter(scale, model)
+    return Meter(weigher, model)
 
 
 def model_name(wire: JsonObject, model: str) -> str:

@@ -63,7 +63,7 @@ def mark_head(
     if letters(tools) + letters(text) < cache.minimum:
         return
     meter = meter_for(prompt.model)
-    cost = meter.head(meter.scale.head(wire))
+    cost = meter.head(meter.weigher.head(wire))
     before = cost.total - cost.system - cost.schema - cost.thinking
     free = cache.breakpoints - 1 - marks_in(wire)
     mark = marker(prompt, cache, wire)

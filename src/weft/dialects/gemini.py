@@ -186,7 +186,7 @@ def _read_tool_choice(wire: JsonObject) -> Json:
     return _MODES.get(mode) if isinstance(mode, str) else None
 
 
-class Gemini(Dialect):
+class GeminiDialect(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
     traits = Traits(
@@ -1359,7 +1359,7 @@ _RESULT_MEDIA = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
 _PAIR = "answer every call in the very next turn"
 
 
-class _Side(NamedTuple):
+class _OpenTurn(NamedTuple):
     """Neighbouring contents of one role, which are one turn: what stands in it so far."""
 
     at: str
@@ -1376,8 +1376,8 @@ class GeminiTurnRules:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._before: _Side | None = None
-        self._open: _Side | None = None
+        self._before: _OpenTurn | None = None
+        self._open: _OpenTurn | None = None
         self._unsigned: tuple[str, ...] = ()
 
     def fork(self) -> "GeminiTurnRules":
@@ -1397,7 +1397,7 @@ class GeminiTurnRules:
             self._close()
             self._open = None
         if self._open is None:
-            self._open = _Side(at, side)
+            self._open = _OpenTurn(at, side)
         if is_plain(turn.get("parts")):
             return
         listed = turn.get("parts")
@@ -1422,10 +1422,10 @@ class GeminiTurnRules:
         if self._open is None:
             yield Finding(REQUEST, "/contents", "there are no turns", "say something")
             return
-        last = self.fork()
-        yield from self._pair(last._before, self._open)
-        last._close()
+        yield from self._pair(self._before, self._open)
         if re.match(r"gemini-[3-9]", self._model):
+            last = self.fork()
+            last._close()
             for at in last._unsigned:
                 message = "this call has no signature, and the turn is not over"
                 hint = "send it as it came, or with `skip_thought_signature_validator`"
@@ -1441,7 +1441,7 @@ class GeminiTurnRules:
             self._unsigned = (*self._unsigned, turn.unsigned)
         self._before = turn
 
-    def _pair(self, before: _Side | None, turn: _Side) -> Findings:
+    def _pair(self, before: _OpenTurn | None, turn: _OpenTurn) -> Findings:
         """As many results as calls, in the turn that follows them."""
         if before is not None and before.calls and before.calls != turn.results:
             message = f"{before.calls} calls stand here, and {turn.results} results follow"
@@ -1453,7 +1453,7 @@ class GeminiTurnRules:
             yield Finding(REQUEST, turn.at, "results stand here that answer no call", _PAIR)
 
 
-def _with_parts(turn: _Side, parts: list[tuple[str, JsonObject]]) -> _Side:
+def _with_parts(turn: _OpenTurn, parts: list[tuple[str, JsonObject]]) -> _OpenTurn:
     """The turn with more parts; one signature holds for all that follows it in the answer."""
     calls, results, unsigned, signed = turn.calls, turn.results, turn.unsigned, turn.signed
     for where, part in parts:
@@ -1463,7 +1463,7 @@ def _with_parts(turn: _Side, parts: list[tuple[str, JsonObject]]) -> _Side:
                 unsigned = where
             calls += 1
         results += "functionResponse" in part
-    return _Side(turn.at, turn.side, calls, results, unsigned, signed)
+    return _OpenTurn(turn.at, turn.side, calls, results, unsigned, signed)
 
 
 def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
@@ -1513,4 +1513,4 @@ def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: st
     return Named(call_id, require_text(pair, "name", turn_at + at), at)
 
 
-DIALECT = Gemini()
+DIALECT = GeminiDialect()

@@ -71,22 +71,32 @@ class NoTurnRules:
 
 
 class SeenIds:
-    """Ids that occurred, in layers: a fork looks them up below and adds to its own layer."""
+    """Ids that occurred, in order. Forks share one table as long as they add the same ids."""
 
-    def __init__(self, below: "SeenIds | None" = None) -> None:
-        self._below = below
-        self._own: set[str] = set()
+    __slots__ = ("_length", "_places")
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._length = 0
 
     def __contains__(self, value: str) -> bool:
-        return value in self._own or (self._below is not None and value in self._below)
+        return self._places.get(value, self._length) < self._length
 
     def add(self, value: str) -> None:
         """Note one more."""
-        self._own.add(value)
+        if value in self:
+            return
+        place = self._places.get(value, len(self._places))
+        if place != self._length:  # a fork has read on, and found other ids: they are not ours
+            self._places = {one: at for one, at in self._places.items() if at < self._length}
+        self._places[value] = self._length
+        self._length += 1
 
     def fork(self) -> "SeenIds":
-        """A layer on top; what is below must not grow while it is in use."""
-        return SeenIds(self)
+        """A copy, at no cost."""
+        copy = SeenIds()
+        copy._places, copy._length = self._places, self._length
+        return copy
 
 
 def is_plain(content: Json) -> bool:
@@ -100,6 +110,9 @@ def is_plain(content: Json) -> bool:
 
 
 _TEXT = frozenset(("type", "text"))
+
+
+# --- options
 
 
 def refuse_range(wire: JsonObject, path: str, limits: tuple[float, float]) -> Findings:
@@ -134,6 +147,9 @@ def refuse_effort(effort: Json, pointer: str, model: str) -> Findings:
         return
     hint = f"use one of {', '.join(known)}" if known else "leave it out"
     yield Finding(OPTION, pointer, f"{model} has no effort `{effort}`", hint)
+
+
+# --- tools and their pairs
 
 
 _EMPTY_SCHEMA = 'write {"type": "object", "properties": {}}'
@@ -199,6 +215,9 @@ def refuse_undeclared(names: Sequence[Json], known: set[str], pointer: str) -> F
         if isinstance(name, str) and name not in known:
             message = f"the tool `{name}` must be called, and is not declared"
             yield Finding(REQUEST, pointer, message, "declare it, or name one that is")
+
+
+# --- schemas that strict mode refuses
 
 
 _UNSTRICT = "leave it out, or ask for it without strict"
@@ -344,6 +363,9 @@ def _recurs(schema: Json) -> bool:
     return any(node.get("$ref") == "#" for _, node in schema_nodes(schema, ""))
 
 
+# --- strict: the form of a request
+
+
 class RequestForm(NamedTuple):
     """Where a provider looks for the system text, for tools and for the answer's schema."""
 
@@ -456,6 +478,9 @@ def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
             yield Finding(REQUEST, f"{at}/{key}", f"`{key}` must stand beside the schema", "set it")
 
 
+# --- strict: the order of turns
+
+
 Side: TypeAlias = Literal["", "system", "user", "model"]
 
 
@@ -499,6 +524,11 @@ class StrictTurns:
     alternate, and the user begins. The last word is not the model's.
     """
 
+    __slots__ = (
+        "_alternates", "_answered", "_at", "_ids", "_outline", "_paused", "_rules", "_side",
+        "_talks_on", "_waiting",
+    )  # fmt: skip
+
     def __init__(
         self,
         rules: TurnRules,
@@ -520,16 +550,13 @@ class StrictTurns:
 
     def fork(self) -> "StrictTurns":
         """A copy to read on with."""
-        copy = StrictTurns(
-            self._rules.fork(),
-            self._outline,
-            alternates=self._alternates,
-            talks_on=self._talks_on,
-        )
-        copy._at, copy._side, copy._paused = self._at, self._side, self._paused
-        copy._waiting, copy._answered = self._waiting, self._answered
-        copy._ids = self._ids.fork()
-        return copy
+        fork = StrictTurns.__new__(StrictTurns)  # every request makes one: no work twice
+        fork._rules, fork._ids = self._rules.fork(), self._ids.fork()
+        fork._outline, fork._at = self._outline, self._at
+        fork._alternates, fork._talks_on = self._alternates, self._talks_on
+        fork._side, fork._paused = self._side, self._paused
+        fork._waiting, fork._answered = self._waiting, self._answered
+        return fork
 
     def read(self, turn: JsonObject, at: str) -> Findings:
         """One more turn."""
@@ -546,9 +573,13 @@ class StrictTurns:
                 message = "a system turn stands in mid-conversation"
                 yield Finding(REQUEST, at, message, "put it first, or where the model is to answer")
             return
-        if self._alternates:
-            yield from self._alternate(outline.side, at)
-        yield from self._pair(outline, at)
+        if self._alternates and outline.side == self._side:
+            message = f"two turns of the {outline.side} stand in a row"
+            yield Finding(REQUEST, at, message, _ALTERNATE)
+        elif self._alternates and not self._side and outline.side != "user":
+            yield Finding(REQUEST, at, "the first turn is not the user's", _ALTERNATE)
+        if outline.results or self._waiting:
+            yield from self._pair(outline, at)
         self._waiting += outline.calls
         self._side, self._paused = outline.side, outline.paused
         for call in outline.calls:
@@ -567,12 +598,6 @@ class StrictTurns:
             yield Finding(
                 REQUEST, self._at, message, "end with a turn of the user, or with results"
             )
-
-    def _alternate(self, side: Side, at: str) -> Findings:
-        if side == self._side:
-            yield Finding(REQUEST, at, f"two turns of the {side} stand in a row", _ALTERNATE)
-        if not self._side and side != "user":
-            yield Finding(REQUEST, at, "the first turn is not the user's", _ALTERNATE)
 
     def _pair(self, outline: Outline, at: str) -> Findings:
         """Results of the calls before them, in call order; nothing else between the two."""
@@ -605,6 +630,9 @@ class StrictTurns:
         return no_result(str(self._waiting[self._answered]), at, PAIRED)
 
 
+# --- findings that providers and strict rules share
+
+
 def no_role(role: Json, at: str, hint: str = "use user or assistant") -> Finding:
     """A role that the provider does not know."""
     return Finding(REQUEST, f"{at}/role", f"{role!r} is no role", hint)
@@ -624,6 +652,9 @@ def answers_no_call(result: str, pointer: str, hint: str) -> Finding:
 def two_calls(call: str, pointer: str, hint: str) -> Finding:
     """An id that a call before has already."""
     return Finding(REQUEST, pointer, f"two calls have the id {call}", hint)
+
+
+# --- what a turn is made of
 
 
 def outline_of(side: Side, calls: Sequence[Named], results: Sequence[Named], at: str) -> Outline:

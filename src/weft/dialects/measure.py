@@ -125,7 +125,7 @@ class WeighedTurn(NamedTuple):
     counts: bool = True
 
 
-class Scale(NamedTuple):
+class Weigher(NamedTuple):
     """How a dialect's requests are taken apart to be counted, and what is a turn in them."""
 
     dialect: str
@@ -141,17 +141,17 @@ class Scale(NamedTuple):
 class Meter:
     """Counts requests of one dialect as one model does; `overheads` are for trying others."""
 
-    def __init__(self, scale: Scale, model: str, overheads: Overheads | None = None) -> None:
-        self.scale = scale
-        self.dialect = scale.dialect
+    def __init__(self, weigher: Weigher, model: str, overheads: Overheads | None = None) -> None:
+        self.weigher = weigher
+        self.dialect = weigher.dialect
         self.model = model
         self.counter = counter_for(model)
-        self.overheads = overheads or overheads_for(scale.dialect, model)
+        self.overheads = overheads or overheads_for(weigher.dialect, model)
 
     def request(self, wire: JsonObject) -> int:
         """The whole request."""
-        turns = map(self.turn, as_list(wire.get(self.scale.turns)))
-        return self.head(self.scale.head(wire)).total + self.follow(Mark(), turns).total
+        turns = map(self.turn, as_list(wire.get(self.weigher.turns)))
+        return self.head(self.weigher.head(wire)).total + self.follow(Mark(), turns).total
 
     def head(self, head: WeighedHead) -> HeadCost:
         """Everything but the turns."""
@@ -161,7 +161,7 @@ class Meter:
         if head.schema:
             schema = over.schema + round(over.schema_json * count(as_json(head.schema)))
         system = sum(over.text + _system_tokens(self.model, text) for text in head.system)
-        if head.system and self.scale.counts_system:
+        if head.system and self.weigher.counts_system:
             system += over.turn
         return HeadCost(
             over.request,
@@ -180,7 +180,7 @@ class Meter:
 
     def turn(self, turn: Json) -> TurnCost:
         """One turn of a request."""
-        read = self.scale.turn(turn)
+        read = self.weigher.turn(turn)
         tokens = thoughts = calls = 0
         for part in read.parts:
             if part.kind == "thought":
@@ -195,7 +195,7 @@ class Meter:
     def step(self, mark: Mark, load: TurnCost) -> Mark:
         """The mark after one more turn."""
         tokens = mark.tokens + load.tokens
-        if load.counts and not (self.scale.merges and load.role == mark.role):
+        if load.counts and not (self.weigher.merges and load.role == mark.role):
             tokens += self.overheads.turn
         earlier = mark.thoughts if self.overheads.earlier_thoughts or not load.asks else 0
         return Mark(tokens, earlier + load.thoughts, load.role)
@@ -228,12 +228,12 @@ class Meter:
 
         With any of these, `request` is the least that the provider counts.
         """
-        head = self.scale.head(wire)
+        head = self.weigher.head(wire)
         reasons = dict.fromkeys(head.uncounted)
         if head.stateful:
             reasons[STORED] = None
-        for turn in as_list(wire.get(self.scale.turns)):
-            for part in self.scale.turn(turn).parts:
+        for turn in as_list(wire.get(self.weigher.turns)):
+            for part in self.weigher.turn(turn).parts:
                 reason = self._media(part).uncounted if part.kind == "media" else part.uncounted
                 if reason:
                     reasons[reason] = None

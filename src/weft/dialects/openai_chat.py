@@ -190,7 +190,7 @@ def _read_logprobs(wire: JsonObject) -> Json:
     return count if isinstance(count, int) else wire["logprobs"]
 
 
-class OpenAIChat(Dialect):
+class OpenAIChatDialect(Dialect):
     """System is a turn, tool results have their own role and are text."""
 
     traits = Traits(
@@ -1303,4 +1303,4 @@ def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
     return Named(require_text(call, "id", turn_at + at), name, at)
 
 
-DIALECT = OpenAIChat()
+DIALECT = OpenAIChatDialect()

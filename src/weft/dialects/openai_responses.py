@@ -193,7 +193,7 @@ def _read_logprobs(wire: JsonObject) -> Json:
     return count if isinstance(count, int) else True
 
 
-class OpenAIResponses(Dialect):
+class OpenAIResponsesDialect(Dialect):
     """System is a field, calls and results are items of their own, nothing is stored."""
 
     traits = Traits(
@@ -1161,4 +1161,4 @@ def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
             return
 
 
-DIALECT = OpenAIResponses()
+DIALECT = OpenAIResponsesDialect()

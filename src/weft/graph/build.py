@@ -1,4 +1,4 @@
-"""From a flow to its picture: the checker walks it, and what the walk leaves is drawn."""
+"""Build the picture of a flow from what the checker's walk leaves; `_Builder` draws each node."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias, cast
 
 from weft.checker.agents import blurs, may_write_anything, writes_of
-from weft.checker.check import check, inferred_keys, walked, with_keys, world_at_start
+from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.functions import keys_of
 from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Site, WalkRecord, Writer
@@ -74,7 +74,7 @@ def graph_of(
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
     node = with_keys(node, keys)
-    record = walked(node, world)
+    record = walk_flow(node, world)
     builder = _Builder(node, record, marked, keys)
     root = builder.visit(node)
     ports = tuple(Port(key, key, "state") for key in world.facts)

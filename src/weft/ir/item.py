@@ -91,9 +91,9 @@ def handle_of(value: Json) -> str:
 WantKind = Literal["summary", "relevance", "extract", "distill", "contradictions"]
 
 
-def fingerprint(kind: WantKind, *given: Json) -> str:
+def fingerprint(kind: WantKind, *values: Json) -> str:
     """What an outcome is found by: the same question about the same input."""
-    return digest(canonical([kind, *given]))
+    return digest(canonical([kind, *values]))
 
 
 class Want(msgspec.Struct, frozen=True):

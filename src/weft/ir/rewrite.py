@@ -253,34 +253,34 @@ def _advance(
     """Read the settled items that were not read yet."""
     state = cast("State", outcome.state)
     start = outcome.read
-    made: list[Item] = []
+    rewritten: list[Item] = []
     notes: list[Note] = []
     for index, item in enumerate(items.between(start, items.settled), start):
         after = change(item, state)
         if after is item:
-            made.append(item)
+            rewritten.append(item)
             continue
         if isinstance(after, Note) and until is not None:
             if item.position >= until:
                 outcome.pending.append((index, after))
                 outcome.earliest = min(outcome.earliest, item.position)
-                made.append(item)
+                rewritten.append(item)
                 continue
             outcome.done = max(outcome.done, item.position)
         if outcome.items is None:
-            outcome.items, made = items.fork(index), []
+            outcome.items, rewritten = items.fork(index), []
         if isinstance(after, Item):
-            made.append(after)
+            rewritten.append(after)
             continue
         notes.append(after)
         outcome.places.append(index)
         if after.after is not None:
-            made.append(after.after)
+            rewritten.append(after.after)
         else:
             outcome.drops.append(index)
     outcome.read = items.settled
     if outcome.items is not None:
-        outcome.items = outcome.items.grown(made)
+        outcome.items = outcome.items.grown(rewritten)
     outcome.notes = outcome.notes.grown(notes) if notes else outcome.notes
 
 

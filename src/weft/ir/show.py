@@ -46,8 +46,8 @@ def show_block(block: Block) -> str:
                 f" {block.name} -> {compact(block.response)}"
             )
         case MediaBlock():
-            held = block.uri if block.uri is not None else f"{len(block.data or '')} base64 chars"
-            return f"{block.role} media: {block.mime_type} {held}"
+            value = block.uri if block.uri is not None else f"{len(block.data or '')} base64 chars"
+            return f"{block.role} media: {block.mime_type} {value}"
         case CodeBlock():
             return f"{block.role} code {block.language}: {_indented(block.code)}"
         case CodeResultBlock():

@@ -82,30 +82,30 @@ class Anthropic(Remote):
         return "/messages" if self.address.endswith("/v1") else "/v1/messages"
 
     def _own_headers(self, wire: JsonObject, body: bytes) -> dict[str, str]:
-        found = betas(wire, body)
-        if given := self._headers.get("anthropic-beta"):
-            found += [each.strip() for each in given.split(",")]
+        names = betas(wire, body)
+        if asked_for := self._headers.get("anthropic-beta"):
+            names += [each.strip() for each in asked_for.split(",")]
         headers = {"anthropic-version": self._headers.get("anthropic-version", VERSION)}
-        if found:
-            headers["anthropic-beta"] = ",".join(dict.fromkeys(found))
+        if names:
+            headers["anthropic-beta"] = ",".join(dict.fromkeys(names))
         return headers
 
 
 def betas(wire: JsonObject, body: bytes) -> list[str]:
     """The betas that a request asks for by what it holds."""
-    found = [name for field, name in _FIELDS.items() if _at(wire, field) is not None]
+    names = [name for field, name in _FIELDS.items() if _at(wire, field) is not None]
     tools = wire.get("tools")
     for tool in tools if isinstance(tools, list) else ():
         kind = tool.get("type") if isinstance(tool, dict) else None
         if isinstance(kind, str) and kind in _TOOLS:
-            found.append(_TOOLS[kind])
-    found += [name for mark, name in _MARKS.items() if mark in body]
-    return found
+            names.append(_TOOLS[kind])
+    names += [name for mark, name in _MARKS.items() if mark in body]
+    return names
 
 
 def _at(wire: JsonObject, field: str) -> Json:
     outer, _, inner = field.partition(".")
-    held = wire.get(outer)
+    value = wire.get(outer)
     if not inner:
-        return held
-    return held.get(inner) if isinstance(held, dict) else None
+        return value
+    return value.get(inner) if isinstance(value, dict) else None

@@ -45,23 +45,23 @@ class Circuit:
         """Whether calls go through: all of them, none, or one to try."""
         if self._opened is None:
             return "closed"
-        return "open" if self._left() > 0 else "half-open"
+        return "open" if self._remaining_pause() > 0 else "half-open"
 
     def enter(self) -> bool:
         """Let a call through, or say when the next one is; whether it is the one to try."""
         with self._lock:
             if self._opened is None:
                 return False
-            left = self._left()
-            if left <= 0 and not self._trial:
+            wait = self._remaining_pause()
+            if wait <= 0 and not self._trial:
                 self._trial = True
                 return True
-        when = f"in {left:.0f} s" if left >= 1 else "in a moment"
+        when = f"in {wait:.0f} s" if wait >= 1 else "in a moment"
         raise ModelError(
             f"{self._failed} calls in a row failed, the last with `{self._why}`,"
             f" and the next one is let through {when}",
             code="unavailable",
-            retry_after=max(left, 0.0),
+            retry_after=max(wait, 0.0),
             hint="wait, or give another model: weft.models.FallbackModel(...)",
         )
 
@@ -81,19 +81,19 @@ class Circuit:
             if trial:
                 self._trial = False
 
-    def _left(self) -> float:
+    def _remaining_pause(self) -> float:
         assert self._opened is not None
         return self._opened + self._breaker.pause - self._breaker.clock()
 
 
-def breaker_of(given: object, where: str) -> Breaker | None:
+def breaker_of(breaker: object, where: str) -> Breaker | None:
     """The breaker that somebody asked for; None for the usual one."""
-    if given is None:
+    if breaker is None:
         return None
-    if isinstance(given, Breaker) and given.failures >= 1 and given.pause >= 0:
-        return given
+    if isinstance(breaker, Breaker) and breaker.failures >= 1 and breaker.pause >= 0:
+        return breaker
     raise DeclarationError(
-        f"{given!r} is no circuit breaker",
+        f"{breaker!r} is no circuit breaker",
         where=where,
         hint="write breaker=weft.models.Breaker(failures=5, pause=30)",
     )
@@ -107,5 +107,5 @@ def circuit_of(address: str, model: str, breaker: Breaker | None = None) -> Circ
     """The one circuit of this address and model."""
     chosen = breaker if breaker is not None else _usual
     key = (address, model, chosen)
-    held = _circuits.get(key)
-    return held if held is not None else _circuits.setdefault(key, Circuit(chosen))
+    circuit = _circuits.get(key)
+    return circuit if circuit is not None else _circuits.setdefault(key, Circuit(chosen))

@@ -101,9 +101,10 @@ class _Trail:
         """Hold these rules against the turns, from the first on."""
         self.model = model
         self._fresh = rules
-        self._settled = rules.fork()
+        self._settled = self._ahead = rules.fork()
+        """The rules after all turns but the last, which may yet grow, and after all of them."""
         self._length = 0
-        """How many turns the settled rules have read: all but the last, which may yet grow."""
+        """How many turns the rules that are ahead have read."""
 
     def shared(self, turns: Sequence[JsonObject]) -> int:
         """How many turns the request repeats.
@@ -120,15 +121,19 @@ class _Trail:
 
     def read(self, turns: Sequence[JsonObject], start: int, wire: JsonObject, above: str) -> None:
         """Hold the rules against the turns that are new, and against the end."""
-        if start < self._length:  # something was taken back: read all of it again
-            self._settled, self._length = self._fresh.fork(), 0
+        if start >= self._length:
+            rules, length = self._ahead, self._length
+        elif start == self._length - 1 < len(turns):  # the last turn grew, or was said once
+            rules, length = self._settled, start
+        else:  # something was taken back: read all of it again
+            rules, length = self._fresh.fork(), 0
         self.turns[start:] = turns[start:]
-        last = len(turns) - 1
-        for index in range(self._length, last):
-            _read(self._settled, turns[index], f"{above}/{index}")
-        self._length = last
-        rules = self._settled.fork()
-        _read(rules, turns[last], f"{above}/{last}")
+        for index in range(length, len(turns) - 1):
+            _read(rules, turns[index], f"{above}/{index}")
+        if length < len(turns):
+            self._settled, rules = rules, rules.fork()
+            _read(rules, turns[-1], f"{above}/{len(turns) - 1}")
+        self._ahead, self._length = rules, len(turns)
         _require_none(rules.end(wire))
 
 

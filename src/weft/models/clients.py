@@ -60,11 +60,11 @@ def client_keys(client: object) -> list[str]:
     """The keys that a client holds, as far as it says so; they are not to be shown either."""
     if not hasattr(client, "__dict__"):
         return []
-    held = vars(client)
-    inner = held.get("_api_client")
+    fields = vars(client)
+    inner = fields.get("_api_client")
     more = vars(inner) if hasattr(inner, "__dict__") else {}
-    found = (place.get(name) for place in (held, more) for name in _KEYS)
-    return [each for each in found if isinstance(each, str) and each]
+    values = (place.get(name) for place in (fields, more) for name in _KEYS)
+    return [each for each in values if isinstance(each, str) and each]
 
 
 class _Event(Protocol):
@@ -233,9 +233,9 @@ class _ThreadReply:
             return
         self._reading.add_done_callback(self._read_in_vain)
         stream = cast("_NetworkStream", self._response.extensions["network_stream"])
-        held = stream.get_extra_info("socket")
-        if isinstance(held, socket.socket):
-            held.shutdown(socket.SHUT_RDWR)
+        connection = stream.get_extra_info("socket")
+        if isinstance(connection, socket.socket):
+            connection.shutdown(socket.SHUT_RDWR)
 
     def _read_in_vain(self, reading: "asyncio.Future[bytes]") -> None:
         if not reading.cancelled():
@@ -330,10 +330,10 @@ class _AiohttpResponse(Protocol):
 
 def vertex_place(client: object) -> str:
     """The project and location that a client asks for; "" for one that has none."""
-    held = vars(client).get("_api_client") if hasattr(client, "__dict__") else None
-    if held is None:
+    api_client = vars(client).get("_api_client") if hasattr(client, "__dict__") else None
+    if api_client is None:
         return ""
-    inner = cast("_Inner", held)
+    inner = cast("_Inner", api_client)
     if not inner.vertexai or not inner.project:
         return ""
     return f"projects/{inner.project}/locations/{inner.location}"
@@ -368,26 +368,26 @@ class GoogleCarrier:
             raise
         except Exception as error:
             return _refusal(error, sending.url)
-        held = answered.response_stream
-        if hasattr(held, "aiter_raw"):
-            return HttpReply(cast("httpx2.Response", held))
-        return _AiohttpReply(cast("_AiohttpResponse", held), request.url)
+        response = answered.response_stream
+        if hasattr(response, "aiter_raw"):
+            return HttpReply(cast("httpx2.Response", response))
+        return _AiohttpReply(cast("_AiohttpResponse", response), request.url)
 
 
 def _refusal(error: Exception, url: str) -> Reply:
     """The answer that the client raised as an exception, or the error that it stands for."""
-    held = vars(error)
-    response, code = held.get("response"), held.get("code")
+    fields = vars(error)
+    response, code = fields.get("response"), fields.get("code")
     if response is not None and hasattr(response, "aread"):
         return HttpReply(cast("httpx2.Response", response))
     if isinstance(code, int):
-        return _ToldReply(code, msgspec.json.encode(held.get("details")))
+        return _RaisedReply(code, msgspec.json.encode(fields.get("details")))
     if type(error).__module__.startswith(("httpx", "aiohttp", "httpcore")):
         raise broken(error, url) from error
     raise unsent(error) from error
 
 
-class _ToldReply:
+class _RaisedReply:
     """An answer of which the client told no more than its status and its JSON."""
 
     __slots__ = ("_body", "headers", "status")

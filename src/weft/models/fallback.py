@@ -64,14 +64,18 @@ class FallbackModel:
             lost: list[str] = []
             if model is not self.models[0]:
                 prompt, wire, lost = _rewritten(prompt, model)
-            shown = False
+            has_streamed = False
             answers = model.generate(prompt, wire, stream=stream)
             try:
                 async for response in answers:
                     if response.partial:
-                        shown = True
+                        has_streamed = True
                         yield response
-                    elif response.error_code in self.on and not shown and response.content is None:
+                    elif (
+                        response.error_code in self.on
+                        and not has_streamed
+                        and response.content is None
+                    ):
                         raise ModelError(response.error_message or "", code=response.error_code)
                     else:
                         yield _noted(response, model, failed, lost)
@@ -79,7 +83,7 @@ class FallbackModel:
             except Exception as error:
                 failure = self._failure(error, model)
                 failed.append((model, failure))
-                if shown or failure.code not in self.on:
+                if has_streamed or failure.code not in self.on:
                     raise
                 if model is not self.models[-1]:
                     _log.warning("%s [%s]: asking the next model", failure, failure.code)
@@ -127,7 +131,7 @@ def _with_schema(prompt: Prompt, model: Model) -> Prompt:
     takes = facts.native_schema and dialect_named(model.dialect).takes_schema(output.schema)
     if takes and (facts.schema_with_tools or not prompt.tools):
         return prompt
-    told = TextBlock(
+    reminder = TextBlock(
         role="system",
         origin=output.origin,
         text=f"Reply with valid JSON matching this schema: {compact(output.schema)}",
@@ -135,7 +139,7 @@ def _with_schema(prompt: Prompt, model: Model) -> Prompt:
         priority=1,
     )
     asked = msgspec.structs.replace(output, how="text")
-    return msgspec.structs.replace(prompt, output=asked, system=(*prompt.system, told))
+    return msgspec.structs.replace(prompt, output=asked, system=(*prompt.system, reminder))
 
 
 def _noted(
@@ -154,9 +158,9 @@ def _exhausted(failed: list[tuple[Model, ModelError]]) -> ModelError:
     last = failed[-1][1]
     if len(failed) == 1:
         return last
-    said = "; ".join(f"{model.name} [{error.code}]: {error.message}" for model, error in failed)
+    reasons = "; ".join(f"{model.name} [{error.code}]: {error.message}" for model, error in failed)
     return ModelError(
-        f"none of {len(failed)} models answered: {said}",
+        f"none of {len(failed)} models answered: {reasons}",
         code=last.code,
         provider=last.provider,
         model=last.model,

@@ -101,18 +101,18 @@ class Gemini(Remote):
         """Name the head where it is kept; a request whose name is refused is sent in full."""
         model = wire_name(prompt.model)
         head = head_of(prompt, wire, self._asks_as(), model)
-        name = await HEADS.name_of(head, seconds, lambda fields: self._kept(model, fields))
+        name = await HEADS.name_of(head, seconds, lambda fields: self._create_head(model, fields))
         if name:
-            shown = False
+            has_answered = False
             named = Provenance(cached_content=name)
             try:
                 short = super().generate(prompt, shortened(wire, name), stream=stream)
                 async with _closing(short) as answers:
                     async for response in answers:
-                        shown = True
+                        has_answered = True
                         yield response if response.partial else noted(response, named)
             except ModelError as error:
-                if shown or not is_lost(error, name):
+                if has_answered or not is_lost(error, name):
                     raise
                 HEADS.lose(head, name)
             else:
@@ -128,7 +128,7 @@ class Gemini(Remote):
             return f"client {id(self._client)}"
         return f"{self.address} {digest(' '.join(self._secrets()).encode())}"
 
-    async def _kept(self, model: str, fields: JsonObject) -> JsonObject:
+    async def _create_head(self, model: str, fields: JsonObject) -> JsonObject:
         """Ask the provider to keep a head; what it says of it."""
         named = model if "/" in model else f"models/{model}"
         path = f"{self._version()}/cachedContents"
@@ -144,8 +144,8 @@ class Gemini(Remote):
         if self._token is None:
             return await super()._credentials()
         try:
-            given = self._token()
-            text = await given if inspect.isawaitable(given) else given
+            token = self._token()
+            text = await token if inspect.isawaitable(token) else token
         except Exception as error:
             raise ModelError(
                 f"the token function raised {type(error).__name__}: {error}",
@@ -163,8 +163,8 @@ class Gemini(Remote):
 
     def _version(self) -> str:
         """The version, where the address does not say it."""
-        said = self.address.endswith(("/v1", "/v1beta", "/v1alpha"))
-        return "" if said or self.service is not GEMINI else _VERSION
+        has_version = self.address.endswith(("/v1", "/v1beta", "/v1alpha"))
+        return "" if has_version or self.service is not GEMINI else _VERSION
 
     def _body(self, wire: JsonObject, *, stream: bool) -> JsonObject:
         """The address says whether it streams."""
@@ -209,14 +209,14 @@ def seconds_of(ttl: object, where: str) -> int | None:
     """How long to keep a head; None where it is not to be kept."""
     if ttl is None:
         return None
-    told = re.fullmatch(r"([1-9]\d{0,8})([smhd])", ttl) if isinstance(ttl, str) else None
-    if told is None:
+    duration = re.fullmatch(r"([1-9]\d{0,8})([smhd])", ttl) if isinstance(ttl, str) else None
+    if duration is None:
         raise DeclarationError(
             f"{ttl!r} is no time for which a head is kept",
             where=where,
             hint='write explicit_cache="1h", or "30m"',
         )
-    return int(told[1]) * _UNITS[told[2]]
+    return int(duration[1]) * _UNITS[duration[2]]
 
 
 class Head(NamedTuple):
@@ -251,7 +251,7 @@ def is_lost(error: ModelError, name: str) -> bool:
     return NAMED.lower() in words or name.lower() in words
 
 
-class _Kept:
+class _CachedHead:
     """One head as this process knows it."""
 
     __slots__ = ("large", "making", "name", "rests", "seen", "until", "used")
@@ -271,7 +271,7 @@ class Heads:
     """The heads that one process has sent, and the names of those that are kept."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, str], _Kept] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str, str], _CachedHead] = OrderedDict()
         self._first: OrderedDict[tuple[str, str, str], str] = OrderedDict()
         self._warned: set[tuple[str, str]] = set()
         self._lock = Lock()
@@ -280,51 +280,51 @@ class Heads:
         """The name of the head, which is kept now if it is worth it; "" where it has none."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            kept, worth = self._known(head)
-            if kept.name and now() < kept.until:
-                return kept.name
-            if not worth or now() < kept.rests:
+            entry, worth = self._known(head)
+            if entry.name and now() < entry.until:
+                return entry.name
+            if not worth or now() < entry.rests:
                 return ""
-            making = kept.making
+            making = entry.making
             if making is None or making.done() or making.get_loop().is_closed():
-                making = kept.making = loop.create_task(self._made(head, kept, seconds, make))
+                making = entry.making = loop.create_task(self._create(head, entry, seconds, make))
             elif making.get_loop() is not loop:
                 return ""
         return await asyncio.shield(making)  # others wait for it too
 
     def served(self, head: Head, name: str) -> None:
         """Note that a request which named the head was answered."""
-        kept = self._kept.get((head.place, head.model, head.mark))
-        if kept is not None and kept.name == name:
-            kept.used = True
+        entry = self._entries.get((head.place, head.model, head.mark))
+        if entry is not None and entry.name == name:
+            entry.used = True
 
     def lose(self, head: Head, name: str) -> None:
         """Forget a name that the provider does not know, or not any more."""
         with self._lock:
-            kept = self._kept.get((head.place, head.model, head.mark))
-            if kept is not None and kept.name == name:
-                kept.name = ""
-                if not kept.used:  # it never was of use: the next may not be either
-                    kept.rests = now() + _PAUSE
+            entry = self._entries.get((head.place, head.model, head.mark))
+            if entry is not None and entry.name == name:
+                entry.name = ""
+                if not entry.used:  # it never was of use: the next may not be either
+                    entry.rests = now() + _PAUSE
 
-    def _known(self, head: Head) -> tuple[_Kept, bool]:
+    def _known(self, head: Head) -> tuple[_CachedHead, bool]:
         """What is known of a head, and whether it is worth keeping."""
         key = (head.place, head.model, head.mark)
-        kept = self._kept.get(key)
-        if kept is None:
+        entry = self._entries.get(key)
+        if entry is None:
             size = count_request(head.fields, dialect="gemini", model=head.model)
             least = facts_for(head.model).cache.minimum or _LEAST
-            kept = self._kept[key] = _Kept(large=size >= least)
-        self._kept.move_to_end(key)
-        if len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
+            entry = self._entries[key] = _CachedHead(large=size >= least)
+        self._entries.move_to_end(key)
+        if len(self._entries) > _MOST:
+            self._entries.popitem(last=False)
         first = self._first.setdefault((head.place, head.model, head.agent), head.mark)
         if len(self._first) > _MOST:
             self._first.popitem(last=False)
-        again, kept.seen = kept.seen, True
-        return kept, kept.large and (again or (head.static and first == head.mark))
+        again, entry.seen = entry.seen, True
+        return entry, entry.large and (again or (head.static and first == head.mark))
 
-    async def _made(self, head: Head, kept: _Kept, seconds: int, make: Make) -> str:
+    async def _create(self, head: Head, entry: _CachedHead, seconds: int, make: Make) -> str:
         began = now()
         try:
             answer = await make({**head.fields, "ttl": f"{seconds}s"})
@@ -333,13 +333,13 @@ class Heads:
                 raise ModelError("the answer has no `name`", code="bad_response")
         except ModelError as error:
             passing = error.code in PASSING
-            kept.rests = now() + (_PAUSE if passing else math.inf)
+            entry.rests = now() + (_PAUSE if passing else math.inf)
             self._warn(head, error)
             return ""
         finally:
-            kept.making = None
-        kept.name, kept.used = name, False
-        kept.until = began + seconds - min(_MARGIN, seconds / 5)
+            entry.making = None
+        entry.name, entry.used = name, False
+        entry.until = began + seconds - min(_MARGIN, seconds / 5)
         return name
 
     def _warn(self, head: Head, error: ModelError) -> None:

@@ -209,25 +209,25 @@ def broken(error: Exception, url: str) -> ModelError:
     elif "TimeoutException" in kinds:
         words, code, hint = f"no more came from {host} in time", "timeout", _SLOW
     elif "DecodingError" in kinds:
-        words, code = f"what {host} sent cannot be unpacked: {_told(error)}", "bad_response"
+        words, code = f"what {host} sent cannot be unpacked: {_reason(error)}", "bad_response"
         hint = "check that the base URL is this provider's API"
     elif kinds & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError", "ValueError"}:
-        told = _told(error)
-        words, code = f"the request cannot be sent to {host}: {told}", "bad_request"
+        reason = _reason(error)
+        words, code = f"the request cannot be sent to {host}: {reason}", "bad_request"
         hint = "write base_url as https://host/v1, and keys and headers in plain letters"
     elif "ConnectError" in kinds:
-        words, code = f"cannot connect to {host}: {_told(error)}", "connection"
+        words, code = f"cannot connect to {host}: {_reason(error)}", "connection"
         hint = f"check the base URL and that the server is running{_by_proxy()}"
     elif "ProxyError" in kinds:
-        words, code = f"the proxy lets nothing through to {host}: {_told(error)}", "connection"
+        words, code = f"the proxy lets nothing through to {host}: {_reason(error)}", "connection"
         hint = f"check the proxy{_by_proxy()}"
     else:
-        words, code = f"the connection to {host} broke: {_told(error)}", "connection"
+        words, code = f"the connection to {host} broke: {_reason(error)}", "connection"
         hint = "try again"
     return ModelError(words, code=code, hint=hint)
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
@@ -237,18 +237,20 @@ def _host(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
-def timeouts_of(given: object, where: str) -> Timeouts:
+def timeouts_of(timeouts: object, where: str) -> Timeouts:
     """The timeouts that somebody asked for: seconds, or a Timeouts, or the usual ones."""
-    if given is None:
+    if timeouts is None:
         return Timeouts()
-    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
-        return Timeouts(connect=min(10.0, given), first_byte=float(given), read=float(given))
-    if isinstance(given, Timeouts):
-        values = cast("tuple[object, ...]", msgspec.structs.astuple(given))
+    if isinstance(timeouts, int | float) and not isinstance(timeouts, bool) and timeouts > 0:
+        return Timeouts(
+            connect=min(10.0, timeouts), first_byte=float(timeouts), read=float(timeouts)
+        )
+    if isinstance(timeouts, Timeouts):
+        values = cast("tuple[object, ...]", msgspec.structs.astuple(timeouts))
         if all(type(each) in (int, float) and cast("float", each) > 0 for each in values):
-            return given
+            return timeouts
     raise DeclarationError(
-        f"{given!r} is no timeout",
+        f"{timeouts!r} is no timeout",
         where=where,
         hint="write timeout=60, or timeout=weft.models.Timeouts(first_byte=60)",
     )
@@ -260,8 +262,8 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 def _by_proxy() -> str:
     """Which variables send requests over a proxy, for a hint."""
-    found = _set(_PROXIES)
-    return f"; {' and '.join(found)} may send it over a proxy" if found else ""
+    variables = _set(_PROXIES)
+    return f"; {' and '.join(variables)} may send it over a proxy" if variables else ""
 
 
 def _set(variables: tuple[str, ...]) -> list[str]:
@@ -275,7 +277,7 @@ async def _opened() -> "httpx2.AsyncClient":
     except Exception as error:
         named = _set((*_PROXIES, *_CERTIFICATES))
         raise Final(
-            f"no connection can be opened: {_told(error)}",
+            f"no connection can be opened: {_reason(error)}",
             code="connection",
             hint=f"check {', '.join(named)}" if named else "check httpx2: pip install httpx2",
         ) from error
@@ -292,13 +294,13 @@ class _Pool(NamedTuple):
 async def _pooled() -> "httpx2.AsyncClient":
     """The client of the running loop."""
     loop = asyncio.get_running_loop()
-    held = _pools.get(loop)
-    if held is None:
+    pool = _pools.get(loop)
+    if pool is None:
         for other in [each for each in list(_pools) if each.is_closed()]:
             _pools.pop(other, None)
         keeper = _keep(loop)
-        held = _pools[loop] = _Pool(await anext(keeper), keeper)
-    return held.client
+        pool = _pools[loop] = _Pool(await anext(keeper), keeper)
+    return pool.client
 
 
 async def _keep(loop: asyncio.AbstractEventLoop) -> "AsyncGenerator[httpx2.AsyncClient, None]":

@@ -39,11 +39,11 @@ class OpenAI(Remote):
         breaker: Breaker | None = None,
         client: object = None,
     ) -> None:
-        found = _service(service)
+        place = _service(service)
         super().__init__(
             name,
-            found,
-            _dialect(name, api, own=found is OPENAI and base_url is None and _is_own(client)),
+            place,
+            _dialect(name, api, own=place is OPENAI and base_url is None and _is_own(client)),
             api_key=api_key,
             base_url=base_url,
             headers=headers,
@@ -62,24 +62,26 @@ class OpenAI(Remote):
             return wire
         body: JsonObject = {**wire, "stream": True}
         if self.dialect == "openai-chat" and self.service.stream_usage:
-            held = wire.get("stream_options")
-            given = held if isinstance(held, dict) else {}
-            body["stream_options"] = {"include_usage": True, **given}
+            options = wire.get("stream_options")
+            own = options if isinstance(options, dict) else {}
+            body["stream_options"] = {"include_usage": True, **own}
         return body
 
 
 def _service(name: object) -> Service:
     if isinstance(name, Service):
         return name
-    found = SERVICES.get(name) if isinstance(name, str) else None
-    if found is None or found.scheme in ("x-api-key", "x-goog-api-key"):
-        known = [each for each, held in SERVICES.items() if held.scheme in ("bearer", "api-key")]
+    place = SERVICES.get(name) if isinstance(name, str) else None
+    if place is None or place.scheme in ("x-api-key", "x-goog-api-key"):
+        known = [
+            each for each, listed in SERVICES.items() if listed.scheme in ("bearer", "api-key")
+        ]
         raise DeclarationError(
             f"{name!r} is no service that speaks this format",
             where="OpenAI.service",
             hint=f"write one of: {', '.join(known)}; or pass base_url=",
         )
-    return found
+    return place
 
 
 def _dialect(name: str, api: object, *, own: bool) -> str:

@@ -42,13 +42,13 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
             status=status,
             hint="write the address it sends on to as base_url",
         )
-    held = _object(body)
-    if held is None and _is_page(text, reply.headers.get("content-type", "")):
+    value = _object(body)
+    if value is None and _is_page(text, reply.headers.get("content-type", "")):
         error = web_page(url, status)
         if status >= 500 or status == 429:  # a proxy's page says only what the status says
             error = dialect_named(dialect).errors.failure(status, None, "")
     else:
-        error = dialect_named(dialect).errors.failure(status, held, text)
+        error = dialect_named(dialect).errors.failure(status, value, text)
     asked = asked_to_wait(reply.headers)
     if asked is not None:
         error.retry_after = asked
@@ -119,17 +119,17 @@ class Reading:
     def _fed(self, events: list[tuple[str, str]]) -> list[ModelResponse]:
         stream = self._stream
         assert stream is not None
-        shown: list[ModelResponse] = []
+        partials: list[ModelResponse] = []
         for name, text in events:
             data = _object(text)
             if data is None:
                 raise self._garbled(text)
             partial = stream.feed(name, data)
             if partial is not None:
-                shown.append(partial)
+                partials.append(partial)
         if self._events.done:
             stream.ended()
-        return shown
+        return partials
 
     def _garbled(self, text: str) -> ModelError:
         if self._over:
@@ -158,9 +158,9 @@ class Reading:
         status = self._reply.status
         if not body.strip():
             raise _nothing(self._url, status)
-        held = _object(body)
-        if held is not None:
-            return held
+        value = _object(body)
+        if value is not None:
+            return value
         text = body.decode("utf-8", "replace")
         if _is_page(text, self._reply.headers.get("content-type", "")):
             raise web_page(self._url, status)

@@ -35,13 +35,13 @@ _models: dict[str, Model] = {}
 
 def model_for(name: str, *, where: str) -> Model:
     """The model of that name, or an error that says how to get one."""
-    held = _models.get(name)
-    if held is None:
-        held = _models.setdefault(name, _made(name, where))
-    return held
+    model = _models.get(name)
+    if model is None:
+        model = _models.setdefault(name, _create_model(name, where))
+    return model
 
 
-def _made(name: str, where: str) -> Model:
+def _create_model(name: str, where: str) -> Model:
     if name == "local" or name.startswith("local:"):
         from weft.models.local import LocalModel
 
@@ -86,21 +86,21 @@ def _served(name: str, service: Service) -> Model:
 
 
 def _at_address(name: str, where: str) -> Model:
-    held = address_of(name)
-    model = held.fragment
-    if held.login or held.query:  # a name is shown and kept in the log
+    address = address_of(name)
+    model = address.fragment
+    if address.login or address.query:  # a name is example and kept in the log
         raise UsageError(
-            f"the name `{held.base}#{model}` was written with a login or a query in it",
+            f"the name `{address.base}#{model}` was written with a login or a query in it",
             where=where,
             hint=f'pass weft.models.OpenAI("{model}", base_url="..."), or set WEFT_API_KEY',
         )
-    if not model or not held.host:
-        address = held.base if held.host else f"{held.base.partition(':')[0]}://host/v1"
+    if not model or not address.host:
+        example = address.base if address.host else f"{address.base.partition(':')[0]}://host/v1"
         raise UsageError(
             f"`{name}` does not say which model it is, or where",
             where=where,
-            hint=f"write {address}#{model or 'MODEL'}",
+            hint=f"write {example}#{model or 'MODEL'}",
         )
     from weft.models.openai import OpenAI
 
-    return OpenAI(name, api="chat", service=AT_ADDRESS, base_url=held.base)
+    return OpenAI(name, api="chat", service=AT_ADDRESS, base_url=address.base)

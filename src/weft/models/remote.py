@@ -94,13 +94,13 @@ class Remote:
         try:
             sending = await self._sending(wire, model, stream=stream)
         except ModelError as error:
-            raise self._told(error, model) from None
+            raise self._with_provider(error, model) from None
         place = self.address if self._client is None else f"client {id(self._client)}"
         circuit = circuit_of(place, model, self._breaker)
         trial = self._enter(circuit, model)
         outcome = ""
         try:
-            shown = False
+            has_streamed = False
             while True:
                 trail.begin()
                 reading: Reading | None = None
@@ -110,7 +110,7 @@ class Remote:
                     while (pieces := await reading.more()) is not None:
                         if stream:
                             for partial in pieces:
-                                shown = True
+                                has_streamed = True
                                 yield self._discreet(partial)
                         self._require_time(trail)
                     response = reading.response()
@@ -124,7 +124,7 @@ class Remote:
                     if reading is not None:
                         await reading.close()
                 failed = await self._advised(failed, model)
-                pause = trail.failed(failed, shown=shown)
+                pause = trail.failed(failed, has_streamed=has_streamed)
                 if pause is None or trial:
                     outcome = failed.code
                     raise self._given_up(failed, trail)
@@ -132,9 +132,9 @@ class Remote:
                 _log.warning(
                     "%s: %s [%s], trying again in %.1f s", place, words, failed.code, pause
                 )
-                if shown:  # the next attempt says everything again
+                if has_streamed:  # the next attempt says everything again
                     yield ModelResponse(partial=True, error_code=failed.code)
-                    shown = False
+                    has_streamed = False
                 await self._retry.sleep(pause)
         finally:
             circuit.leave(outcome, trial=trial)
@@ -169,7 +169,7 @@ class Remote:
             raise await self._advised(error, model) from None
 
     def _require_time(self, trail: Trail) -> None:
-        if trail.left <= 0:
+        if trail.remaining <= 0:
             words = f"the answer is not complete after {self._retry.within:g} s"
             raise ModelError(words, code="timeout", hint="allow more: Retry(within=7200)")
 
@@ -210,14 +210,14 @@ class Remote:
 
     async def _credentials(self) -> dict[str, str]:
         """Who asks, as headers."""
-        found = self.service.credentials(self._given_key)
-        if found is None:
+        headers = self.service.credentials(self._given_key)
+        if headers is None:
             if self._asks_without_key():
                 return {}
             raise ModelError(
                 f"there is no key for {self.service.name}", code="auth", hint=self.service.hint
             )
-        return found
+        return headers
 
     def _asks_without_key(self) -> bool:
         """Whether a server may be asked without a key: one at an address of its own may."""
@@ -236,12 +236,12 @@ class Remote:
         return {}
 
     async def _asked(self, sending: Sending, trail: Trail, *, stream: bool) -> Reading:
-        left, usual = max(trail.left, 0.001), sending.timeouts
-        if left < max(usual.first_byte, usual.read):
+        remaining, usual = max(trail.remaining, 0.001), sending.timeouts
+        if remaining < max(usual.first_byte, usual.read):
             shorter = Timeouts(
-                connect=min(usual.connect, left),
-                first_byte=min(usual.first_byte, left),
-                read=min(usual.read, left),
+                connect=min(usual.connect, remaining),
+                first_byte=min(usual.first_byte, remaining),
+                read=min(usual.read, remaining),
             )
             sending = sending._replace(timeouts=shorter)
         reply = await self._carrier.send(sending)
@@ -256,7 +256,7 @@ class Remote:
         try:
             return circuit.enter()
         except ModelError as error:
-            raise self._told(error, model) from None
+            raise self._with_provider(error, model) from None
 
     async def _advised(self, error: ModelError, model: str) -> ModelError:
         """The error with what to type, as far as it depends on who was asked."""
@@ -268,9 +268,9 @@ class Remote:
             near = await asyncio.to_thread(near_names, (self.service.name,), model)
             if near:
                 error.hint = f"did you mean {' or '.join(near)}? else check base_url"
-        return self._told(error, model)
+        return self._with_provider(error, model)
 
-    def _told(self, error: ModelError, model: str) -> ModelError:
+    def _with_provider(self, error: ModelError, model: str) -> ModelError:
         """The error with who was asked, and without the key."""
         error.provider = self.service.name
         error.model = model
@@ -295,9 +295,9 @@ class Remote:
         return msgspec.convert(plain, ModelResponse)
 
     def _secrets(self) -> list[str]:
-        found = self.service.credentials(self._given_key) or {}
-        given = [text for name, text in self._headers.items() if is_secret_name(name)]
-        return [*_bare((*found.values(), *given)), *client_keys(self._client)]
+        own_headers = self.service.credentials(self._given_key) or {}
+        secret_headers = [text for name, text in self._headers.items() if is_secret_name(name)]
+        return [*_bare((*own_headers.values(), *secret_headers)), *client_keys(self._client)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.dialect}, {self.address or 'nowhere'})"
@@ -324,8 +324,8 @@ def _forget_causes(error: ModelError, hidden: Iterable[str]) -> None:
     while cause is not None:
         cause = cause.__cause__ or cause.__context__
         if cause is not None:
-            told = f"{cause} {cause!r}"
-            if without_keys(told, hidden) != told:
+            text = f"{cause} {cause!r}"
+            if without_keys(text, hidden) != text:
                 error.__cause__ = error.__context__ = None
                 return
 
@@ -369,9 +369,9 @@ def _require_url(value: object, where: str) -> Address | None:
         return None
     address = address_of(value) if isinstance(value, str) else Address("")
     if not address.base.startswith(("http://", "https://")) or not address.host:
-        told = address.base or type(value).__name__
+        shown_address = address.base or type(value).__name__
         raise DeclarationError(
-            f"`{told}` is no address", where=where, hint='write base_url="https://host/v1"'
+            f"`{shown_address}` is no address", where=where, hint='write base_url="https://host/v1"'
         )
     if address.fragment:
         raise DeclarationError(
@@ -383,11 +383,11 @@ def _require_url(value: object, where: str) -> Address | None:
 
 
 def _require_headers(value: object, where: str) -> dict[str, str]:
-    given = cast("Mapping[object, object]", value if value is not None else {})
-    if not isinstance(cast("object", given), Mapping) or not all(
-        isinstance(each, str) for pair in given.items() for each in pair
+    headers = cast("Mapping[object, object]", value if value is not None else {})
+    if not isinstance(cast("object", headers), Mapping) or not all(
+        isinstance(each, str) for pair in headers.items() for each in pair
     ):
         raise DeclarationError(
             "these are no headers", where=where, hint='write headers={"x-name": "value"}'
         )
-    return {str(name).lower(): str(text) for name, text in given.items()}
+    return {str(name).lower(): str(text) for name, text in headers.items()}

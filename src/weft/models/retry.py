@@ -67,7 +67,7 @@ class Trail:
         self.attempts: list[Attempt] = []
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """How many seconds the call may still take."""
         return self._deadline - self._retry.clock()
 
@@ -75,9 +75,9 @@ class Trail:
         """Note that an attempt starts now."""
         self._started = self._retry.clock()
 
-    def failed(self, error: ModelError, *, shown: bool) -> float | None:
+    def failed(self, error: ModelError, *, has_streamed: bool) -> float | None:
         """Note a failure; how long to wait before the next attempt, None where there is none."""
-        pause = self._pause(error, shown=shown)
+        pause = self._pause(error, has_streamed=has_streamed)
         at = round(self._started - self._began, 3)
         rounded = round(pause, 3) if pause is not None else None
         self.attempts.append(Attempt(at, error.code, error.status, rounded))
@@ -97,11 +97,11 @@ class Trail:
         seconds = self._retry.clock() - self._began
         return f" ({len(self.attempts)} attempts in {seconds:.1f} s)"
 
-    def _pause(self, error: ModelError, *, shown: bool) -> float | None:
+    def _pause(self, error: ModelError, *, has_streamed: bool) -> float | None:
         retry = self._retry
         if len(self.attempts) + 1 >= retry.attempts or isinstance(error, Final):
             return None
-        if shown and not retry.after_partial:
+        if has_streamed and not retry.after_partial:
             return None
         status = error.status if error.status is not None else 0
         passing = status in _PASSING_STATUSES or status >= 500 or error.code in PASSING
@@ -113,23 +113,23 @@ class Trail:
             if error.retry_after > retry.longest:
                 return None
             pause = max(error.retry_after, 0.0) + retry.jitter * retry.random() * retry.first
-        return pause if pause < self.left else None
+        return pause if pause < self.remaining else None
 
 
 def _as_json(attempt: Attempt) -> JsonObject:
     return {name: value for name, value in attempt._asdict().items() if value is not None}
 
 
-def retry_of(given: object, where: str) -> Retry:
+def retry_of(retries: object, where: str) -> Retry:
     """The retries that somebody asked for: a Retry, how many, or the usual ones."""
-    if given is None:
+    if retries is None:
         return Retry()
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return Retry(attempts=given + 1)
-    if isinstance(given, Retry):
+    if isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0:
+        return Retry(attempts=retries + 1)
+    if isinstance(retries, Retry):
         usual = msgspec.structs.asdict(Retry())
         for name in ("first", "most", "jitter", "longest", "within", "attempts"):
-            value = cast("object", msgspec.structs.asdict(given)[name])
+            value = cast("object", msgspec.structs.asdict(retries)[name])
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not cast("float", value) >= (1 if name == "attempts" else 0):
                 raise DeclarationError(
@@ -137,9 +137,9 @@ def retry_of(given: object, where: str) -> Retry:
                     where=where,
                     hint=f"write Retry({name}={usual[name]})",
                 )
-        return given
+        return retries
     raise DeclarationError(
-        f"{given!r} does not say how to retry",
+        f"{retries!r} does not say how to retry",
         where=where,
         hint="write retries=2, or retries=weft.models.Retry(attempts=3)",
     )

@@ -186,12 +186,12 @@ class ScriptedModel:
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
     ) -> AsyncIterator[ModelResponse]:
         """Record the request, check it, and answer with the next entry."""
-        kept = {**wire}
-        turns = kept.get(self._turns)
+        sent = {**wire}
+        turns = sent.get(self._turns)
         if isinstance(turns, list):
-            kept[self._turns] = turns[:]
+            sent[self._turns] = turns[:]
         self.prompts.append(prompt)
-        self.wires.append(kept)
+        self.wires.append(sent)
         self._checker.check(prompt, wire)
         entry = self._next(prompt)
         answer = entry if isinstance(entry, Answer) else await resolve(entry, prompt)
@@ -216,7 +216,7 @@ class ScriptedModel:
                 f"agent `{prompt.agent}` asks once more, and all {script.used} entries of"
                 f" {script.where} are told",
                 where=f"request {self.calls}",
-                hint=f"add an entry that answers\n{_told(prompt)}",
+                hint=f"add an entry that answers\n{_show_end(prompt)}",
             )
         script.used += 1
         return script.entries[script.used - 1]
@@ -246,7 +246,7 @@ class _Script:
         self.where = where
 
 
-def _told(prompt: Prompt) -> str:
+def _show_end(prompt: Prompt) -> str:
     """The end of a request in words."""
     start = max(0, len(prompt.items) - _SHOWN_ITEMS)
     lines = [
@@ -344,10 +344,10 @@ async def resolve(prepared: Answer | Later, prompt: Prompt) -> Answer:
             await asyncio.sleep(entry.seconds)
         inner = await resolve(prepare(entry.entry, where=where), prompt)
         return inner if isinstance(entry, Delayed) else _changed(inner, entry)
-    given = entry(prompt)
-    if inspect.isawaitable(given):
-        given = await cast("Awaitable[object]", given)
-    return await resolve(prepare(given, where=f"what {where} gave"), prompt)
+    inner_entry = entry(prompt)
+    if inspect.isawaitable(inner_entry):
+        inner_entry = await cast("Awaitable[object]", inner_entry)
+    return await resolve(prepare(inner_entry, where=f"what {where} gave"), prompt)
 
 
 def _changed(answer: Answer, entry: Cut | Metered) -> Answer:
@@ -372,8 +372,8 @@ def _answer(entry: object, where: str) -> Answer:
     if isinstance(entry, Content):
         return Answer(ModelResponse(content=require_content(entry, where=where)))
     if isinstance(entry, Mapping):
-        held = require_object(cast("Mapping[object, object]", entry), where=where)
-        return Answer(_response((Part(text=compact(held)),), where))
+        value = require_object(cast("Mapping[object, object]", entry), where=where)
+        return Answer(_response((Part(text=compact(value)),), where))
     if isinstance(entry, Chunks):
         deltas = _parts(entry.deltas, where)
         streamed = tuple(part for part in deltas if part.kind in ("text", "thought", "empty"))
@@ -382,10 +382,10 @@ def _answer(entry: object, where: str) -> Answer:
 
 
 def _response(parts: Sequence[Part], where: str) -> ModelResponse:
-    said = tuple(part for part in parts if part.kind != "empty")
-    if not said:
+    filled = tuple(part for part in parts if part.kind != "empty")
+    if not filled:
         return ModelResponse()
-    return ModelResponse(content=require_content(Content(role="model", parts=said), where=where))
+    return ModelResponse(content=require_content(Content(role="model", parts=filled), where=where))
 
 
 def _parts(entry: object, where: str) -> tuple[Part, ...]:

@@ -79,11 +79,11 @@ class Service(NamedTuple):
 
     def located(self) -> Address:
         """Where it is, as the environment says or as usual."""
-        given = _first(self.url_variables)
-        if not given:
+        variable = _first(self.url_variables)
+        if not variable:
             return address_of(self.url)
-        held = address_of(given if "://" in given else f"http://{given}")
-        return held._replace(base=held.base.removesuffix(self.path) + self.path)
+        address = address_of(variable if "://" in variable else f"http://{variable}")
+        return address._replace(base=address.base.removesuffix(self.path) + self.path)
 
     def credentials(self, api_key: str | None) -> dict[str, str] | None:
         """The headers that say who asks; None where a key is needed and there is none."""
@@ -105,7 +105,7 @@ class Service(NamedTuple):
 
 
 def _first(variables: tuple[str, ...]) -> str:
-    return next((found for each in variables if (found := os.environ.get(each, "").strip())), "")
+    return next((value for each in variables if (value := os.environ.get(each, "").strip())), "")
 
 
 def _compatible(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 from math import ceil
 from operator import is_not
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -158,7 +158,7 @@ class _Fitting:
         self._now = sizes.total
         self._seal = Seal()
         self._items: list[Item] = []
-        self._left: tuple[int, list[Item], Strand[Item]] | None = None
+        self._sent: tuple[int, list[Item], Strand[Item]] | None = None
 
     def _look_at(self, seal: "Seal") -> None:
         """Take the items that are not sealed."""
@@ -171,10 +171,10 @@ class _Fitting:
             (self._fixed, self._each), self._asked = self._sizes.split(), 0
         self._items = [*(items[index] for index in seal.stays), *items.since(seal.end)]
         self._tiers = [item.priority for item in self._items]
-        self._kept = pinned(self._items, self._tiers, self._env)
-        self._given = Given(list(self._each))
-        self._left = None
-        self._shorter = Shortening(self._items, self._given, self._env, self._sizes.item)
+        self._pins = pinned(self._items, self._tiers, self._env)
+        self._giving = Given(list(self._each))
+        self._sent = None
+        self._shorter = Shortening(self._items, self._giving, self._env, self._sizes.item)
 
     def fit(self, overflow: Overflow, limit: int, seal: "Seal | None" = None) -> bool:
         """Give up until no more than `limit` tokens are left; whether that worked.
@@ -187,21 +187,21 @@ class _Fitting:
         if sealed is not None and not self._seal.holds(self._items, self._asked, self._env):
             raise Unsealed
         self._stride, aim = stride_for(max(limit, 1))
-        units = units_of(self._items, self._tiers, self._kept.stays)
+        units = units_of(self._items, self._tiers, self._pins.stays)
         tiers = {self._tiers[index] for unit in units for index in unit.indexes}
         if sealed is not None and tiers - {self._seal.tier}:
             raise Unsealed
         self._tier = tiers.pop() if len(tiers) == 1 else 0
         phases = _phases(
-            units, self._tiers, self._kept, overflow, self._shorter, self._why, self._seal, sealed
+            units, self._tiers, self._pins, overflow, self._shorter, self._why, self._seal, sealed
         )
 
         def fits() -> bool:
-            self._now = self._measure(self._prompt.with_strand(self.left())).total
+            self._now = self._measure(self._prompt.with_strand(self.remaining())).total
             return self._now <= limit
 
         excess = self._fixed + sum(self._each) + (sealed.each if sealed is not None else 0) - aim
-        return give_up(phases, excess, self._stride, self._given, fits, sealed=sealed is not None)
+        return give_up(phases, excess, self._stride, self._giving, fits, sealed=sealed is not None)
 
     @property
     def _why(self) -> str:
@@ -209,28 +209,28 @@ class _Fitting:
 
     def exceeded(self) -> BudgetExceeded:
         """The error for what does not fit."""
-        left = self._prompt.with_strand(self.left())
-        sizes = self._measure(left)
-        return exceeded(left, self._env, self.room, sizes, "what must stay takes")
+        fitted_prompt = self._prompt.with_strand(self.remaining())
+        sizes = self._measure(fitted_prompt)
+        return exceeded(fitted_prompt, self._env, self.room, sizes, "what must stay takes")
 
-    def left(self) -> Strand[Item]:
+    def remaining(self) -> Strand[Item]:
         """The items as they stand by now; the strand of the request before, where it goes on."""
-        return self._formed_and_left()[1]
+        return self._formed_and_sent()[1]
 
-    def _formed_and_left(self) -> tuple[list[Item], Strand[Item]]:
+    def _formed_and_sent(self) -> tuple[list[Item], Strand[Item]]:
         """The items as they were shortened, and as they are sent; worked out once a step."""
-        if self._left is None or self._left[0] != self._given.steps:
+        if self._sent is None or self._sent[0] != self._giving.steps:
             formed = self._formed()
-            changed = self._given.changes or self._seal.end
-            left = repointed(formed, self._items, self._env) if changed else formed
-            strand = self._seal.strand_of(left, min(len(self._prompt.items.tail), len(left)))
-            self._left = (self._given.steps, formed, strand)
-        return self._left[1:]
+            changed = self._giving.changes or self._seal.end
+            items = repointed(formed, self._items, self._env) if changed else formed
+            strand = self._seal.strand_of(items, min(len(self._prompt.items.tail), len(items)))
+            self._sent = (self._giving.steps, formed, strand)
+        return self._sent[1:]
 
     def _formed(self) -> list[Item]:
-        forms = {index: change.form for index, change in self._given.changes.items()}
-        found = (forms.get(index, item) for index, item in enumerate(self._items))
-        stay = [item for item in found if item is not None]
+        forms = {index: change.form for index, change in self._giving.changes.items()}
+        forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
+        stay = [item for item in forms_or_items if item is not None]
         if stay and stay[0].blocks and stay[0].blocks[0].role == "model":
             # what stood before it went; it counts as well
             return [self._seal.opening_of(stay[0]), *stay]
@@ -247,11 +247,11 @@ class _Fitting:
             place = before + index - first
             if place >= settled:
                 break
-            if index in self._given.surely:
+            if index in self._giving.surely:
                 seal.add(index, self._shorter, self._env, self._why)
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
-            elif index in self._kept.whole and self._env.is_asked(item):
+            elif index in self._pins.whole and self._env.is_asked(item):
                 stays.append(place)
             else:
                 break
@@ -260,9 +260,9 @@ class _Fitting:
 
     def done(self, spare: int) -> Prompt:
         """The prompt that fits, with a summary of what went if `spare` tokens are for one."""
-        items, changes = self._items, self._given.changes
-        (formed, after), wants, said = (
-            self._formed_and_left(),
+        items, changes = self._items, self._giving.changes
+        (formed, after), wants, diagnostics = (
+            self._formed_and_sent(),
             self._prompt.wants,
             list[Diagnostic](),
         )
@@ -279,25 +279,25 @@ class _Fitting:
                 notes.append(Note("fit_budget", "it sums up what went", summary, summary))
             if self._budget.overflow == "summarize" and summed.problem:
                 what = "an extract stands for what the budget has no room for"
-                said.append(done_without(self._env, what, summed.problem))
+                diagnostics.append(done_without(self._env, what, summed.problem))
                 if summed.want is not None and summed.want not in wants:
                     wants = (*wants, summed.want)
         gone = len(self._seal.notes)
         figures = given_up(self._env, self.room, notes, gone, self._sizes.total, self._now)
         fitted = self._prompt.with_strand(after, self._seal.notes).with_strand(after, notes)
         return msgspec.structs.replace(
-            fitted, diagnostics=(*self._prompt.diagnostics, *figures, *said), wants=wants
+            fitted, diagnostics=(*self._prompt.diagnostics, *figures, *diagnostics), wants=wants
         )
 
-    def _summary(self, left: list[Item], spare: int) -> tuple[Item | None, Summed]:
+    def _summary(self, items: list[Item], spare: int) -> tuple[Item | None, Summed]:
         """What sums up the items that went, within so many tokens; where they degrade, as said."""
-        went = [index for index, change in self._given.changes.items() if change.form is None]
+        went = [index for index, change in self._giving.changes.items() if change.form is None]
         blocks: list[list[Item]] = []
         for tier in TIERS:
             mine = [index for index in went if self._tiers[index] == tier]
             sizes = [self._each[index] for index in mine]
             blocks += blocks_of([self._items[index] for index in mine], sizes, self._stride)
-        summed = summary_of(blocks, left, self._env)
+        summed = summary_of(blocks, items, self._env)
         if self._budget.overflow != "summarize":
             if summed.problem:
                 return None, summed
@@ -319,9 +319,9 @@ def pinned(items: list[Item], tiers: list[int], env: Env) -> Kept:
     """
     stays: set[int] = set()
     whole: set[int] = set()
-    said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
-    started = [i for i in said if env.invocation and items[i].invocation == env.invocation]
-    whole.update((*started[:1], *said[-1:]))
+    spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
+    started = [i for i in spoken if env.invocation and items[i].invocation == env.invocation]
+    whole.update((*started[:1], *spoken[-1:]))
     done = [
         index
         for index, item in enumerate(items)
@@ -349,7 +349,7 @@ def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
 def _phases(
     units: list[Unit],
     tiers: list[int],
-    kept: Kept,
+    pins: Kept,
     overflow: Overflow,
     shorter: Shortening,
     why: str,
@@ -360,11 +360,11 @@ def _phases(
 
     What is sealed has its part in the phases of its tier.
     """
-    given = shorter.given
-    sizes = given.sizes
+    giving = shorter.giving
+    sizes = giving.sizes
     degrades, folds = overflow != "drop", overflow == "degrade"
     for tier in TIERS:
-        mine = [i for i, own in enumerate(tiers) if own == tier and i not in kept.stays]
+        mine = [i for i, own in enumerate(tiers) if own == tier and i not in pins.stays]
         goes = [unit for unit in units if unit.tier == tier]
         reason = f"{why}, and it is in tier {tier}"
         own = sealed if sealed is not None and tier == seal.tier else None
@@ -374,13 +374,13 @@ def _phases(
             continue
         if folds:
             yield shortened(mine, shorter.fold, own.folded if own is not None else 0)
-        given.folded = [*sizes]
+        giving.folded = [*sizes]
         yield shortened(mine, shorter.refer, own.referred if own is not None else 0)
-        given.referred = [*sizes]
+        giving.referred = [*sizes]
         yield faded(goes, sizes, reason, shorter.cut, took)
         loose = {index for unit in goes for index in unit.indexes}
         yield shortened([index for index in mine if index not in loose], shorter.cut)
-    last = sorted(kept.stays - kept.whole)
+    last = sorted(pins.stays - pins.whole)
     if folds:
         yield shortened(last, shorter.fold)
     if degrades:
@@ -438,7 +438,7 @@ class Seal:
         self._sums = Sums(0, 0, 0)
         self._open: dict[str, list[_Open]] = {}
         """Sealed items by a long result that no later item gave again yet."""
-        self._left: Strand[Item] = Strand()
+        self._sent: Strand[Item] = Strand()
 
     def holds(self, items: Sequence[Item], asked: int, env: Env) -> bool:
         """Whether nothing of what is sealed must stay in this request."""
@@ -454,11 +454,11 @@ class Seal:
 
     def add(self, index: int, shorter: Shortening, env: Env, why: str) -> None:
         """Seal one item more."""
-        item, given = shorter.items[index], shorter.given
-        folded = given.whole[index] - given.folded[index]
-        referred = given.folded[index] - given.referred[index]
+        item, giving = shorter.items[index], shorter.giving
+        folded = giving.whole[index] - giving.folded[index]
+        referred = giving.folded[index] - giving.referred[index]
         whole, before, saved = self._sums
-        self._sums = Sums(whole + given.whole[index], before + folded, saved + referred)
+        self._sums = Sums(whole + giving.whole[index], before + folded, saved + referred)
         self._invocations.add(item.invocation)
         self.newest = max(self.newest, item.position)
         self.thinks = self.thinks or any(isinstance(one, ThoughtBlock) for one in item.blocks)
@@ -500,23 +500,23 @@ class Seal:
 
     def opening_of(self, first: Item) -> Item:
         """The turn before a first item of the model's; the same as in the request before."""
-        left = self._left
-        if len(left) > 1 and left[1] is first:
-            return left[0]
+        before = self._sent
+        if len(before) > 1 and before[1] is first:
+            return before[0]
         return opening_of(first)
 
     def strand_of(self, items: list[Item], tail: int) -> Strand[Item]:
         """The items as a strand, which goes on the one of the request before, if it can."""
         settled, passing = items[: len(items) - tail], items[len(items) - tail :]
-        left = self._left
-        known = left.between(0, left.settled)
+        before = self._sent
+        known = before.between(0, before.settled)
         same = len(known)
         if len(settled) < same or any(map(is_not, known, settled)):
             pairs = enumerate(zip(known, settled, strict=False))
             same = next((at for at, (one, other) in pairs if one is not other), len(settled))
-            left = left.fork(min(same, len(settled)))
-        self._left = left.grown(settled[same:]) if len(settled) > same else left
-        return self._left.with_tail(passing)
+            before = before.fork(min(same, len(settled)))
+        self._sent = before.grown(settled[same:]) if len(settled) > same else before
+        return self._sent.with_tail(passing)
 
 
 def drop_oldest(
@@ -559,7 +559,7 @@ def drop_oldest(
     asked = min(pinned)  # behind the question that stays, every item may be the next
     while cut <= asked and not _may_begin(items[cut]):
         cut += 1
-    kept = [item for index, item in enumerate(items) if index >= cut or index in pinned]
+    staying = [item for index, item in enumerate(items) if index >= cut or index in pinned]
     dropped = [item for index, item in enumerate(items) if index < cut and index not in pinned]
     notes = [Note("fit_budget", f"the request exceeded {limit} tokens", item) for item in dropped]
     diagnostic = report(
@@ -568,16 +568,16 @@ def drop_oldest(
         f"{len(dropped)} older items were left out to fit {limit} tokens ({total} without)",
         "raise token_budget to keep them",
     )
-    after = repointed(kept, items, env)
-    return prompt.with_items(after, [*notes, *notes_on_repointed(after, kept)], [diagnostic])
+    after = repointed(staying, items, env)
+    return prompt.with_items(after, [*notes, *notes_on_repointed(after, staying)], [diagnostic])
 
 
 def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:
     """The items that stay whatever they cost; the first of them is the user's side."""
     pinned = set(range(max(0, len(items) - max(keep_recent, 1)), len(items)))
-    said = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
-    started = [i for i in said if invocation and items[i].invocation == invocation]
-    pinned.update((*started[:1], *said[-1:]))
+    spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
+    started = [i for i in spoken if invocation and items[i].invocation == invocation]
+    pinned.update((*started[:1], *spoken[-1:]))
     results = [i for i, item in enumerate(items) if item.kind == "exchange"]
     pinned.update(i for i in results[-1:] if items[i].invocation == invocation)
     first = min(pinned, default=0)
@@ -616,14 +616,14 @@ def given_up(
     shorter = sum(1 for note in notes if note.after not in (None, note.before))
     figures = f"{before} tokens became {now}, of {room.counted} there are for it"
     hint = "raise the budget, or give what matters .priority(1)"
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     if shorter:
         words = f"{_count(shorter)} shortened to fit the budget of {room.tokens}: {figures}"
-        found.append(report("WEFT503", origin, words, hint))
+        diagnostics.append(report("WEFT503", origin, words, hint))
     if gone:
         words = f"{_count(gone)} left out to fit the budget of {room.tokens}: {figures}"
-        found.append(report("WEFT501", origin, words, hint))
-    return found
+        diagnostics.append(report("WEFT501", origin, words, hint))
+    return diagnostics
 
 
 def _count(number: int) -> str:
@@ -666,11 +666,11 @@ def _largest(prompt: Prompt, env: Env, sizes: Sizes) -> str:
     schema = env.tokens.count(compact(prompt.output.schema)) if prompt.output is not None else 0
     tools = fixed - system - schema if prompt.tools else 0  # with what a provider adds for them
     named = f"the tool {RECALL}" if _is_for_handles(prompt) else "the tools"
-    found = [(system, "the instruction"), (tools, named), (schema, "the schema")]
-    found += [(sizes.item(item), _name(item)) for item in prompt.items]
-    found.sort(key=lambda one: -one[0])
-    told = [f"{name} {size}" for size, name in found[:3] if size > 0]
-    return f"most of it: {', '.join(told)}"
+    parts = [(system, "the instruction"), (tools, named), (schema, "the schema")]
+    parts += [(sizes.item(item), _name(item)) for item in prompt.items]
+    parts.sort(key=lambda one: -one[0])
+    named_sizes = [f"{name} {size}" for size, name in parts[:3] if size > 0]
+    return f"most of it: {', '.join(named_sizes)}"
 
 
 def _name(item: Item) -> str:
@@ -723,8 +723,8 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         gone = _oldest(items, sizes, options.tokens, beside)
     reason = f"what is better fills the {options.tokens} tokens that there are"
     notes = [Note("fit_items", reason, items[number]) for number in sorted(gone)]
-    kept = [item for number, item in enumerate(items) if number not in gone]
-    return prompt.with_items(kept, notes)
+    staying = [item for number, item in enumerate(items) if number not in gone]
+    return prompt.with_items(staying, notes)
 
 
 def _head(prompt: Prompt, env: Env, most: int) -> int:
@@ -740,10 +740,10 @@ def _head(prompt: Prompt, env: Env, most: int) -> int:
 def _worst(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[int]:
     """All but the best that fit; of two that are equally good, the older goes."""
     gone: set[int] = set()
-    left = tokens
+    room = tokens
     for number in sorted(sizes, key=lambda number: (-items[number].score, -number)):
-        if sizes[number] <= left:
-            left -= sizes[number]
+        if sizes[number] <= room:
+            room -= sizes[number]
         else:
             gone.add(number)
     return gone
@@ -771,29 +771,35 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
     """
     if env.tokens.measure is None:
         return [env.tokens.count(item_text(item)) for item in prompt.items]
-    key = ("item sizes", env.agent, env.model.dialect, env.model.name)
-    found = env.log.memo.setdefault(key, {})
-    held = cast("dict[object, tuple[tuple[Block, ...], int]]", found)
-    missing = [item for item in prompt.items if not _is_known(item, held)]
+    key = (env.agent, env.model.dialect, env.model.name)
+    known = derived(env.log, _ItemSizes, key).by_item
+    missing = [item for item in prompt.items if not _is_known(item, known)]
     if missing:
-        forms = [_told(item, prompt, env) for item in missing]
+        forms = [_narrated_alone(item, prompt, env) for item in missing]
         sent = [form for form in forms if form.blocks]
         _, sizes = env.tokens.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
         counted = iter(sizes)
         for item, form in zip(missing, forms, strict=True):
-            held[item.key] = (item.blocks, next(counted) if form.blocks else 0)
-    return [held[item.key][1] for item in prompt.items]
+            known[item.key] = (item.blocks, next(counted) if form.blocks else 0)
+    return [known[item.key][1] for item in prompt.items]
 
 
-def _is_known(item: Item, held: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
-    known = held.get(item.key)
+class _ItemSizes:
+    """What items of a log take: their blocks and their tokens, by the key of the item."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, tuple[tuple[Block, ...], int]] = {}
+
+
+def _is_known(item: Item, sizes: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
+    known = sizes.get(item.key)
     return known is not None and known[0] is item.blocks
 
 
-def _told(item: Item, prompt: Prompt, env: Env) -> Item:
+def _narrated_alone(item: Item, prompt: Prompt, env: Env) -> Item:
     """An item as it will be sent; without blocks, where it will not be."""
     if item.author in ("user", env.agent):
         return item
     alone = msgspec.structs.replace(prompt, items=Strand([item]))
-    told = attribute_foreign(alone, env).items.tip
-    return told if told is not None else msgspec.structs.replace(item, blocks=())
+    narrated = attribute_foreign(alone, env).items.tip
+    return narrated if narrated is not None else msgspec.structs.replace(item, blocks=())

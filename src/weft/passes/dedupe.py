@@ -151,7 +151,7 @@ def _in_place_of(response: JsonObject, words: str) -> JsonObject:
     return {"error" if list(response) == ["error"] else "result": words}
 
 
-class _Told(NamedTuple):
+class _LongResult(NamedTuple):
     """A long result in its place, and what it is about."""
 
     item: int
@@ -166,11 +166,11 @@ class _Told(NamedTuple):
 def _superseded(prompt: Prompt, env: Env) -> Prompt:
     """O(n) once a request: what comes last decides about all before it."""
     items = list(prompt.items)
-    told = [one for index, item in enumerate(items) for one in _told(index, item)]
-    gone: dict[int, dict[int, _Told]] = {}
-    calls: dict[bytes, _Told] = {}
-    subjects: dict[str, list[_Told]] = {}
-    for one in reversed(told):
+    results = [one for index, item in enumerate(items) for one in _results_of(index, item)]
+    gone: dict[int, dict[int, _LongResult]] = {}
+    calls: dict[bytes, _LongResult] = {}
+    subjects: dict[str, list[_LongResult]] = {}
+    for one in reversed(results):
         versions = subjects.get(one.subject, []) if one.subject else []
         newest = calls.get(one.call) or next((v for v in versions if _is_version(v, one)), None)
         if newest is not None:
@@ -194,7 +194,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
 
 
 def _replaced(
-    block: ResultBlock, newest: _Told, item: Item, prompt: Prompt, env: Env
+    block: ResultBlock, newest: _LongResult, item: Item, prompt: Prompt, env: Env
 ) -> ResultBlock:
     """A word about the later result in place of an older one, with the handle of the older."""
     later = prompt.items[newest.item].blocks[newest.block].origin
@@ -202,8 +202,8 @@ def _replaced(
     words = f"[superseded: {newest.name} gives it as it is now, further down; handle {handle}]"
     whole = block.whole if block.whole is not None else block.response
     if block.media:
-        said = [media_words(one, env, -1) for one in block.media]
-        whole = with_media_words(whole, [one for one in said if one is not None])
+        words_for_media = [media_words(one, env, -1) for one in block.media]
+        whole = with_media_words(whole, [one for one in words_for_media if one is not None])
     return msgspec.structs.replace(
         block,
         response=_in_place_of(block.response, words),
@@ -213,14 +213,14 @@ def _replaced(
     )
 
 
-def _told(index: int, item: Item) -> Iterator[_Told]:
+def _results_of(index: int, item: Item) -> Iterator[_LongResult]:
     calls = {block.id: block for block in item.blocks if isinstance(block, CallBlock)}
     for at, block in enumerate(item.blocks):
         if not isinstance(block, ResultBlock) or block.synthetic or block.name == RECALL:
             continue
         call = calls.get(block.call_id)
         if call is not None:
-            yield _Told(
+            yield _LongResult(
                 index,
                 at,
                 block.name,
@@ -233,13 +233,13 @@ def _told(index: int, item: Item) -> Iterator[_Told]:
 
 def _subject(args: JsonObject) -> str:
     """What a call is about: the file, the address or the key among its arguments."""
-    for key, held in args.items():
-        if _SUBJECT.search(key) and isinstance(held, str | int) and not isinstance(held, bool):
-            return str(held)
+    for key, value in args.items():
+        if _SUBJECT.search(key) and isinstance(value, str | int) and not isinstance(value, bool):
+            return str(value)
     return ""
 
 
-def _is_version(later: _Told, older: _Told) -> bool:
+def _is_version(later: _LongResult, older: _LongResult) -> bool:
     """Whether a later result has most of what an older one said about the same thing."""
     if later.subject != older.subject:
         return False
@@ -277,9 +277,9 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     def change(item: Item, _: None) -> Item | Note:
         if env.instruction.captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
-        said, key = _answer_text(item) if item.wrote else None, ""
-        if said is not None and (said.strip() in texts or not only_texts):
-            key = _carried(item, said, env)
+        text, key = _answer_text(item) if item.wrote else None, ""
+        if text is not None and (text.strip() in texts or not only_texts):
+            key = _carried(item, text, env)
         if not key:
             return item
         return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
@@ -303,8 +303,8 @@ def _referring(item: Item, env: Env) -> Item | Note:
         return item
     others = [block for block in item.blocks if not isinstance(block, TextBlock)]
     origin = Origin("pass", "dedupe_state")
-    told = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
-    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, told)
+    referring = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
+    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, referring)
 
 
 def _answer_text(item: Item) -> str | None:
@@ -319,12 +319,12 @@ def _answer_text(item: Item) -> str | None:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _carried(item: Item, said: str, env: Env) -> str:
+def _carried(item: Item, text: str, env: Env) -> str:
     """The key under which the instruction carries what this item says, if there is one."""
     names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
     for key in names:
         if key in env.instruction.carried and any(
-            spells(said, one) for one in _each(env.instruction.carried[key])
+            spells(text, one) for one in _each(env.instruction.carried[key])
         ):
             return key
     return ""

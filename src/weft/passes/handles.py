@@ -139,10 +139,10 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
     if mime_type.startswith("image/"):
         start = data[:65_536]
         try:
-            found = image_size(b64decode(start[: len(start) // 4 * 4]))
+            image = image_size(b64decode(start[: len(start) // 4 * 4]))
         except (Error, ValueError):
-            found = None
-        width, height = found or (0, 0)
+            image = None
+        width, height = image or (0, 0)
     return media_tokens(env.model.dialect, env.model.name, mime_type, size, width, height)
 
 
@@ -160,14 +160,14 @@ def _short(response: JsonObject, handle: str, size: int, limits: Limits, env: En
         return {key: _short_text(text, handle, size, limits, env) for key in response}
     head = env.tokens.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
     digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.tokens.count)
-    held = digest_of.value if isinstance(digest_of.value, dict) else {}
-    return _headed(held, handle, size, digest_of.left_out)
+    fields = digest_of.value if isinstance(digest_of.value, dict) else {}
+    return _headed(fields, handle, size, digest_of.left_out)
 
 
-def _headed(held: JsonObject, handle: str, size: int, left_out: str) -> JsonObject:
+def _headed(fields: JsonObject, handle: str, size: int, left_out: str) -> JsonObject:
     """A digest that begins with its handle, under a key that the value does not have."""
-    key = "handle" if "handle" not in held else "weft_handle"
-    return {key: handle, "left_out": f"{left_out}, {size:,} tokens", **held}
+    key = "handle" if "handle" not in fields else "weft_handle"
+    return {key: handle, "left_out": f"{left_out}, {size:,} tokens", **fields}
 
 
 def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
@@ -278,19 +278,19 @@ def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObje
 
 def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonObject | None:
     """The fields with the texts among them cut alike, if that makes them fit."""
-    texts = {key: held for key, held in response.items() if isinstance(held, str)}
+    texts = {key: value for key, value in response.items() if isinstance(value, str)}
     if not texts:
         return None
     frame = result_tokens(
-        {key: "" if key in texts else held for key, held in response.items()}, env
+        {key: "" if key in texts else value for key, value in response.items()}, env
     )
     share = (options.tokens - frame) // len(texts)
     for _ in range(4):
         if share < 8:
             return None
         cut: JsonObject = {
-            key: _cut_share(held, share, env, options) if key in texts else held
-            for key, held in response.items()
+            key: _cut_share(value, share, env, options) if key in texts else value
+            for key, value in response.items()
         }
         over = result_tokens(cut, env) - options.tokens
         if over <= 0:
@@ -299,9 +299,9 @@ def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonOb
     return None
 
 
-def _cut_share(held: Json, share: int, env: Env, options: Truncate) -> Json:
-    assert isinstance(held, str)
-    return cut_text(held, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
+def _cut_share(value: Json, share: int, env: Env, options: Truncate) -> Json:
+    assert isinstance(value, str)
+    return cut_text(value, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
 
 
 def offer_recall(prompt: Prompt, env: Env) -> Prompt:

@@ -62,14 +62,14 @@ class _Index:
         """The call a result answers: of the newest exchange, unanswered ones first."""
         index = self._by_id if result.call_id else self._by_name
         key = result.call_id or result.name
-        held = index.get(key, [])
-        waiting = [(e, call) for e, call in held if call.id not in e.results]
+        calls = index.get(key, [])
+        waiting = [(e, call) for e, call in calls if call.id not in e.results]
         if not result.call_id:
             index[key] = waiting
         if waiting:
             newest = waiting[-1][0]
-            return next(found for found in waiting if found[0] is newest)
-        return held[-1] if held and result.call_id else None
+            return next(pair for pair in waiting if pair[0] is newest)
+        return calls[-1] if calls and result.call_id else None
 
 
 def pair_results(prompt: Prompt, env: Env) -> Prompt:
@@ -148,14 +148,16 @@ def _attach(
     """Give each result to its call; return what is left over."""
     rest: list[Block] = []
     for block in item.blocks:
-        found = waiting.find(block) if isinstance(block, ResultBlock) else None
-        if found is None or not isinstance(block, ResultBlock):
+        waiting_call = waiting.find(block) if isinstance(block, ResultBlock) else None
+        if waiting_call is None or not isinstance(block, ResultBlock):
             rest.append(block)
             continue
-        exchange, call = found
-        held = exchange.results.get(call.id)
-        if held is not None:
-            placeholder = msgspec.structs.replace(item, blocks=(held,), event=held.origin.name)
+        exchange, call = waiting_call
+        earlier = exchange.results.get(call.id)
+        if earlier is not None:
+            placeholder = msgspec.structs.replace(
+                item, blocks=(earlier,), event=earlier.origin.name
+            )
             notes.append(Note("pair_results", REPLACED, placeholder))
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))

@@ -46,17 +46,17 @@ def withhold_labelled(prompt: Prompt, env: Env, options: tuple[Label, ...]) -> P
     known = withheld_from(env, options)
     if known is None:
         return prompt
-    said: list[Diagnostic] = []
-    system = tuple(_system(block, known, env, said) for block in prompt.system)
-    items, notes = _items(prompt, known, env, said)
-    changed = _around(prompt, known, env, said)
+    diagnostics: list[Diagnostic] = []
+    system = tuple(_system(block, known, env, diagnostics) for block in prompt.system)
+    items, notes = _items(prompt, known, env, diagnostics)
+    changed = _around(prompt, known, env, diagnostics)
     if system != prompt.system:
         changed["system"] = system
     if items is not None:
         changed["items"] = items
     if not changed:
         return prompt
-    new = [one for one in dict.fromkeys(said) if one not in prompt.diagnostics]
+    new = [one for one in dict.fromkeys(diagnostics) if one not in prompt.diagnostics]
     return msgspec.structs.replace(
         prompt,
         notes=prompt.notes.plus(notes),
@@ -93,12 +93,12 @@ class Labelled(NamedTuple):
 
     def of_state(self, name: str) -> tuple[str, ...]:
         """The labels of a state key, or of a path into its value."""
-        held = self.keys.get(name)
-        if held is not None:
-            return held
+        labels = self.keys.get(name)
+        if labels is not None:
+            return labels
         for at, char in enumerate(name):
-            if char in ".[" and (held := self.keys.get(name[:at])) is not None:
-                return held
+            if char in ".[" and (labels := self.keys.get(name[:at])) is not None:
+                return labels
         return _NO_LABELS
 
     def of_event(self, event: Event) -> tuple[str, ...]:
@@ -107,7 +107,9 @@ class Labelled(NamedTuple):
         return tuple(name for name in labels if name in self.names)
 
 
-def _system(block: TextBlock, known: Labelled, env: Env, said: list[Diagnostic]) -> TextBlock:
+def _system(
+    block: TextBlock, known: Labelled, env: Env, diagnostics: list[Diagnostic]
+) -> TextBlock:
     """A system block: what was inserted from labelled places, and copies of values."""
     hits = list(known.copies.hits(block.text))
     start = 0
@@ -120,52 +122,54 @@ def _system(block: TextBlock, known: Labelled, env: Env, said: list[Diagnostic])
         start = span.end
     if not hits:
         return block
-    said += _told(env, block.origin, (name for hit in hits for name in hit.labels))
+    diagnostics += _withheld_diagnostics(
+        env, block.origin, (name for hit in hits for name in hit.labels)
+    )
     return covered_spans(block, tuple(sorted(hits)))
 
 
 def _items(
-    prompt: Prompt, known: Labelled, env: Env, said: list[Diagnostic]
+    prompt: Prompt, known: Labelled, env: Env, diagnostics: list[Diagnostic]
 ) -> tuple[Strand[Item] | None, list[Note]]:
     """The items without what is labelled, or None where nothing is."""
-    kept: list[Item] = []
+    items: list[Item] = []
     notes: list[Note] = []
     changed = False
     for item in prompt.items:
         if known.is_clean(item):
-            kept.append(item)
+            items.append(item)
             continue
         blocks = _covered(item, known, env)
         if blocks == item.blocks:
             known.found_clean(item)
-            kept.append(item)
+            items.append(item)
             continue
         changed = True
         after = msgspec.structs.replace(item, blocks=blocks) if blocks else None
         names = sorted({name for block in blocks for name in block.labels} or known.names)
-        said += _told(env, item.blocks[0].origin, names)
+        diagnostics += _withheld_diagnostics(env, item.blocks[0].origin, names)
         notes.append(Note(_STEP, f"it carries the label {', '.join(names)}", item, after))
         if after is not None:
-            kept.append(after)
-    return (Strand(kept) if changed else None), notes
+            items.append(after)
+    return (Strand(items) if changed else None), notes
 
 
 def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
     """An item's blocks without what carries a label."""
     noted: set[str] = set()
-    made = {block.origin.name for block in item.blocks if block.origin.kind == "event"}
+    covered = {block.origin.name for block in item.blocks if block.origin.kind == "event"}
     for event in _events(item, env):
-        if event.custom_metadata is not None and event.id in made:
+        if event.custom_metadata is not None and event.id in covered:
             noted.update(known.of_event(event))
     blocks: list[Block] = []
     for texts, run in groupby(item.blocks, lambda block: isinstance(block, TextBlock)):
-        held = [_by_place(block, item, known, env) for block in run]
+        event_labels = [_by_place(block, item, known, env) for block in run]
         if texts:
-            some = tuple(block for block in held if isinstance(block, TextBlock))
+            some = tuple(block for block in event_labels if isinstance(block, TextBlock))
             blocks += covered_texts(some, known.copies)
         else:
-            found = (covered_block(block, known.copies) for block in held)
-            blocks += [block for block in found if block is not None]
+            hits = (covered_block(block, known.copies) for block in event_labels)
+            blocks += [block for block in hits if block is not None]
     if noted and tuple(blocks) == item.blocks:
         blocks = [_wholly(block, tuple(sorted(noted))) for block in blocks]
     if not blocks and item.blocks:
@@ -185,7 +189,7 @@ def _by_place(block: Block, item: Item, known: Labelled, env: Env) -> Block:
         return block
     labels = _of_place(block.origin, known)
     if labels:
-        return _shown(block, labels)
+        return _covered_item(block, labels)
     if block.origin.kind != "event" or item.kind not in ("foreign", "summary"):
         return block
     return _told_by(block, item, known, env)
@@ -199,13 +203,13 @@ def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlo
         if last is None or last.id != block.origin.name or last.actions.compaction is None:
             return block
         names = {name for event in events for name in _returned(event, known)}
-        return _shown(block, tuple(sorted(names))) if names else block
+        return _covered_item(block, tuple(sorted(names))) if names else block
     for event in events:
         parts = event.content.parts if event.content is not None else None
         if event.id == block.origin.name and parts and 0 <= block.origin.part < len(parts):
             result = parts[block.origin.part].function_response
             labels = known.tools.get(result.name or "", ()) if result is not None else ()
-            return _shown(block, labels, f"[{item.author}] ") if labels else block
+            return _covered_item(block, labels, f"[{item.author}] ") if labels else block
     return block
 
 
@@ -220,7 +224,7 @@ def _returned(event: Event, known: Labelled) -> Iterable[str]:
         yield from known.tools.get(result.name or "", ())
 
 
-def _shown(block: TextBlock, labels: tuple[str, ...], head: str = "") -> TextBlock:
+def _covered_item(block: TextBlock, labels: tuple[str, ...], head: str = "") -> TextBlock:
     """A text of which only its heading is left: `[state] key:` or `[summary of ...]:`."""
     mark = mark_of(labels)
     if block.text.endswith(mark):
@@ -242,7 +246,7 @@ def _wholly(block: Block, labels: tuple[str, ...]) -> Block:
         response = {"error" if block.is_error else "result": mark}
         return msgspec.structs.replace(block, response=response, media=(), labels=labels, kept=None)
     if isinstance(block, TextBlock):
-        return _shown(block, labels) if block.text != mark else block
+        return _covered_item(block, labels) if block.text != mark else block
     return block
 
 
@@ -253,7 +257,7 @@ def _of_place(origin: Origin, known: Labelled) -> tuple[str, ...]:
 
 
 def _around(
-    prompt: Prompt, known: Labelled, env: Env, said: list[Diagnostic]
+    prompt: Prompt, known: Labelled, env: Env, diagnostics: list[Diagnostic]
 ) -> "dict[str, object]":
     """What changes beside the texts: tools, schemas, options, what other models are asked."""
     copies = known.copies
@@ -271,16 +275,18 @@ def _around(
     for before, after in zip(prompt.tools, tools, strict=True):
         if before != after:
             changed["tools"] = tools
-            said += _told(env, before.origin, known.names)
+            diagnostics += _withheld_diagnostics(env, before.origin, known.names)
     if prompt.output is not None:
         schema = covered_schema(prompt.output.schema, copies)
         if schema is not prompt.output.schema:
             changed["output"] = msgspec.structs.replace(prompt.output, schema=schema)
-            said += _told(env, prompt.output.origin, known.names)
+            diagnostics += _withheld_diagnostics(env, prompt.output.origin, known.names)
     config = covered_json(prompt.config, copies)
     if config is not prompt.config:
         changed["config"] = config
-        said += _told(env, Origin("config", "generate_config", env.agent), known.names)
+        diagnostics += _withheld_diagnostics(
+            env, Origin("config", "generate_config", env.agent), known.names
+        )
     wants = tuple(
         msgspec.structs.replace(
             want,
@@ -295,7 +301,7 @@ def _around(
     return changed
 
 
-def _told(env: Env, origin: Origin, names: Iterable[str]) -> list[Diagnostic]:
+def _withheld_diagnostics(env: Env, origin: Origin, names: Iterable[str]) -> list[Diagnostic]:
     return [
         report(
             "WEFT601",
@@ -353,26 +359,26 @@ def labelled_in(
     keys = {**read.keys, **declared}
     named = {**read.artifacts, **files}
     values = dict(read.values)
-    for held in (initial, state):
-        for key, value in held.items():
+    for known_values in (initial, state):
+        for key, value in known_values.items():
             if key in keys:
                 _take(values, value, keys[key], common=True)
     for name, text in artifacts.items():
         if name in named:
             _take(values, text, named[name], common=True)
     slot = ("labelled values", labels)
-    kept = log.memo.get(slot)
+    known = log.memo.get(slot)
     if (
-        isinstance(kept, Labelled)
-        and kept.copies.values == values
-        and kept.keys == keys
-        and kept.artifacts == named
+        isinstance(known, Labelled)
+        and known.copies.values == values
+        and known.keys == keys
+        and known.artifacts == named
     ):
-        return kept
+        return known
     names = frozenset(label.name for label in labels)
-    made = Labelled(keys, tools, named, names, Copies(values), {})
-    log.memo[slot] = made
-    return made
+    labelled = Labelled(keys, tools, named, names, Copies(values), {})
+    log.memo[slot] = labelled
+    return labelled
 
 
 def _read(
@@ -383,59 +389,63 @@ def _read(
 ) -> _Read:
     """What the log says, from where it was read the last time."""
     slot = ("labelled", labels)
-    held = log.memo.get(slot)
-    known = held if isinstance(held, _Read) and held.upto <= log.settled else _Read(0, {}, {}, {})
+    reading_so_far = log.memo.get(slot)
+    known = (
+        reading_so_far
+        if isinstance(reading_so_far, _Read) and reading_so_far.upto <= log.settled
+        else _Read(0, {}, {}, {})
+    )
     if known.upto == len(log):
         return known
-    made = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
+    reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
     for event in log.since(known.upto):
-        _note(event, tools, keys, made)
+        _note(event, tools, keys, reading)
     if log.settled == len(log):
-        log.memo[slot] = made
-    return made
+        log.memo[slot] = reading
+    return reading
 
 
 def _note(
     event: Event,
     tools: Mapping[str, tuple[str, ...]],
     keys: Mapping[str, tuple[str, ...]],
-    made: _Read,
+    reading: _Read,
 ) -> None:
     passed: set[str] = set()
     for result in event.results:
         if labels := tools.get(result.name or ""):
             passed.update(labels)
-            _take(made.values, result.response, labels, common=False)
-            made.artifacts[f"result-{result.id}.json"] = labels  # where a large one is kept
+            _take(reading.values, result.response, labels, common=False)
+            reading.artifacts[f"result-{result.id}.json"] = labels  # where a large one is kept
     labels = tuple(sorted(passed))
     for key, value in written_by(event).items():
         if labels:
-            made.keys[key] = labels
+            reading.keys[key] = labels
         elif not event.partial:
-            made.keys.pop(key, None)  # somebody else wrote it since
+            reading.keys.pop(key, None)  # somebody else wrote it since
         if carried := keys.get(key, labels):
-            _take(made.values, value, carried, common=True)
+            _take(reading.values, value, carried, common=True)
     if labels:
-        made.artifacts.update(dict.fromkeys(event.actions.artifact_delta, labels))
+        reading.artifacts.update(dict.fromkeys(event.actions.artifact_delta, labels))
 
 
 def _take(
     values: dict[str, tuple[str, ...]], value: Json, labels: tuple[str, ...], *, common: bool
 ) -> None:
     for text in values_in(value, common=common):
-        held = values.get(text, _NO_LABELS)
-        if held != labels:
-            values[text] = tuple(sorted({*held, *labels}))
+        known = values.get(text, _NO_LABELS)
+        if known != labels:
+            values[text] = tuple(sorted({*known, *labels}))
 
 
 def _named(
     labels: Iterable[Label], names: Callable[[Label], tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    label_names: dict[str, tuple[str, ...]] = {}
     for label in labels:
         for name in names(label):
-            found[name] = tuple(sorted({*found.get(name, ()), label.name}))
-    return found
+            label_names[name] = tuple(sorted({*label_names.get(name, ()), label.name}))
+    return label_names
 
 
 _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "application/csv")
@@ -468,44 +478,44 @@ def covered_spans(block: TextBlock, hits: tuple[Hit, ...]) -> TextBlock:
 
 def covered_json(value: Value, copies: Copies) -> Value:
     """JSON with marks in place of values, also in keys; the same object if there are none."""
-    held: Json = value
-    match held:
+    inner: Json = value
+    match inner:
         case str():
-            return cast("Value", covered_text(held, copies))
+            return cast("Value", covered_text(inner, copies))
         case dict():
-            fields = {covered_text(k, copies): covered_json(v, copies) for k, v in held.items()}
-            return value if _same(fields, held) else cast("Value", fields)
+            fields = {covered_text(k, copies): covered_json(v, copies) for k, v in inner.items()}
+            return value if _same(fields, inner) else cast("Value", fields)
         case list():
-            items = [covered_json(item, copies) for item in held]
-            same = all(one is other for one, other in zip(items, held, strict=True))
+            items = [covered_json(item, copies) for item in inner]
+            same = all(one is other for one, other in zip(items, inner, strict=True))
             return value if same else cast("Value", items)
         case bool() | None:
             return value
         case _:
-            labels = copies.in_number(held)
+            labels = copies.in_number(inner)
             return cast("Value", mark_of(labels)) if labels else value
 
 
 def covered_schema(schema: JsonObject, copies: Copies) -> JsonObject:
     """A schema with marks in place of values in its texts; the names of properties stay."""
     fields: JsonObject = {}
-    for key, held in schema.items():
-        if key in ("properties", "$defs", "definitions") and isinstance(held, dict):
+    for key, inner in schema.items():
+        if key in ("properties", "$defs", "definitions") and isinstance(inner, dict):
             fields[key] = {
                 name: covered_schema(one, copies) if isinstance(one, dict) else one
-                for name, one in held.items()
+                for name, one in inner.items()
             }
         elif key in ("required", "type", "$ref"):
-            fields[key] = held
-        elif isinstance(held, dict):
-            fields[key] = covered_schema(held, copies)
-        elif isinstance(held, list):
+            fields[key] = inner
+        elif isinstance(inner, dict):
+            fields[key] = covered_schema(inner, copies)
+        elif isinstance(inner, list):
             fields[key] = [
                 covered_schema(one, copies) if isinstance(one, dict) else covered_json(one, copies)
-                for one in held
+                for one in inner
             ]
         else:
-            fields[key] = covered_json(held, copies)
+            fields[key] = covered_json(inner, copies)
     return schema if fields == schema else fields
 
 
@@ -557,9 +567,9 @@ def covered_block(block: Block, copies: Copies) -> Block | None:
         case ResultBlock():
             response = covered_json(block.response, copies)
             media = tuple(covered_media(one, copies) for one in block.media)
-            kept = tuple(one for one in media if isinstance(one, MediaBlock))
-            changed = response is not block.response or kept != block.media
-            return _changed(block, copies, changed=changed, response=response, media=kept)
+            extra = tuple(one for one in media if isinstance(one, MediaBlock))
+            changed = response is not block.response or extra != block.media
+            return _changed(block, copies, changed=changed, response=response, media=extra)
         case MediaBlock():
             return covered_media(block, copies)
         case CodeBlock():
@@ -621,15 +631,15 @@ def _moved(place: int, hits: tuple[Hit, ...]) -> int:
     return moved
 
 
-def _labels(held: tuple[str, ...], hits: tuple[Hit, ...]) -> tuple[str, ...]:
-    return tuple(sorted({*held, *(name for hit in hits for name in hit.labels)}))
+def _labels(value: tuple[str, ...], hits: tuple[Hit, ...]) -> tuple[str, ...]:
+    return tuple(sorted({*value, *(name for hit in hits for name in hit.labels)}))
 
 
 def _names(copies: Copies) -> set[str]:
     return {name for labels in copies.values.values() for name in labels}
 
 
-def _same(fields: dict[str, Json], held: dict[str, Json]) -> bool:
-    return len(fields) == len(held) and all(
-        key in held and held[key] is value for key, value in fields.items()
+def _same(fields: dict[str, Json], mapping: dict[str, Json]) -> bool:
+    return len(fields) == len(mapping) and all(
+        key in mapping and mapping[key] is value for key, value in fields.items()
     )

@@ -42,11 +42,11 @@ def name_of(one: Pass) -> str:
 
 def names_of(passes: tuple[Pass | Views, ...]) -> list[str]:
     """The names of passes in the order they run, each once."""
-    found: list[str] = []
+    names: list[str] = []
     for one in passes:
         inner = one.branches if isinstance(one, Views) else ((one,),)
-        found += [name_of(each) for branch in inner for each in branch]
-    return list(dict.fromkeys(found))
+        names += [name_of(each) for branch in inner for each in branch]
+    return list(dict.fromkeys(names))
 
 
 def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Prompt, list[Step]]:
@@ -172,7 +172,7 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
     if alone is not None:
         return alone
     chosen: dict[object, Item] = {}
-    told: dict[object, list[tuple[str, Note]]] = {}
+    changes: dict[object, list[tuple[str, Note]]] = {}
     dropped: dict[object, list[tuple[str, Note]]] = {}
     diagnostics = list(prompt.diagnostics)
     wants: list[Want] = list(prompt.wants)
@@ -184,33 +184,33 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
         for step in steps:
             for note in step.notes:
                 notes.setdefault(note.before.key, []).append((step.name, note))
-        kept: dict[object, Item] = {item.key: item for item in seen.items}
-        for key, item in kept.items():
-            held = chosen.get(key)
-            if held is None or _fuller(item, held):
+        in_view: dict[object, Item] = {item.key: item for item in seen.items}
+        for key, item in in_view.items():
+            other = chosen.get(key)
+            if other is None or _fuller(item, other):
                 chosen[key] = item
-                told[key] = [one for one in notes.get(key, ()) if one[1].after]
-        for left, said in notes.items():
-            if left not in kept:
-                dropped.setdefault(left, said)
+                changes[key] = [one for one in notes.get(key, ()) if one[1].after]
+        for key_of_dropped, reasons in notes.items():
+            if key_of_dropped not in in_view:
+                dropped.setdefault(key_of_dropped, reasons)
     originals = {item.key: item for item in prompt.items}
     for key, item in originals.items():
         if env.is_current(item) and env.policy.view != "nothing":
-            held = chosen.setdefault(key, item)
-            if env.is_asked(item) and held is not item:
-                chosen[key], told[key] = item, []
+            other = chosen.setdefault(key, item)
+            if env.is_asked(item) and other is not item:
+                chosen[key], changes[key] = item, []
     items = _in_order(
         [chosen[key] for key in originals if key in chosen],
         [item for key, item in chosen.items() if key not in originals],
     )
-    changed = any(told.values()) or len(diagnostics) > len(prompt.diagnostics)
+    changed = any(changes.values()) or len(diagnostics) > len(prompt.diagnostics)
     if not changed and len(wants) == len(prompt.wants) and items == prompt.items.since(0):
         return prompt, []
-    found: dict[str, list[Note]] = {}
-    gone = {key: said for key, said in dropped.items() if key not in chosen}
-    for name, note in chain.from_iterable((*gone.values(), *told.values())):
-        found.setdefault(name, []).append(note)
-    steps = [Step(name, tuple(notes)) for name, notes in found.items()]
+    by_step: dict[str, list[Note]] = {}
+    gone = {key: reasons for key, reasons in dropped.items() if key not in chosen}
+    for name, note in chain.from_iterable((*gone.values(), *changes.values())):
+        by_step.setdefault(name, []).append(note)
+    steps = [Step(name, tuple(notes)) for name, notes in by_step.items()]
     after = msgspec.structs.replace(
         prompt,
         items=Strand(items),

@@ -51,7 +51,7 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     what = wanted(options.kinds, options.patterns, options.fields)
     known = known_placeholders(env.log, env.session.id)
     put_back = restored_values(env.log)
-    literals = [(value, made) for value, made, _ in put_back]
+    literals = [(value, placeholder) for value, placeholder, _ in put_back]
     redaction = Redaction(what, env.session.id, known, literals)
     system = _system(prompt.system, redaction)
     rewritten = _items(prompt, env, redaction, put_back)
@@ -105,18 +105,18 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    kept = derived(log, _Restored)
-    done, found = kept.read, kept.values
+    known = derived(log, _Restored)
+    done, values = known.read, known.values
     if len(log) > done:
-        found = dict(found)
+        values = dict(values)
         for index, event in enumerate(log.since(done), done):
-            for made, value in (event.provenance.restored or {}).items():
+            for placeholder, value in (event.provenance.restored or {}).items():
                 # a log may come from outside, and any other text would be put into ours
-                if isinstance(value, str | int) and PLACEHOLDER.fullmatch(made):
-                    found.setdefault(str(value), (made, index))
+                if isinstance(value, str | int) and PLACEHOLDER.fullmatch(placeholder):
+                    values.setdefault(str(value), (placeholder, index))
         if not log.tail:
-            kept.read, kept.values = len(log), found
-    listed = [(value, made, index) for value, (made, index) in found.items()]
+            known.read, known.values = len(log), values
+    listed = [(value, placeholder, index) for value, (placeholder, index) in values.items()]
     return sorted(listed, key=lambda one: -len(one[0]))
 
 
@@ -136,12 +136,14 @@ def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnost
     ):  # new items: their thread remembers what was said of earlier ones
         reported = derived(env.thread.before, _Reported, redaction.wanted)
         kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
-    said = [report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)]
-    said += [
+    diagnostics = [
+        report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)
+    ]
+    diagnostics += [
         report("WEFT607", origin, f"{words}; the text is withheld", "write a simpler pattern")
         for words in dict.fromkeys(redaction.timeouts)
     ]
-    return said
+    return diagnostics
 
 
 One = TypeVar("One")
@@ -203,7 +205,9 @@ def _items(
     """The items as they are sent, and what was replaced in them."""
 
     def change(item: Item, replaced: _Found) -> Item | Note:
-        literals = [(value, made) for value, made, since in put_back if since <= item.last]
+        literals = [
+            (value, placeholder) for value, placeholder, since in put_back if since <= item.last
+        ]
         one = Redaction(redaction.wanted, redaction.session, redaction.known, literals)
         after = _item(item, one)
         replaced.add(one if after is not item else None)
@@ -232,9 +236,9 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
     """A value that begins in one text and ends in the next becomes one placeholder in the first."""
     if len(blocks) < 2:
         return blocks
-    made = list(blocks)
-    for at in range(len(made) - 1):
-        first, second = made[at], made[at + 1]
+    joined = list(blocks)
+    for at in range(len(joined) - 1):
+        first, second = joined[at], joined[at + 1]
         if not isinstance(first, TextBlock) or not isinstance(second, TextBlock):
             continue
         if first.role != second.role:
@@ -242,10 +246,10 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
         edge = len(first.text)
         for cut in redaction.cuts(first.text + second.text):
             if cut.start < edge < cut.end:
-                made[at] = _text(first, [[Cut(cut.start, edge, cut.placeholder)]])
-                made[at + 1] = _text(second, [[Cut(0, cut.end - edge, "")]])
-    kept = tuple(one for one in made if not isinstance(one, TextBlock) or one.text)
-    return kept or blocks
+                joined[at] = _text(first, [[Cut(cut.start, edge, cut.placeholder)]])
+                joined[at + 1] = _text(second, [[Cut(0, cut.end - edge, "")]])
+    not_empty = tuple(one for one in joined if not isinstance(one, TextBlock) or one.text)
+    return not_empty or blocks
 
 
 def _block(block: Block, redaction: Redaction) -> Block:
@@ -253,11 +257,11 @@ def _block(block: Block, redaction: Redaction) -> Block:
         case TextBlock():
             return _text(block, redaction.rounds(block.text))
         case ThoughtBlock():
-            said = redaction.text(block.text)
-            if said == block.text:
+            text = redaction.text(block.text)
+            if text == block.text:
                 return block
             # a signed thought cannot go back in other words, so its signature does not either
-            return msgspec.structs.replace(block, text=said, signature=None, kept=None)
+            return msgspec.structs.replace(block, text=text, signature=None, kept=None)
         case CallBlock():
             args = _object(block.args, redaction)
             return block if args is block.args else msgspec.structs.replace(block, args=args)
@@ -270,8 +274,10 @@ def _block(block: Block, redaction: Redaction) -> Block:
             code = redaction.text(block.code)
             return block if code == block.code else msgspec.structs.replace(block, code=code)
         case CodeResultBlock():
-            told = redaction.text(block.output)
-            return block if told == block.output else msgspec.structs.replace(block, output=told)
+            output = redaction.text(block.output)
+            return (
+                block if output == block.output else msgspec.structs.replace(block, output=output)
+            )
         case MediaBlock() | OpaqueBlock():
             return block
         case _:
@@ -292,8 +298,8 @@ def _text(block: TextBlock, rounds: Iterable[Sequence[Cut]]) -> TextBlock:
     return block if text == block.text else msgspec.structs.replace(block, text=text, spans=spans)
 
 
-def _object(held: JsonObject, redaction: Redaction) -> JsonObject:
-    return cast("JsonObject", redaction.value(held))
+def _object(value: JsonObject, redaction: Redaction) -> JsonObject:
+    return cast("JsonObject", redaction.value(value))
 
 
 def _tool(tool: ToolDecl, redaction: Redaction) -> ToolDecl:
@@ -315,27 +321,27 @@ def _schema(schema: JsonObject, redaction: Redaction) -> JsonObject:
     return cast("JsonObject", _described(schema, redaction, prose=False))
 
 
-def _described(held: Json, redaction: Redaction, *, prose: bool) -> Json:
+def _described(value: Json, redaction: Redaction, *, prose: bool) -> Json:
     """A schema with what it says in words redacted; its keywords and names stay."""
-    match held:
+    match value:
         case str():
             if not prose:
-                return held
-            after = redaction.text(held)
-            return held if after == held else after
+                return value
+            after = redaction.text(value)
+            return value if after == value else after
         case dict():
-            made = {
+            fields = {
                 name: _described(
                     each, redaction, prose=name in _PROSE and not isinstance(each, dict)
                 )
-                for name, each in held.items()
+                for name, each in value.items()
             }
-            return held if all(made[name] is held[name] for name in held) else made
+            return value if all(fields[name] is value[name] for name in value) else fields
         case list():
-            listed = [_described(each, redaction, prose=prose) for each in held]
-            return held if all(map(_is, listed, held)) else listed
+            listed = [_described(each, redaction, prose=prose) for each in value]
+            return value if all(map(_is, listed, value)) else listed
         case _:
-            return held
+            return value
 
 
 def _want(want: Want, redaction: Redaction) -> Want:

@@ -72,10 +72,10 @@ class _Said:
 class _View:
     """The lines and the names that stand in view."""
 
-    def __init__(self, said: _Said) -> None:
-        self.lines = Stock(said.lines)
-        self.names = _Both(said.names)
-        self.results = said.results
+    def __init__(self, settled: _Said) -> None:
+        self.lines = Stock(settled.lines)
+        self.names = _Both(settled.names)
+        self.results = settled.results
         """How many results of the agent there are by now."""
 
     def add(self, item: Item, env: Env) -> None:
@@ -132,10 +132,10 @@ def _reduced(item: Item, view: _View, env: Env, options: Compact) -> tuple[Block
             blocks.append(_reduce_result(block, item, number if own else -1, view, env, options))
             number += 1
         elif isinstance(block, TextBlock) and options.texts is not None:
-            said = item.author in ("user", env.agent)
-            said = said or item.kind in ("summary", "system", "state")
+            is_own = item.author in ("user", env.agent)
+            is_own = is_own or item.kind in ("summary", "system", "state")
             limits = Limits(options.texts, options.to)
-            blocks.append(block if said else compact_text(block, item, env, limits))
+            blocks.append(block if is_own else compact_text(block, item, env, limits))
         else:
             blocks.append(block)
     return tuple(blocks)
@@ -194,25 +194,25 @@ def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBl
     """The result without what stands in view already; itself where that is nothing."""
     text = sole_text(block.response)
     lines = text.split("\n")
-    left: list[str] = []
+    lines_sent: list[str] = []
     refers: list[Reference] = []
     done = 0
-    for one in stretches(lines, stock, lambda found: _is_worth(found, number, env)):
+    for one in stretches(lines, stock, lambda stretch: _is_worth(stretch, number, env)):
         refers.append(reference_to(one, number))
-        left += [*lines[done : one.start], refers[-1].words]
+        lines_sent += [*lines[done : one.start], refers[-1].words]
         done = one.start + one.size
     if not refers:
         return block
-    response = dict.fromkeys(block.response, "\n".join([*left, *lines[done:]]))
+    response = dict.fromkeys(block.response, "\n".join([*lines_sent, *lines[done:]]))
     return msgspec.structs.replace(
         block, response=response, refers=tuple(refers), whole=block.response
     )
 
 
-def _is_worth(found: Stretch, number: int, env: Env) -> bool:
+def _is_worth(stretch: Stretch, number: int, env: Env) -> bool:
     """Whether the lines take more than the words that stand for them."""
-    lines = "\n".join(found.source.lines[found.line : found.line + found.size])
-    words = reference_to(found, number).words
+    lines = "\n".join(stretch.source.lines[stretch.line : stretch.line + stretch.size])
+    words = reference_to(stretch, number).words
     return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 
@@ -236,11 +236,11 @@ def _settled(env: Env) -> _Said:
     """What items that are final say, kept with them."""
     items = env.thread.before
     with items.lock:
-        held = derived(items, _Said)
-        for item in items.since(held.read)[: max(0, items.settled - held.read)]:
-            held.results = _read(item, env, held.results, held.lines, held.names)
-        held.read = max(held.read, items.settled)
-        return held
+        settled = derived(items, _Said)
+        for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
+            settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+        settled.read = max(settled.read, items.settled)
+        return settled
 
 
 def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> int:
@@ -313,8 +313,8 @@ def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     from weft.passes.handles import Limits, compact_result  # few requests need what digests need
 
     known = derived(env.log, _Bounded, env.agent).by_item
-    held = known.get(item.key)
-    if held is None or held.item != item:
+    known_short = known.get(item.key)
+    if known_short is None or known_short.item != item:
         limits = Limits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
         by_letters = msgspec.structs.replace(env, tokens=TokenFacts(count=_tokens))
         blocks = tuple(
@@ -323,8 +323,8 @@ def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
             else block
             for block in item.blocks
         )
-        held = known[item.key] = _Short(item, msgspec.structs.replace(item, blocks=blocks))
-    return held.short
+        known_short = known[item.key] = _Short(item, msgspec.structs.replace(item, blocks=blocks))
+    return known_short.short
 
 
 def _is_large(block: Block, env: Env) -> bool:
@@ -399,9 +399,9 @@ def _known(env: Env, options: Compact) -> dict[object, _Digested]:
 
 def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _Digested]) -> Item:
     """The item with digests for what is large in it; itself where nothing is."""
-    held = known.get(item.key)
-    if held is not None and (held.item is item or held.item == item):
-        return item if held.short is held.item else held.short
+    digested = known.get(item.key)
+    if digested is not None and (digested.item is item or digested.item == item):
+        return item if digested.short is digested.item else digested.short
     blocks = tuple(_compact_large(block, item, env, options) for block in item.blocks)
     same = all(new is old for new, old in zip(blocks, item.blocks, strict=True))
     short = item if same else msgspec.structs.replace(item, blocks=blocks)
@@ -414,8 +414,8 @@ def _compact_large(block: Block, item: Item, env: Env, options: Compact) -> Bloc
         limits = result_limits(block.name, env, options)
         return compact_result(block, item, env, limits) if limits is not None else block
     if isinstance(block, TextBlock) and options.texts is not None:
-        said = item.author in ("user", env.agent) and item.kind != "state"
-        if not said and item.kind not in ("summary", "system"):
+        is_own = item.author in ("user", env.agent) and item.kind != "state"
+        if not is_own and item.kind not in ("summary", "system"):
             return compact_text(block, item, env, Limits(options.texts, options.to))
     return block
 
@@ -467,11 +467,11 @@ def _result(block: ResultBlock, env: Env, over: int) -> ResultBlock:
     stay: list[MediaBlock] = []
     words: list[str] = []
     for media in block.media:
-        said = media_words(media, env, over)
-        if said is None:
+        words_for_one = media_words(media, env, over)
+        if words_for_one is None:
             stay.append(media)
         else:
-            words.append(said)
+            words.append(words_for_one)
     if not words:
         return block
     response = with_media_words(block.response, words)
@@ -575,14 +575,14 @@ def _projected(block: Block, tree: Tree, options: Project) -> Block:
 def _response(response: JsonObject, tree: Tree, *, keep: bool) -> JsonObject | None:
     """The projected result; the one value of a result that has only one is looked into."""
     if len(response) == 1 and next(iter(response)) not in tree:
-        ((key, held),) = response.items()
-        if isinstance(held, str):
-            parsed = parsed_json(held)
+        ((key, value),) = response.items()
+        if isinstance(value, str):
+            parsed = parsed_json(value)
             if parsed is None:
                 return None
             inner = _part(parsed, tree, keep=keep)
             return None if inner is None else {key: compact(inner)}
-        inner = _part(held, tree, keep=keep)
+        inner = _part(value, tree, keep=keep)
         return None if inner is None else {key: inner}
     whole = _part(response, tree, keep=keep)
     return whole if isinstance(whole, dict) else None
@@ -597,15 +597,15 @@ def _part(value: Json, tree: Tree, *, keep: bool) -> Json:
         return [{} if row is None and keep else row for row in rows]
     if not isinstance(value, dict):
         return None if keep else value
-    kept: JsonObject = {}
-    for key, held in value.items():
+    fields: JsonObject = {}
+    for key, inner_value in value.items():
         below = tree.get(key)
         if below is None:
             if not keep:
-                kept[key] = held
+                fields[key] = inner_value
         elif not below:
             if keep:
-                kept[key] = held
-        elif (inner := _part(held, below, keep=keep)) is not None or not keep:
-            kept[key] = inner
-    return kept if kept or not keep else None
+                fields[key] = inner_value
+        elif (inner := _part(inner_value, below, keep=keep)) is not None or not keep:
+            fields[key] = inner
+    return fields if fields or not keep else None

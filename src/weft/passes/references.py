@@ -134,20 +134,24 @@ def _restore_at_once(prompt: Prompt, env: Env) -> Prompt:
     items = prompt.items.since(0)
     if not any(_refers(block) for item in items for block in item.blocks):
         return prompt
-    left: _Left | None = None
+    remaining: _Left | None = None
     after = prompt
     for _ in range(ROUNDS):
-        restored = _restored(items, left, env)
+        restored = _restored(items, remaining, env)
         notes = [
             Note("restore_references", _REASON, old, new)
             for old, new in zip(items, restored, strict=True)
             if new is not old
         ]
         after = prompt.with_items(restored, notes) if notes else prompt
-        found = _left_by_budget(after, env)
-        if found is None or found == left:
+        now_remaining = _left_by_budget(after, env)
+        if now_remaining is None or now_remaining == remaining:
             break
-        left = found if left is None else _Left(left.there & found.there, left.same & found.same)
+        remaining = (
+            now_remaining
+            if remaining is None
+            else _Left(remaining.there & now_remaining.there, remaining.same & now_remaining.same)
+        )
     return after
 
 
@@ -173,22 +177,22 @@ def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
     return _Left(frozenset(there), frozenset(same))
 
 
-def _restored(items: Sequence[Item], left: _Left | None, env: Env) -> list[Item]:
+def _restored(items: Sequence[Item], remaining: _Left | None, env: Env) -> list[Item]:
     """The items, in which nothing refers to what is not in view."""
     view = _View(env)
     for item in items:
-        if left is None or item.key in left.there:
+        if remaining is None or item.key in remaining.there:
             view.expect(item)
-    found: list[Item] = []
+    restored: list[Item] = []
     for item in items:
-        if left is not None and item.key not in left.there:
-            found.append(item)
+        if remaining is not None and item.key not in remaining.there:
+            restored.append(item)
             continue
         item = view.restored(item)
-        found.append(item)
-        if left is None or item.key in left.same:
+        restored.append(item)
+        if remaining is None or item.key in remaining.same:
             view.add(item)
-    return found
+    return restored
 
 
 def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
@@ -199,12 +203,12 @@ def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[I
     for item in items:
         view.expect(item)
         view.add(item)
-    found: list[Item] = []
+    repointed_items: list[Item] = []
     for item in items:
         blocks = tuple(map(view.repointed, item.blocks))
         new = any(one is not other for one, other in zip(blocks, item.blocks, strict=True))
-        found.append(msgspec.structs.replace(item, blocks=blocks) if new else item)
-    return found
+        repointed_items.append(msgspec.structs.replace(item, blocks=blocks) if new else item)
+    return repointed_items
 
 
 def notes_on_repointed(after: Sequence[Item], before: Sequence[Item]) -> list[Note]:
@@ -328,14 +332,14 @@ class _View:
         gone = [one for one in _standing(block) if not self._holds(one, block)]
         if not gone:
             return block
-        left = tuple(one for one in block.refers if one not in gone)
+        standing = tuple(one for one in block.refers if one not in gone)
         if isinstance(block, TextBlock):
             return msgspec.structs.replace(
-                block, text=_renamed(block.text, gone), spans=(), kept=None, refers=left
+                block, text=_renamed(block.text, gone), spans=(), kept=None, refers=standing
             )
         key = next(iter(block.response))
         text = _renamed(sole_text(block.response), gone)
-        return msgspec.structs.replace(block, response={key: text}, refers=left)
+        return msgspec.structs.replace(block, response={key: text}, refers=standing)
 
     def _holds(self, one: Reference, block: Block) -> bool:
         """Whether what the words of a block stand for is in view, where they say it is."""
@@ -454,18 +458,18 @@ class Copies:
 
     def hits(self, text: str) -> tuple[Hit, ...]:
         """Where values stand in the text, in order, without overlaps."""
-        held = self._seen.get(text)
-        if held is None:
+        hits = self._seen.get(text)
+        if hits is None:
             if len(self._seen) >= _KEPT:
                 self._seen.clear()
-            held = self._seen[text] = self._found(text)
-        return held
+            hits = self._seen[text] = self._search(text)
+        return hits
 
     def in_number(self, number: float) -> tuple[str, ...]:
         """The labels of a value that is this number."""
         return self.values.get(compact(number), ())
 
-    def _found(self, text: str) -> tuple[Hit, ...]:
+    def _search(self, text: str) -> tuple[Hit, ...]:
         if len(text) < LEAST:
             return ()
         folded = text.casefold()
@@ -476,15 +480,15 @@ class Copies:
         if not there:
             return ()
         marks = [match.span() for match in self._marks.finditer(text)]
-        found: list[Hit] = []
+        hits: list[Hit] = []
         for one in there:
             places = [match.span() for match in _pattern(one).finditer(text)]
             if not places and not _by_chance(one, text):
                 places = [(0, len(text))]  # it is there, in letters that cannot be told apart
             for start, end in places:
-                if not any(left <= start and end <= right for left, right in marks):
-                    found.append(Hit(start, end, one.labels))
-        return _merged(found)
+                if not any(rest <= start and end <= right for rest, right in marks):
+                    hits.append(Hit(start, end, one.labels))
+        return _merged(hits)
 
 
 def _by_chance(one: _Value, text: str) -> bool:
@@ -506,13 +510,13 @@ def values_in(value: Json, *, common: bool) -> Iterator[str]:
     `common` says whether also words count that are in every result.
     """
     if isinstance(value, dict):
-        for key, held in value.items():
+        for key, inner in value.items():
             if _stands_out(key):
                 yield key
-            yield from values_in(held, common=common)
+            yield from values_in(inner, common=common)
     elif isinstance(value, list):
-        for held in value:
-            yield from values_in(held, common=common)
+        for inner in value:
+            yield from values_in(inner, common=common)
     elif isinstance(value, str):
         yield from _texts_in(value, common=common)
     elif value is not None and not isinstance(value, bool):
@@ -527,8 +531,8 @@ def _texts_in(text: str, *, common: bool) -> Iterator[str]:
     whole = text.strip()
     if len(whole) < LEAST:
         return
-    if whole[0] in "{[" and (held := _parsed(whole)) is not None:
-        yield from values_in(held, common=common)
+    if whole[0] in "{[" and (inner := _parsed(whole)) is not None:
+        yield from values_in(inner, common=common)
     if common or whole.casefold() not in _SAID_BY_ALL:
         yield whole
     if whole.split(None, 1)[0] == whole:
@@ -552,10 +556,10 @@ def _stands_out(word: str) -> bool:
 
 def _parsed(text: str) -> "dict[str, Json] | list[Json] | None":
     try:
-        held = cast("Json", msgspec.json.decode(text))
+        parsed = cast("Json", msgspec.json.decode(text))
     except (ValueError, RecursionError):
         return None
-    return held if isinstance(held, dict | list) else None
+    return parsed if isinstance(parsed, dict | list) else None
 
 
 def _spellings(values: Mapping[str, tuple[str, ...]]) -> Iterator[_Value]:

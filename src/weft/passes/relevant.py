@@ -47,13 +47,13 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     After:   user "I moved to Oslo" | user "Where do I live? Oslo?"           (C.relevant())
     """
     with prompt.items.lock:
-        kept = derived(prompt.items, _Selections).by_options
-        selection = kept.get(options)
+        selections = derived(prompt.items, _Selections).by_options
+        selection = selections.get(options)
         if selection is None or not selection.goes_on(prompt.items, env):
             chosen = _select(prompt, env, options)
             selection = _Selection(prompt.items, env, options, chosen)
             if selection.lasts:
-                kept[options] = selection
+                selections[options] = selection
         if selection.is_all:
             return prompt
         after = prompt.with_strand(selection.items.with_tail(selection.tail), selection.notes)
@@ -196,11 +196,11 @@ def _reason(score: float) -> str:
 
 def _best(scores: Sequence[float], past: Sequence[int], options: Relevant) -> set[int]:
     """The numbers of the items that stay: of two that fit equally well, the newer."""
-    found = [number for number in past if scores[number] > 0]
+    hits = [number for number in past if scores[number] > 0]
     if options.top_k is None:
-        return {number for number in found if scores[number] >= _LEAST}
-    found.sort(key=lambda number: (-scores[number], -number))
-    return set(found[: options.top_k])
+        return {number for number in hits if scores[number] >= _LEAST}
+    hits.sort(key=lambda number: (-scores[number], -number))
+    return set(hits[: options.top_k])
 
 
 def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
@@ -212,8 +212,8 @@ def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
     query = "\n".join(_user_text(item) for item in items if env.is_asked(item))
     if words(query):
         return query
-    said = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
-    earlier = next((item for item in said if not env.is_asked(item)), None)
+    spoken = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
+    earlier = next((item for item in spoken if not env.is_asked(item)), None)
     return query if earlier is None else f"{_user_text(earlier)}\n{query}"
 
 
@@ -287,30 +287,30 @@ def ask_relevance(
     options: Relevant,
 ) -> Asked:
     """The scores a model gives, or those that are there until it was asked."""
-    shown = _shown(past, scores)
-    if not query.strip() or not shown:
+    entries = _entries(past, scores)
+    if not query.strip() or not entries:
         return Asked(scores)
-    listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(shown, 1))
+    listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(entries, 1))
     text = "\n".join((f"Query: {query}", "", *listed))
-    found = fingerprint("relevance", name_of_model(options.model), text)
-    effect = env.session.effects.get(found)
+    key = fingerprint("relevance", name_of_model(options.model), text)
+    effect = env.session.effects.get(key)
     what = "what is relevant was told by words in common"
     if effect is None:
-        want = Want("relevance", found, INSTRUCTION, text, _SCHEMA, options.model)
+        want = Want("relevance", key, INSTRUCTION, text, _SCHEMA, options.model)
         return Asked(scores, (done_without(env, what, NOT_ASKED),), (want,))
     if "outcome" not in effect:
         problem = str(effect.get("error") or "there is no outcome")
         return Asked(scores, (done_without(env, what, problem),))
-    chosen = _numbers(effect["outcome"], len(shown))
+    chosen = _numbers(effect["outcome"], len(entries))
     if chosen is None:
         return Asked(scores, (done_without(env, what, "its answer is no list of numbers"),))
-    told = [0.0] * len(scores)
+    model_scores = [0.0] * len(scores)
     for place, number in enumerate(chosen):
-        told[shown[number - 1]] = round(1 - _SPAN * place / len(chosen), 4)
-    return Asked(told)
+        model_scores[entries[number - 1]] = round(1 - _SPAN * place / len(chosen), 4)
+    return Asked(model_scores)
 
 
-def _shown(past: Sequence[int], scores: Sequence[float]) -> list[int]:
+def _entries(past: Sequence[int], scores: Sequence[float]) -> list[int]:
     """What the model is to choose from, in log order."""
     hits = [number for number in past if scores[number] > 0]
     best = sorted(hits, key=lambda number: (-scores[number], -number))[:_BEST]
@@ -328,10 +328,10 @@ def _numbers(outcome: Json, most: int) -> list[int] | None:
     listed = outcome.get("relevant") if isinstance(outcome, dict) else None
     if not isinstance(listed, list):
         return None
-    found = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
-    if len(found) < len(listed):
+    numbers = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
+    if len(numbers) < len(listed):
         return None
-    return [one for one in dict.fromkeys(found) if 1 <= one <= most]
+    return [one for one in dict.fromkeys(numbers) if 1 <= one <= most]
 
 
 def item_text(item: Item) -> str:

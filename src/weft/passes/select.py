@@ -104,15 +104,15 @@ def kind_of(item: Item, env: Env) -> str:
 
 def tags_of(item: Item, env: Env) -> set[str]:
     """The tags of the event it came from: its own, and those it was given later."""
-    found: set[str] = set()
+    tags: set[str] = set()
     if not 0 <= item.position < len(env.log):
-        return found
-    found.update(env.log[item.position].provenance.tags or ())
+        return tags
+    tags.update(env.log[item.position].provenance.tags or ())
     for index in range(item.position + 1, len(env.log)):
         later = env.log[index].provenance.tagged
         if later is not None and later.event == item.event:
-            found.update(later.tags)
-    return found
+            tags.update(later.tags)
+    return tags
 
 
 def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
@@ -121,18 +121,23 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
     Before:  user "one" | model "1" | user "two"   (C.user())
     After:   user "one" | user "two"
     """
-    said = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
-    wanted = {"all": said, "first": said[:1], "last": said[-1:], "bookend": said[:1] + said[-1:]}
+    spoken = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
+    wanted = {
+        "all": spoken,
+        "first": spoken[:1],
+        "last": spoken[-1:],
+        "bookend": spoken[:1] + spoken[-1:],
+    }
     chosen = {item.key for item in wanted[options.which]}
-    kept: list[Item] = []
+    staying: list[Item] = []
     notes: list[Note] = []
     for item in prompt.items:
         if item.key in chosen:
-            kept.append(item)
+            staying.append(item)
         else:
             which = "" if options.which == "all" else f", the {options.which}"
             notes.append(Note("select_user", f"only the user's words are wanted{which}", item))
-    return prompt.with_items(kept, notes) if notes else prompt
+    return prompt.with_items(staying, notes) if notes else prompt
 
 
 def select_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -186,16 +191,16 @@ def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:
     gone = max(0, newest - stays) // stride * stride
     if not gone:
         return prompt
-    kept: list[Item] = []
+    staying: list[Item] = []
     notes: list[Note] = []
     for item, number in zip(prompt.items, numbers, strict=True):
         if number > gone or env.is_current(item):
-            kept.append(item)
+            staying.append(item)
         else:
             worth = rate ** (newest - number)
             reason = f"after {newest - number} turns it is worth {worth:.2g}"
             notes.append(Note("select_recent", reason, item))
-    return prompt.with_items(kept, notes) if notes else prompt
+    return prompt.with_items(staying, notes) if notes else prompt
 
 
 def _rate(options: Recent) -> float:

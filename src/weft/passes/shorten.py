@@ -92,9 +92,9 @@ def _result(
     short = shorten(bare)
     if short is bare or not isinstance(short, ResultBlock):
         return block
-    held = short.response.get(key)
-    alone = isinstance(held, str) and len(short.response) == 1
-    text = held if alone and isinstance(held, str) else compact(short.response)
+    value = short.response.get(key)
+    alone = isinstance(value, str) and len(short.response) == 1
+    text = value if alone and isinstance(value, str) else compact(short.response)
     response: JsonObject = {key: fenced(text, inside.source, env.session.id).text}
     return msgspec.structs.replace(short, response=response)
 
@@ -123,7 +123,7 @@ def _again(block: Block, later: Origin, item: Item, env: Env) -> Block:
 
 def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
     """Where long results stand that a later item gives again which does not go before them."""
-    found: dict[int, dict[int, Origin]] = {}
+    places: dict[int, dict[int, Origin]] = {}
     later: dict[str, tuple[int, Origin]] = {}
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
@@ -136,11 +136,11 @@ def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
             if text in later and later[text][0] <= tier
         }
         if again:
-            found[index] = again
+            places[index] = again
         for place, text in texts.items():
             if text not in later or tier < later[text][0]:
                 later[text] = (tier, item.blocks[place].origin)
-    return found
+    return places
 
 
 class _Results(msgspec.Struct, frozen=True):
@@ -153,16 +153,16 @@ class _Results(msgspec.Struct, frozen=True):
 def long_results(item: Item, env: Env) -> dict[int, str]:
     """The results of an item that are worth comparing, kept with the log."""
     known = derived(env.log, _LongResults).by_item
-    held = known.get(item.key)
-    if held is None or (held.item is not item and held.item != item):
+    results = known.get(item.key)
+    if results is None or (results.item is not item and results.item != item):
         texts = {
             place: compact(block.response)
             for place, block in enumerate(item.blocks)
             if isinstance(block, ResultBlock) and not block.media
         }
-        held = _Results(item, {at: text for at, text in texts.items() if len(text) >= REPEATED})
-        known[item.key] = held
-    return held.texts
+        results = _Results(item, {at: text for at, text in texts.items() if len(text) >= REPEATED})
+        known[item.key] = results
+    return results.texts
 
 
 class _LongResults:
@@ -182,11 +182,13 @@ def _compact(block: Block, item: Item, env: Env) -> Block:
     if block.name in env.tools.own and env.tools.own[block.name].compact is False:
         return block
     short = compact_result(block, item, env, COMPACTED)
-    said = {place: media_words(one, env, COMPACTED.over) for place, one in enumerate(short.media)}
-    words = [text for text in said.values() if text is not None]
+    words_by_place = {
+        place: media_words(one, env, COMPACTED.over) for place, one in enumerate(short.media)
+    }
+    words = [text for text in words_by_place.values() if text is not None]
     if not words:
         return short
-    stay = tuple(one for place, one in enumerate(short.media) if said[place] is None)
+    stay = tuple(one for place, one in enumerate(short.media) if words_by_place[place] is None)
     response = with_media_words(short.response, words)
     return msgspec.structs.replace(short, response=response, media=stay)
 
@@ -271,7 +273,7 @@ class _Forms:
     """Shorter forms by the key of their item, kept with the log."""
 
     def __init__(self) -> None:
-        self.made: dict[object, _Shorter] = {}
+        self.by_item: dict[object, _Shorter] = {}
 
 
 class _Referred(NamedTuple):
@@ -344,9 +346,9 @@ class Shortening:
     """The ways in which the items of a request can be shorter."""
 
     def __init__(
-        self, items: list[Item], given: Given, env: Env, size: Callable[[Item], int]
+        self, items: list[Item], giving: Given, env: Env, size: Callable[[Item], int]
     ) -> None:
-        self.given = given
+        self.giving = giving
         self.items = items
         self._env = env
         self._size = size
@@ -357,13 +359,13 @@ class Shortening:
 
     def fold(self, index: int) -> Step | None:
         """Handles and digests for its large values."""
-        if self.given.sizes[index] <= COMPACTED.over:
+        if self.giving.sizes[index] <= COMPACTED.over:
             return None
         return self._formed(index, compacted, "a digest stands for it, to fit the budget")
 
     def cut(self, index: int) -> Step | None:
         """Both ends of its texts and results."""
-        if self.given.sizes[index] <= TRUNCATED:
+        if self.giving.sizes[index] <= TRUNCATED:
             return None
         return self._formed(index, truncated, "it is cut to fit the budget")
 
@@ -381,12 +383,16 @@ class Shortening:
         """The item with references at these places, and the tokens that saves."""
         known = derived(self._env.log, _Referring, self._slot()).by_item
         key = (item.key, tuple(places))
-        made = known.get(key)
-        if made is None or made.item is not item or made.later != tuple(places.values()):
+        known_form = known.get(key)
+        if (
+            known_form is None
+            or known_form.item is not item
+            or known_form.later != tuple(places.values())
+        ):
             form = referred(item, places, self._env)
             saved = self._size(item) - self._size(form)
-            made = known[key] = _Referred(item, tuple(places.values()), form, saved)
-        return made.form, made.saved
+            known_form = known[key] = _Referred(item, tuple(places.values()), form, saved)
+        return known_form.form, known_form.saved
 
     def later_results(self) -> dict[str, Origin]:
         """The long results of all items, as text, with where each stands."""
@@ -405,8 +411,8 @@ class Shortening:
 
     def form_of(self, index: int) -> Item:
         """The item as it was folded, if it was."""
-        shorter = self._forms(compacted).made.get(self.items[index].key)
-        folded = self.given.folded[index] < self.given.whole[index]
+        shorter = self._forms(compacted).by_item.get(self.items[index].key)
+        folded = self.giving.folded[index] < self.giving.whole[index]
         return shorter.form if folded and shorter is not None else self.items[index]
 
     def _formed(self, index: int, make: Callable[[Item, Env], Item], why: str) -> Step | None:
@@ -417,17 +423,17 @@ class Shortening:
         return _step(index, shorter.form, shorter.saved, why)
 
     def _now(self, index: int) -> Item | None:
-        change = self.given.changes.get(index)
+        change = self.giving.changes.get(index)
         return self.items[index] if change is None else change.form
 
     def _shorter(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
-        kept = self._forms(make)
-        held = kept.made.get(item.key)
-        if held is None or (held.item is not item and held.item != item):
+        forms = self._forms(make)
+        shorter = forms.by_item.get(item.key)
+        if shorter is None or (shorter.item is not item and shorter.item != item):
             form = make(item, self._env)
             saved = 0 if form is item else self._size(item) - self._size(form)
-            held = kept.made[item.key] = _Shorter(item, form, saved)
-        return held
+            shorter = forms.by_item[item.key] = _Shorter(item, form, saved)
+        return shorter
 
     def _slot(self) -> tuple[Hashable, ...]:
         env = self._env
@@ -581,7 +587,7 @@ def give_up(
     phases: Iterable[Phase],
     excess: int,
     stride: int,
-    given: Given,
+    giving: Given,
     fits: Callable[[], bool],
     *,
     sealed: bool = False,
@@ -603,7 +609,7 @@ def give_up(
                 raise Unsealed
             if enough and fits():
                 return True
-            saved += given.take(step)
+            saved += giving.take(step)
             sealed = sealed and not step.surely
         excess -= saved
         if excess <= 0 and sealed:

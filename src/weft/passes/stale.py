@@ -40,22 +40,22 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
     Before:  call price({}) | result {"result": "40"}   (two turns ago, .fresh(turns=1))
     After:   call price({}) | result {"result": "[dropped: older than 1 turn; call price again]"}
     """
-    kept: list[Item] = []
+    staying: list[Item] = []
     notes: list[Note] = []
-    said: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for item, stale in zip(prompt.items, _stale(prompt, env, options), strict=True):
         blocks = item.blocks
         if stale and not env.is_current(item) and not item.open:
             blocks = tuple(_marked(block, item, env, options) for block in item.blocks)
         if all(one is other for one, other in zip(blocks, item.blocks, strict=True)):
-            kept.append(item)
+            staying.append(item)
             continue
         after = msgspec.structs.replace(item, blocks=blocks)
         notes.append(Note(_STEP, f"its result is {_age(options)}", item, after))
-        kept.append(after)
+        staying.append(after)
         if options.stale == "warn":
-            said += _told(item, options)
-    return prompt.with_items(kept, notes, said) if notes else prompt
+            diagnostics += _stale_diagnostics(item, options)
+    return prompt.with_items(staying, notes, diagnostics) if notes else prompt
 
 
 def _stale(prompt: Prompt, env: Env, options: Fresh) -> list[bool]:
@@ -118,15 +118,15 @@ def _warned(response: JsonObject, words: str) -> JsonObject:
 def _compacted(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
     short = compact_result(block, item, env, _SHORT)
     words = {media: media_words(media, env, 0) for media in block.media if not media.signature}
-    told = [word for word in words.values() if word is not None]
-    if not told:
+    words_for_media = [word for word in words.values() if word is not None]
+    if not words_for_media:
         return short
     media = tuple(one for one in block.media if words.get(one) is None)
-    response = with_media_words(short.response, told)
+    response = with_media_words(short.response, words_for_media)
     return msgspec.structs.replace(short, response=response, media=media)
 
 
-def _told(item: Item, options: Fresh) -> list[Diagnostic]:
+def _stale_diagnostics(item: Item, options: Fresh) -> list[Diagnostic]:
     return [
         report(
             "WEFT205",
@@ -363,15 +363,15 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.model.read,
         env.model.write,
     )
-    kept = derived(items, _Kept, key)
-    plan = kept.plan
+    newest = derived(items, _Kept, key)
+    plan = newest.plan
     if plan.read > settled or not plan.fits(head):
         plan = _Plan()
     running = _Running(sums.whole, sums.edited)
     if plan.read < settled:
         plan.take(items.between(plan.read, settled), running, head, env)
     if plan.fits(head):
-        kept.plan = plan
+        newest.plan = plan
     last = plan.copy()
     if items.tail:
         more = _Sums()

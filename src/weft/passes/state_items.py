@@ -25,8 +25,8 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
     """
     notes = [Note("insert_state", "the policy shows values only", item) for item in prompt.items]
     missing: list[Diagnostic] = []
-    kept: list[Item] = []
-    for name, text, origin in _shown(env, options):
+    staying: list[Item] = []
+    for name, text, origin in _values_of(env, options):
         if text is None:
             word = type(options).word
             missing.append(
@@ -43,11 +43,11 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
             notes.append(Note("insert_state", f"the instruction carries it as {{{name}}}", item))
         else:
             notes.append(Note("insert_state", "the policy shows it", item, item))
-            kept.append(item)
-    return prompt.with_items(kept, notes, missing)
+            staying.append(item)
+    return prompt.with_items(staying, notes, missing)
 
 
-def _shown(
+def _values_of(
     env: Env, options: StateKeys | Notes | ArtifactText
 ) -> Iterator[tuple[str, str | None, Origin]]:
     match options:
@@ -57,14 +57,14 @@ def _shown(
                 text = None if value is None else f"[state] {key}: {to_text(value)}"
                 yield key, text, Origin("state", key)
         case Notes():
-            held = env.session.state.get(options.key)
-            text = "" if held is None else _noted(held, options)
+            note_value = env.session.state.get(options.key)
+            text = "" if note_value is None else _noted(note_value, options)
             if text:
                 yield options.key, f"[notes] {options.key}:\n{text}", Origin("state", options.key)
         case ArtifactText():
             name = options.name
-            held = env.session.artifacts.get(name)
-            text = None if held is None else f"[artifact] {name}:\n{held}"
+            note_value = env.session.artifacts.get(name)
+            text = None if note_value is None else f"[artifact] {name}:\n{note_value}"
             yield name, text, Origin("artifact", name)
 
 
@@ -83,15 +83,15 @@ def _written_at(env: Env, name: str, kind: str) -> int:
     return -1
 
 
-def _noted(held: Json, options: Notes) -> str:
+def _noted(notes: Json, options: Notes) -> str:
     """Notes in the format they are asked for in."""
     if options.format == "json":
-        return compact(held)
-    listed: list[Json] = [*held] if isinstance(held, list) else [held]
-    if isinstance(held, dict) and options.format == "checklist":
-        listed = [{"text": key, "done": value is True} for key, value in held.items()]
-    elif isinstance(held, dict):
-        listed = [f"{key}: {to_text(value)}" for key, value in held.items()]
+        return compact(notes)
+    listed: list[Json] = [*notes] if isinstance(notes, list) else [notes]
+    if isinstance(notes, dict) and options.format == "checklist":
+        listed = [{"text": key, "done": value is True} for key, value in notes.items()]
+    elif isinstance(notes, dict):
+        listed = [f"{key}: {to_text(value)}" for key, value in notes.items()]
     lines = [_line(one, options) for one in listed]
     return ("\n\n" if options.format == "text" else "\n").join(line for line in lines if line)
 

@@ -80,20 +80,20 @@ def summed_up(
     text = "\n".join(map(str, entries))
     schema = _schema(env, options) if options.schema is not None else None
     named = name_of_model(options.model)
-    found = fingerprint("summary", options.prompt, cast("Json", schema), named, text)
-    effect = env.session.effects.get(found)
+    summed = fingerprint("summary", options.prompt, cast("Json", schema), named, text)
+    effect = env.session.effects.get(summed)
     if effect is not None and "outcome" in effect:
         return Summed(to_text(effect["outcome"]))
-    short = _extracted(entries, env, found, questions)
+    short = _extracted(entries, env, summed, questions)
     if effect is not None:
         return Summed(short, problem=str(effect.get("error") or "there is no outcome"))
     later, pinned = beside() if beside is not None else ((), ())
-    said = [entry.text for entry in entries]
-    wanted = must_keep(said, later, pinned=pinned, questions=questions)
+    diagnostics = [entry.text for entry in entries]
+    wanted = must_keep(diagnostics, later, pinned=pinned, questions=questions)
     longest = max(SHORTEST, len(text) // 2)
     want = Want(
         "summary",
-        found,
+        summed,
         _instruction(options.prompt, wanted, longest),
         text,
         schema,
@@ -113,19 +113,19 @@ class _Asked(NamedTuple):
 
 def _schema(env: Env, options: Summarize) -> JsonObject:
     """The schema that is asked for, worked out once a session."""
-    held = env.log.memo.get("summary schema")
-    if not isinstance(held, _Asked) or held.options is not options:
+    asked = env.log.memo.get("summary schema")
+    if not isinstance(asked, _Asked) or asked.options is not options:
         schema = schemas.of_type(options.schema, where="C.summarize.schema")
-        held = env.log.memo["summary schema"] = _Asked(options, schema)
-    return held.schema
+        asked = env.log.memo["summary schema"] = _Asked(options, schema)
+    return asked.schema
 
 
-def _extracted(entries: Sequence[Entry], env: Env, found: str, questions: Sequence[str]) -> str:
+def _extracted(entries: Sequence[Entry], env: Env, fields: str, questions: Sequence[str]) -> str:
     """An extract, made once and kept with the log."""
-    key = ("extract", found, env.model.name)
-    held = env.log.memo.get(key)
-    if isinstance(held, str):
-        return held
+    key = ("extract", fields, env.model.name)
+    known = env.log.memo.get(key)
+    if isinstance(known, str):
+        return known
     least, most = _EXTRACT
     limit = min(most, max(least, sum(env.tokens.count(str(entry)) for entry in entries) // 3))
     wanted = must_keep([entry.text for entry in entries], questions=questions)
@@ -176,11 +176,11 @@ def summary_item(text: str, items: Sequence[Item], name: str) -> Item:
 
 def entries_of(items: Sequence[Item], env: Env) -> list[Entry]:
     """What was said and done, in words, an entry an item; nothing for what only thought."""
-    found = [entry_of(item, env) for item in items]
-    return [entry for entry in found if entry is not None]
+    entries = [entry_of(item, env) for item in items]
+    return [entry for entry in entries if entry is not None]
 
 
-class _Told(NamedTuple):
+class _Narrated(NamedTuple):
     """An item in words."""
 
     item: Item
@@ -190,17 +190,17 @@ class _Told(NamedTuple):
 def entry_of(item: Item, env: Env) -> Entry | None:
     """What was said and done in an item, in words; kept with the log, for it does not change."""
     key = ("entry", env.model.name, item.key)
-    held = env.log.memo.get(key)
-    if isinstance(held, _Told) and held.item is item:
-        return held.entry
-    texts = [text for block in item.blocks if (text := _told(block, env))]
-    told = item.kind in ("foreign", "summary", "state")
-    entry = Entry("" if told else item.author or "user", "\n".join(texts)) if texts else None
-    env.log.memo[key] = _Told(item, entry)
+    known = env.log.memo.get(key)
+    if isinstance(known, _Narrated) and known.item is item:
+        return known.entry
+    texts = [text for block in item.blocks if (text := _narrated(block, env))]
+    narrated = item.kind in ("foreign", "summary", "state")
+    entry = Entry("" if narrated else item.author or "user", "\n".join(texts)) if texts else None
+    env.log.memo[key] = _Narrated(item, entry)
     return entry
 
 
-def _told(block: Block, env: Env) -> str:
+def _narrated(block: Block, env: Env) -> str:
     match block:
         case TextBlock():
             return _short(block.text, env)
@@ -221,15 +221,15 @@ def _told(block: Block, env: Env) -> str:
 
 def _plain(response: JsonObject) -> str:
     """A result without the wrapping that a single text has."""
-    held = response.get("result") if len(response) == 1 else None
-    return held if isinstance(held, str) else compact(response)
+    value = response.get("result") if len(response) == 1 else None
+    return value if isinstance(value, str) else compact(response)
 
 
 def _short(text: str, env: Env) -> str:
     if len(text) <= _RESULT:
         return text
-    held = reduced(text, limit_tokens=_RESULT, count=env.tokens.count).value
-    return held if isinstance(held, str) else compact(held)
+    value = reduced(text, limit_tokens=_RESULT, count=env.tokens.count).value
+    return value if isinstance(value, str) else compact(value)
 
 
 FOLD = 8
@@ -304,8 +304,8 @@ def _summed(
     def beside() -> tuple[list[str], list[str]]:
         behind = [item for item in prompt.items if item.position > items[-1].last]
         pinned = [item for item in prompt.items if item.priority == 1]
-        later, held = entries_of(behind, env), entries_of(pinned, env)
-        return [entry.text for entry in later], [entry.text for entry in held]
+        later, item_beside = entries_of(behind, env), entries_of(pinned, env)
+        return [entry.text for entry in later], [entry.text for entry in item_beside]
 
     questions = _unanswered(items, answered)
     return summed_up(entries, env, options, questions=questions, beside=beside)
@@ -313,12 +313,12 @@ def _summed(
 
 def _unanswered(items: list[Item], answered: frozenset[str]) -> list[str]:
     """What the user asked that nobody has said anything behind."""
-    found: list[str] = []
+    ids: list[str] = []
     for item in items:
         if item.kind == "user" and item.invocation not in answered:
             texts = [block.text for block in item.blocks if isinstance(block, TextBlock)]
-            found += [text for text in texts if text.rstrip().endswith(("?", "\uff1f"))]
-    return found
+            ids += [text for text in texts if text.rstrip().endswith(("?", "\uff1f"))]
+    return ids
 
 
 def _folded(
@@ -327,19 +327,19 @@ def _folded(
     """The blocks, each full row of them as one once that is summed up, and what is not yet."""
     due: list[Summed] = []
     while len(blocks) >= FOLD:
-        made: list[_Block] = []
+        folded: list[_Block] = []
         for at in range(0, len(blocks), FOLD):
             row = blocks[at : at + FOLD]
             summed = _fold(row, env, options) if len(row) == FOLD else None
             if summed is not None and not summed.problem:
                 items = tuple(item for block in row for item in block.items)
-                made.append(_Block(row[0].first, row[-1].last, items, summed))
+                folded.append(_Block(row[0].first, row[-1].last, items, summed))
                 continue
-            made += row
+            folded += row
             due += [summed] if summed is not None else []
-        if len(made) == len(blocks):
+        if len(folded) == len(blocks):
             break
-        blocks = made
+        blocks = folded
     return blocks, due
 
 
@@ -354,7 +354,7 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
     places: dict[object, Item] = {}
     gone: set[object] = set()
     notes: list[Note] = []
-    said: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     wants: list[Want] = [summed.want for summed in due if summed.want is not None]
     for block in blocks:
         summed, turns, stay = block.summed, f"turns {block.first} to {block.last}", "stay"
@@ -365,13 +365,13 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
         if summed.problem:
             saves = _saves(summed.text, block.items, env)
             what = f"an extract stands for {turns}" if saves else f"{turns} {stay} as said"
-            said.append(done_without(env, what, summed.problem))
+            diagnostics.append(done_without(env, what, summed.problem))
             if not saves:
                 continue
         if summed.text:
-            made = summary_item(summed.text, block.items, "summarize_items")
-            places[block.items[0].key] = made
-            notes.append(Note("summarize_items", f"it stands for {turns}", made, made))
+            summaries = summary_item(summed.text, block.items, "summarize_items")
+            places[block.items[0].key] = summaries
+            notes.append(Note("summarize_items", f"it stands for {turns}", summaries, summaries))
         gone.update(item.key for item in block.items)
         notes += [
             Note("summarize_items", f"the summary of {turns} stands for it", item)
@@ -380,7 +380,7 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
     known = {want.fingerprint for want in prompt.wants}
     wants = list({want.fingerprint: want for want in reversed(wants)}.values())[::-1]
     wants = [want for want in wants if want.fingerprint not in known]
-    if not (gone or wants or said):
+    if not (gone or wants or diagnostics):
         return prompt
     items: list[Item] = []
     for item in prompt.items:
@@ -390,16 +390,16 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
             items.append(item)
     after = prompt.with_items(items, notes) if gone else prompt
     return msgspec.structs.replace(
-        after, diagnostics=(*prompt.diagnostics, *said), wants=(*prompt.wants, *wants)
+        after, diagnostics=(*prompt.diagnostics, *diagnostics), wants=(*prompt.wants, *wants)
     )
 
 
 def _saves(text: str, items: tuple[Item, ...], env: Env) -> bool:
     """Whether an extract is shorter than what it was taken from; counted once a log."""
     key = ("saves", env.model.name, items[0].key, len(items), text)
-    held = env.log.memo.get(key)
-    if isinstance(held, bool):
-        return held
+    known = env.log.memo.get(key)
+    if isinstance(known, bool):
+        return known
     whole = "\n".join(map(str, entries_of(items, env)))
     saves = env.tokens.count(HEADING + text) < env.tokens.count(whole)
     env.log.memo[key] = saves
@@ -430,7 +430,7 @@ def blocks_of(items: Sequence[Item], sizes: Sequence[int], stride: int) -> list[
     return blocks
 
 
-def summary_of(blocks: Sequence[Sequence[Item]], left: Sequence[Item], env: Env) -> Summed:
+def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: Env) -> Summed:
     """The summary of all blocks, by a model as far as it was asked, else an extract of the rest.
 
     `left` is what stays in the request: what it speaks of again, a summary must not leave out.
@@ -441,16 +441,16 @@ def summary_of(blocks: Sequence[Sequence[Item]], left: Sequence[Item], env: Env)
         entries += entries_of(sorted(block, key=lambda item: item.position), env)
         if not entries:
             continue
-        summed = summed_up(entries, env, _OPTIONS, beside=lambda: _beside(left, env))
+        summed = summed_up(entries, env, _OPTIONS, beside=lambda: _beside(staying, env))
         if not summed.problem:
             entries = [Entry("", summed.text)]
     return summed
 
 
-def _beside(left: Sequence[Item], env: Env) -> tuple[list[str], list[str]]:
-    first = [item for item in left if item.priority == 1]
-    said = ([entry.text for entry in entries_of(items, env)] for items in (left, first))
-    later, pinned = said
+def _beside(staying: Sequence[Item], env: Env) -> tuple[list[str], list[str]]:
+    first = [item for item in staying if item.priority == 1]
+    texts = ([entry.text for entry in entries_of(items, env)] for items in (staying, first))
+    later, pinned = texts
     return later, pinned
 
 
@@ -460,16 +460,16 @@ def fitted(
     """The summary as an item of at most `room` tokens; None where there is no room for it."""
     if not text or not items:
         return None
-    made = summary_item(text, sorted(items, key=lambda item: item.position), "fit_budget")
+    summary = summary_item(text, sorted(items, key=lambda item: item.position), "fit_budget")
     limit = room
-    while size(made) > room:
-        limit -= max(4, size(made) - room)
+    while size(summary) > room:
+        limit -= max(4, size(summary) - room)
         short = cut_text(text, limit=limit, count=env.tokens.count) if limit >= LEAST // 2 else ""
         if not short:
             return None
-        block = made.blocks[0]
+        block = summary.blocks[0]
         assert isinstance(block, TextBlock)
-        made = msgspec.structs.replace(
-            made, blocks=(msgspec.structs.replace(block, text=HEADING + short),)
+        summary = msgspec.structs.replace(
+            summary, blocks=(msgspec.structs.replace(block, text=HEADING + short),)
         )
-    return made
+    return summary

@@ -44,9 +44,9 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
         reason = "no tool is surely meant, so the model answers without one"
         if best.score > 0:
             choice = {"name": best.tool.name}
-            left = ", ".join(other.tool.name for other in others)
+            rest = ", ".join(other.tool.name for other in others)
             reason = f"{best.tool.name} fits what was said"
-            reason += f"; left out: {left}" if left else ""
+            reason += f"; left out: {rest}" if rest else ""
     return msgspec.structs.replace(
         prompt,
         config={**prompt.config, "tool_choice": choice},
@@ -170,11 +170,11 @@ def _described(tool: ToolDecl) -> str:
 
 def _parameters(schema: JsonObject) -> Iterator[str]:
     properties = schema.get("properties")
-    for name, held in properties.items() if isinstance(properties, dict) else ():
+    for name, value in properties.items() if isinstance(properties, dict) else ():
         yield said(name)
-        if isinstance(held, dict):
-            choices = held.get("enum")
-            for text in (held.get("description"), *(choices if isinstance(choices, list) else ())):
+        if isinstance(value, dict):
+            choices = value.get("enum")
+            for text in (value.get("description"), *(choices if isinstance(choices, list) else ())):
                 if isinstance(text, str):
                     yield text
-            yield from _parameters(held)
+            yield from _parameters(value)

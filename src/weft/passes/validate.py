@@ -37,20 +37,20 @@ def validate_context(prompt: Prompt, env: Env, options: Validate) -> Prompt:
     Before:  call price({}) | result 40 | call price({}) | result 45   ("contradictions")
     After:   the same, and WEFT604: `price` returned different things for the same arguments
     """
-    found: list[Diagnostic] = []
+    problems: list[Diagnostic] = []
     for quality in options.what:
         match quality:
             case "completeness":
-                found += _incomplete(prompt, env)
+                problems += _incomplete(prompt, env)
             case "contradictions":
-                found += contradictions(prompt, env)
+                problems += contradictions(prompt, env)
             case "density":
-                found += _repeated(prompt, env)
+                problems += _repeated(prompt, env)
     want = None
     if "contradictions" in options.what and options.model is not None:
-        said, want = asked_for(prompt, env, options.model)
-        found += said
-    new = [one for one in dict.fromkeys(found) if one not in prompt.diagnostics]
+        diagnostics, want = asked_for(prompt, env, options.model)
+        problems += diagnostics
+    new = [one for one in dict.fromkeys(problems) if one not in prompt.diagnostics]
     wants = prompt.wants if want is None or want in prompt.wants else (*prompt.wants, want)
     if not new and wants is prompt.wants:
         return prompt
@@ -59,9 +59,11 @@ def validate_context(prompt: Prompt, env: Env, options: Validate) -> Prompt:
 
 def _incomplete(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
     """What the request refers to and does not hold."""
-    for said in prompt.diagnostics:
-        if said.code in ("WEFT101", "WEFT102"):
-            yield _missing(said.origin, f"a part of the instruction is missing: {said.message}")
+    for diagnostics in prompt.diagnostics:
+        if diagnostics.code in ("WEFT101", "WEFT102"):
+            yield _missing(
+                diagnostics.origin, f"a part of the instruction is missing: {diagnostics.message}"
+            )
     here = Origin("field", "context", env.agent)
     for key in env.policy.state_keys:
         if env.session.state.get(key) is None:
@@ -91,19 +93,19 @@ def _was_asked(env: Env) -> bool:
 
 def _lost_handles(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
     """Handles in view whose value the log does not have."""
-    shown: dict[str, Origin] = {}
+    handles_in_view: dict[str, Origin] = {}
     for item in prompt.items:
         for block in item.blocks:
             text = block.text if isinstance(block, TextBlock) else ""
             if isinstance(block, ResultBlock):
                 text = compact(block.response)
             for match in _HANDLE.finditer(text):
-                shown.setdefault(match[1] or match[2], block.origin)
-    if not shown:
+                handles_in_view.setdefault(match[1] or match[2], block.origin)
+    if not handles_in_view:
         return
-    held = set(_handles(env))
-    for handle, origin in shown.items():
-        if handle not in held:
+    known_handle = set(_handles(env))
+    for handle, origin in handles_in_view.items():
+        if handle not in known_handle:
             yield _missing(origin, f"the handle {handle} stands for nothing in this session")
 
 
@@ -209,8 +211,8 @@ def _calls(prompt: Prompt) -> Iterator[Diagnostic]:
             if call is None:
                 continue
             what = (call.name, compact(call.args))
-            held = returned.setdefault(what, compact(block.response))
-            if held != compact(block.response):
+            value = returned.setdefault(what, compact(block.response))
+            if value != compact(block.response):
                 words = f"`{call.name}` returned different things for the same arguments"
                 yield report("WEFT604", block.origin, words, _HINT)
                 returned[what] = compact(block.response)
@@ -218,7 +220,7 @@ def _calls(prompt: Prompt) -> Iterator[Diagnostic]:
 
 def _keys(prompt: Prompt) -> Iterator[Diagnostic]:
     """A state key that is shown with two values."""
-    shown: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for block in prompt.blocks:
         if not isinstance(block, TextBlock):
             continue
@@ -232,8 +234,8 @@ def _keys(prompt: Prompt) -> Iterator[Diagnostic]:
         for origin, text in pieces:
             if origin.kind != "state":
                 continue
-            held = shown.setdefault(origin.name, text)
-            if held != text:
+            value = keys.setdefault(origin.name, text)
+            if value != text:
                 words = f"the state key `{origin.name}` is shown with two values"
                 yield report("WEFT604", origin, words, _HINT)
 
@@ -246,11 +248,11 @@ def _things(prompt: Prompt) -> Iterator[Diagnostic]:
             continue
         fresh: dict[tuple[str, str, str], str] = {}
         for name, value, thing in _identified(block.response):
-            for field, held in thing.items():
-                if field != name and not isinstance(held, dict | list):
-                    fresh[name, value, field] = compact(held)
-        for (name, value, field), held in fresh.items():
-            if known.get((name, value, field), held) != held:
+            for field, inner in thing.items():
+                if field != name and not isinstance(inner, dict | list):
+                    fresh[name, value, field] = compact(inner)
+        for (name, value, field), inner in fresh.items():
+            if known.get((name, value, field), inner) != inner:
                 words = f"`{field}` of what has the {name} {value} has two values"
                 yield report("WEFT604", block.origin, words, _HINT)
         known.update(fresh)
@@ -259,9 +261,9 @@ def _things(prompt: Prompt) -> Iterator[Diagnostic]:
 def _identified(value: Json) -> "Iterator[tuple[str, str, dict[str, Json]]]":
     if isinstance(value, dict):
         for name in _IDS:
-            held = value.get(name)
-            if isinstance(held, str | int) and not isinstance(held, bool):
-                yield name, compact(held), value
+            identity = value.get(name)
+            if isinstance(identity, str | int) and not isinstance(identity, bool):
+                yield name, compact(identity), value
                 break
         for inner in value.values():
             yield from _identified(inner)
@@ -276,14 +278,14 @@ def asked_for(prompt: Prompt, env: Env, model: object) -> tuple[list[Diagnostic]
     text = "\n".join(map(str, entries))
     if not text:
         return [], None
-    found = fingerprint("contradictions", name_of_model(model), text)
-    effect = env.session.effects.get(found)
+    wants = fingerprint("contradictions", name_of_model(model), text)
+    effect = env.session.effects.get(wants)
     outcome = effect.get("outcome") if effect is not None else None
     if not isinstance(outcome, dict):
         problem = NOT_ASKED if effect is None else str(effect.get("error"))
-        want = Want("contradictions", found, _ASK, text, _SCHEMA, model)
-        said = done_without(env, "contradictions were looked for by rules only", problem)
-        return [said], None if effect is not None else want
+        want = Want("contradictions", wants, _ASK, text, _SCHEMA, model)
+        diagnostics = done_without(env, "contradictions were looked for by rules only", problem)
+        return [diagnostics], None if effect is not None else want
     listed = outcome.get("contradictions")
     origin = Origin("field", "context", env.agent)
     return [

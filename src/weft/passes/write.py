@@ -55,28 +55,28 @@ def want_writings(prompt: Prompt, env: Env, options: Extract | Distill) -> Promp
     """
     seen = _seen(prompt, env)
     if isinstance(options, Extract):
-        want, said = _extracted(seen, env, options)
+        want, diagnostic = _extracted(seen, env, options)
     else:
-        want, said = _distilled(seen, env, options)
+        want, diagnostic = _distilled(seen, env, options)
     known = want is None or want in prompt.wants
-    if known and said in (None, *prompt.diagnostics):
+    if known and diagnostic in (None, *prompt.diagnostics):
         return prompt
     return msgspec.structs.replace(
         prompt,
         wants=prompt.wants if known else (*prompt.wants, cast("Want", want)),
-        diagnostics=prompt.diagnostics if said is None else (*prompt.diagnostics, said),
+        diagnostics=prompt.diagnostics if diagnostic is None else (*prompt.diagnostics, diagnostic),
     )
 
 
 def _seen(prompt: Prompt, env: Env) -> list[Item]:
     """What is in view up to what the agent did in the current turn."""
-    found: list[Item] = []
+    items: list[Item] = []
     for item in prompt.items:
         if item.position >= env.turn and item.author == env.agent and item.kind != "summary":
             break
         if item.kind not in ("state", "system"):
-            found.append(item)
-    return found
+            items.append(item)
+    return items
 
 
 def _extracted(
@@ -88,11 +88,11 @@ def _extracted(
     text = "\n".join(map(str, entries))
     schema = schemas.of_type(options.schema, where="C.extract.schema")
     named = name_of_model(options.model)
-    found = fingerprint("extract", schema, options.key, named, text)
-    effect = env.session.effects.get(found)
+    key = fingerprint("extract", schema, options.key, named, text)
+    effect = env.session.effects.get(key)
     if effect is not None and not _is_lost(effect, env, options.key):
         return None, _failed(effect, env, f"`{options.key}` is not extracted")
-    want = Want("extract", found, EXTRACT, text, schema, options.model, options.key)
+    want = Want("extract", key, EXTRACT, text, schema, options.model, options.key)
     return want, done_without(env, f"`{options.key}` is not extracted", NOT_ASKED)
 
 
@@ -101,25 +101,25 @@ def _distilled(
 ) -> tuple[Want | None, Diagnostic | None]:
     done, last = _distilled_through(env, options.key)
     fresh = [item for item in seen if item.position > done]
-    told = [(item, entry) for item in fresh if (entry := entry_of(item, env)) is not None]
-    if not told:
+    entries = [(item, entry) for item in fresh if (entry := entry_of(item, env)) is not None]
+    if not entries:
         return None, _left_out(last, env, options.key)
-    lines = [f"[{number}] {entry}" for number, (_, entry) in enumerate(told, 1)]
+    lines = [f"[{number}] {entry}" for number, (_, entry) in enumerate(entries, 1)]
     text = "\n".join(lines)
-    found = fingerprint("distill", options.key, name_of_model(options.model), text)
-    effect = env.session.effects.get(found)
+    key = fingerprint("distill", options.key, name_of_model(options.model), text)
+    effect = env.session.effects.get(key)
     if effect is not None:
         return None, _failed(effect, env, f"nothing new is distilled into `{options.key}`")
     want = Want(
         "distill",
-        found,
+        key,
         DISTILL,
         text,
         FACTS,
         options.model,
         options.key,
-        sources=tuple((item.event, entry.text) for item, entry in told),
-        through=max(item.last for item, _ in told),
+        sources=tuple((item.event, entry.text) for item, entry in entries),
+        through=max(item.last for item, _ in entries),
     )
     return want, done_without(env, f"nothing new is distilled into `{options.key}`", NOT_ASKED)
 

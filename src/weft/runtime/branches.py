@@ -1,4 +1,7 @@
-"""Branches side by side: each sees what was before and its own, none sees another's."""
+"""Run branches side by side: parallels, maps and races.
+
+A branch sees what was there before and what it said itself, and nothing of its siblings.
+"""
 
 import asyncio
 import hashlib
@@ -11,7 +14,7 @@ import msgspec
 
 from weft.compiler.view import hidden_by_undoing, joined_branches
 from weft.declare import Agent, Map, Node, Parallel, Race, agents_of
-from weft.declare.compare import looked_up
+from weft.declare.compare import look_up
 from weft.errors import SchemaError
 from weft.jsonschema import shorten
 from weft.runtime.answer import parse
@@ -28,7 +31,7 @@ Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None
 async def run_parallel(
     invocation: Invocation, place: Place, node: Parallel, run_node: Runs
 ) -> AsyncGenerator[Event, None]:
-    """Run the branches at once; when one fails the others are cancelled, or left to end."""
+    """Run the branches at once. When one fails, the others are cancelled or run to their end."""
     nodes = branches_of(place, node)
     collect = node.on_error == "collect"
     if collect:
@@ -44,183 +47,13 @@ async def run_parallel(
         raise Suspended
 
 
-def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]:
-    """The branches of a node, each at its place; two of one name are numbered."""
-    names: dict[str, int] = {}
-    branches: list[tuple[Place, Node]] = []
-    for index, child in enumerate(node.branches):
-        names[child.name] = names.get(child.name, 0) + 1
-        name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
-        branches.append((place.child(child.name, index).branched(node.name, name), child))
-    return branches
-
-
-def shelter_some(invocation: Invocation, places: list[Place]) -> None:
-    """Let failures that the log has stay what they are, unless all failed: that ended the run."""
-    if invocation.resumed and not all(map(invocation.past.failed_at, places)):
-        for place in places:
-            invocation.shelter(place)
-
-
-_Lane: TypeAlias = "asyncio.Task[None]"
-
-
-class Streams:
-    """The answers that were begun in partial events, until the complete one has come."""
-
-    __slots__ = ("_begun",)
-
-    def __init__(self) -> None:
-        self._begun: dict[str, Event] = {}
-
-    def noted(self, event: Event) -> Event:
-        """The event, taken note of."""
-        if event.partial and (event.content or not event.void):
-            self._begun[event.id] = event
-        elif self._begun:
-            self._begun.pop(event.id, None)
-        return event
-
-    def unfinished(self) -> list[Event]:
-        """Where nothing more will come: an event for each that says that it is void."""
-        return [
-            msgspec.structs.replace(partial, content=None, interrupted=True)
-            for partial in self._begun.values()
-        ]
-
-
-class Lanes:
-    """Nodes in tasks of their own, each at its place; `width` of them at a time.
-
-    A lane waits until its event was taken, so a slow consumer slows the lanes down instead of
-    filling the memory.
-    """
-
-    def __init__(
-        self,
-        invocation: Invocation,
-        nodes: Sequence[tuple[Place, Node]],
-        run_node: Runs,
-        *,
-        width: int,
-        why: str = "another branch failed",
-    ) -> None:
-        self._invocation = invocation
-        self._nodes = nodes
-        self._run_node = run_node
-        self._width = width
-        self._why = why
-        self._brought: deque[tuple[Event, asyncio.Future[None]] | _Lane] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._over = False
-        self._loop = asyncio.get_running_loop()
-        self._streams = Streams()
-        self.tasks: list[asyncio.Task[None]] = []
-        """The lanes that were begun, in the order of the nodes."""
-        self.first: int | None = None
-        """The lane that was the first to complete."""
-
-    async def events(self, is_over: Callable[[_Lane], bool]) -> AsyncGenerator[Event, None]:
-        """The events of all lanes, until all have ended or it is over with one that has.
-
-        Those that still run then are stopped, and the calls they leave open are answered.
-        """
-        ended = 0
-        try:
-            self._begin()
-            while ended < len(self.tasks):
-                brought = await self._next()
-                if isinstance(brought, tuple):
-                    event, taken = brought
-                    yield self._streams.noted(event)
-                    if not taken.done():
-                        taken.set_result(None)
-                    continue
-                ended += 1
-                if self.first is None and completed(brought):
-                    self.first = self.tasks.index(brought)
-                if is_over(brought):
-                    break
-                self._begin(running=len(self.tasks) - ended)
-        finally:
-            self._over = True
-            await stopped(self.tasks)
-        lanes = zip(self._nodes, self.tasks, strict=False)
-        cut = [place.path for (place, _), task in lanes if task.cancelled()]
-        await settle_below(self._invocation, self._why, *cut)
-        for void in self._streams.unfinished():
-            yield void
-
-    def failures(self) -> list[NodeFailed]:
-        """The failures of nodes; whatever else went wrong is raised."""
-        errors = [
-            error for task in self.tasks if not task.cancelled() and (error := task.exception())
-        ]
-        for error in errors:
-            if not isinstance(error, (NodeFailed, Suspended)):
-                raise error
-        return [error for error in errors if isinstance(error, NodeFailed)]
-
-    @property
-    def waits(self) -> bool:
-        """Whether a lane waits for an answer from outside."""
-        return any(isinstance(error_of(task), Suspended) for task in self.tasks)
-
-    def _begin(self, *, running: int = 0) -> None:
-        """Begin as many lanes as may run."""
-        while running < self._width and len(self.tasks) < len(self._nodes):
-            place, node = self._nodes[len(self.tasks)]
-            task = asyncio.create_task(self._bring(self._run_node(self._invocation, place, node)))
-            task.add_done_callback(self._put)
-            self.tasks.append(task)
-            running += 1
-
-    async def _bring(self, events: AsyncGenerator[Event, None]) -> None:
-        """Bring one event after the other, each once the last was taken."""
-        async with aclosing(events):
-            async for event in events:
-                if self._over:  # it was cancelled, and somebody's code took no notice
-                    raise asyncio.CancelledError
-                taken: asyncio.Future[None] = self._loop.create_future()
-                self._put((event, taken))
-                await taken
-
-    async def _next(self) -> "tuple[Event, asyncio.Future[None]] | _Lane":
-        """What was brought next; or the lane that has ended."""
-        while not self._brought:
-            self._waiter = self._loop.create_future()
-            await self._waiter
-        return self._brought.popleft()
-
-    def _put(self, brought: "tuple[Event, asyncio.Future[None]] | _Lane") -> None:
-        self._brought.append(brought)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
-def error_of(task: _Lane) -> BaseException | None:
-    """What a lane that has ended by itself raised."""
-    return task.exception() if task.done() and not task.cancelled() else None
-
-
-def completed(task: _Lane) -> bool:
-    """Whether a lane ended well."""
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
-def broke(task: _Lane) -> bool:
-    """Whether a lane ended badly; one that waits for an answer did not."""
-    error = error_of(task)
-    return error is not None and not isinstance(error, Suspended)
-
-
 async def run_map(
     invocation: Invocation, place: Place, node: Map, record: Record, run_node: Runs
 ) -> AsyncGenerator[Event, None]:
-    """Run the body for each element, and keep the outputs together with that it ended."""
+    """Run the body for each element, and store the outputs together with the end of the map."""
     count = record.state.get("items")
     if not isinstance(count, int):
-        items = looked_up(node.items, invocation.state_at(place))
+        items = look_up(node.items, invocation.state_at(place))
         if not isinstance(items, list):
             failure = await failed(
                 invocation, place, node.name, "not_a_list", _no_list(node, items)
@@ -271,8 +104,8 @@ def _elements(
 ) -> list[tuple[Place, Node]]:
     """The runs of the body, each at its place.
 
-    Their branches are new in every invocation and round: elements have nothing to do with those
-    that had their number before.
+    Every invocation and round has new branches: an element has nothing to do with the one that had
+    its number before.
     """
     run_id = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
     name = node.body.name
@@ -283,9 +116,9 @@ def _elements(
 
 
 def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict[str, Json]:
-    """What each run said last, or, where it said nothing, what it wrote; by its path.
+    """By path: what each run said last, or what it wrote if it said nothing.
 
-    What was said on branches of its own is not what it said.
+    Words on branches inside a run do not count as its own.
     """
     events = invocation.events()
     undone, joined = hidden_by_undoing(events), joined_branches(events)
@@ -343,9 +176,9 @@ _LOST = "another branch won"
 async def run_race(
     invocation: Invocation, place: Place, node: Race, record: Record, run_node: Runs
 ) -> AsyncGenerator[Event, None]:
-    """Run the branches until one completes; then keep what it said and wrote, and no other's.
+    """Run the branches until one completes; then keep what that one said and wrote.
 
-    A branch that fails is out of the race. One that the log says has completed has won.
+    A branch that fails is out of the race. If the log says that one has completed, it has won.
     """
     nodes = branches_of(place, node)
     if "begun" not in record.state:
@@ -392,7 +225,7 @@ async def run_race(
 
 
 def _recalled(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | None:
-    """The branch that the log says has completed, where the run stopped before that was said."""
+    """The branch that has completed according to the log, where the run stopped right after it."""
     if not invocation.resumed:
         return None
     for index, (place, node) in enumerate(nodes):
@@ -404,3 +237,176 @@ def _recalled(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | 
         if over:
             return index
     return None
+
+
+def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]:
+    """The branches of a node, each at its place; two of one name are numbered."""
+    names: dict[str, int] = {}
+    branches: list[tuple[Place, Node]] = []
+    for index, child in enumerate(node.branches):
+        names[child.name] = names.get(child.name, 0) + 1
+        name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
+        branches.append((place.child(child.name, index).branched(node.name, name), child))
+    return branches
+
+
+def shelter_some(invocation: Invocation, places: list[Place]) -> None:
+    """Keep the failures in the log, so that those branches do not run again.
+
+    If all branches failed, the run ended there, and all of them run again.
+    """
+    if invocation.resumed and not all(map(invocation.past.failed_at, places)):
+        for place in places:
+            invocation.shelter(place)
+
+
+_Lane: TypeAlias = "asyncio.Task[None]"
+
+
+class Lanes:
+    """Nodes that run in tasks of their own, each at its place; `width` of them at a time.
+
+    A lane waits until its event was taken. A slow consumer slows the lanes down, instead of filling
+    the memory.
+    """
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        nodes: Sequence[tuple[Place, Node]],
+        run_node: Runs,
+        *,
+        width: int,
+        why: str = "another branch failed",
+    ) -> None:
+        self._invocation = invocation
+        self._nodes = nodes
+        self._run_node = run_node
+        self._width = width
+        self._why = why
+        self._brought: deque[tuple[Event, asyncio.Future[None]] | _Lane] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        self._loop = asyncio.get_running_loop()
+        self._streams = Streams()
+        self.tasks: list[asyncio.Task[None]] = []
+        """The lanes that were begun, in the order of the nodes."""
+        self.first: int | None = None
+        """The lane that was the first to complete."""
+
+    async def events(self, is_over: Callable[[_Lane], bool]) -> AsyncGenerator[Event, None]:
+        """The events of all lanes, until all have ended or `is_over` says so of one that has.
+
+        The lanes that still run then are stopped, and their open calls are answered.
+        """
+        ended = 0
+        try:
+            self._begin()
+            while ended < len(self.tasks):
+                brought = await self._next()
+                if isinstance(brought, tuple):
+                    event, taken = brought
+                    yield self._streams.note(event)
+                    if not taken.done():
+                        taken.set_result(None)
+                    continue
+                ended += 1
+                if self.first is None and completed(brought):
+                    self.first = self.tasks.index(brought)
+                if is_over(brought):
+                    break
+                self._begin(running=len(self.tasks) - ended)
+        finally:
+            self._over = True
+            await stopped(self.tasks)
+        lanes = zip(self._nodes, self.tasks, strict=False)
+        cut = [place.path for (place, _), task in lanes if task.cancelled()]
+        await settle_below(self._invocation, self._why, *cut)
+        for void in self._streams.unfinished():
+            yield void
+
+    def failures(self) -> list[NodeFailed]:
+        """The failures of nodes. Any other error is raised."""
+        errors = [
+            error for task in self.tasks if not task.cancelled() and (error := task.exception())
+        ]
+        for error in errors:
+            if not isinstance(error, (NodeFailed, Suspended)):
+                raise error
+        return [error for error in errors if isinstance(error, NodeFailed)]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a lane waits for an answer from outside."""
+        return any(isinstance(error_of(task), Suspended) for task in self.tasks)
+
+    def _begin(self, *, running: int = 0) -> None:
+        """Begin as many lanes as may run."""
+        while running < self._width and len(self.tasks) < len(self._nodes):
+            place, node = self._nodes[len(self.tasks)]
+            task = asyncio.create_task(self._bring(self._run_node(self._invocation, place, node)))
+            task.add_done_callback(self._put)
+            self.tasks.append(task)
+            running += 1
+
+    async def _bring(self, events: AsyncGenerator[Event, None]) -> None:
+        """Hand over one event after the other, each when the last was taken."""
+        async with aclosing(events):
+            async for event in events:
+                if self._over:  # it was cancelled, and somebody's code took no notice
+                    raise asyncio.CancelledError
+                taken: asyncio.Future[None] = self._loop.create_future()
+                self._put((event, taken))
+                await taken
+
+    async def _next(self) -> "tuple[Event, asyncio.Future[None]] | _Lane":
+        """The next event with its receipt, or a lane that has ended."""
+        while not self._brought:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._brought.popleft()
+
+    def _put(self, brought: "tuple[Event, asyncio.Future[None]] | _Lane") -> None:
+        self._brought.append(brought)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def error_of(task: _Lane) -> BaseException | None:
+    """The error of a lane that was not cancelled; None if it has none."""
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
+def completed(task: _Lane) -> bool:
+    """Whether a lane ended well."""
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def broke(task: _Lane) -> bool:
+    """Whether a lane ended badly; one that waits for an answer did not."""
+    error = error_of(task)
+    return error is not None and not isinstance(error, Suspended)
+
+
+class Streams:
+    """Answers that have begun to stream and are not complete yet."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Event] = {}
+
+    def note(self, event: Event) -> Event:
+        """Note an event that passes, and return it."""
+        if event.partial and (event.content or not event.void):
+            self._begun[event.id] = event
+        elif self._begun:
+            self._begun.pop(event.id, None)
+        return event
+
+    def unfinished(self) -> list[Event]:
+        """One event for each answer that will never be complete: it says so."""
+        return [
+            msgspec.structs.replace(partial, content=None, interrupted=True)
+            for partial in self._begun.values()
+        ]

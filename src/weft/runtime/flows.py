@@ -232,7 +232,7 @@ class NodeRun(Visitor[Events]):
                         break
                     raise  # a timeout of the body's own
                 remaining = max(0.0, remaining - (clock() - since))
-                yield streams.noted(event)
+                yield streams.note(event)
         finally:
             await events.aclose()
         await settle_below(self.invocation, "it took too long", inner.path)

@@ -183,7 +183,7 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
             async for event in events:
                 invocation.task = None
                 if streams is not None:
-                    streams.noted(event)
+                    streams.note(event)
                 yield event
                 invocation.task = asyncio.current_task()
                 if invocation.interrupted:

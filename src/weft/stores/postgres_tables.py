@@ -37,7 +37,7 @@ except ImportError:
 
 
 class Stale(Exception):
-    """The session is not as long as it was thought to be, or gone."""
+    """The session has other events than expected, or is gone."""
 
 
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
@@ -157,7 +157,7 @@ async def _positioned(
 async def insert_session(
     connection: Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> Kept:
-    """A new session."""
+    """Insert a new session."""
     state = encode_value(initial)
     try:
         cursor = await connection.execute(
@@ -368,7 +368,7 @@ async def insert_request(connection: Connection, key: SessionKey) -> None:
 
 
 async def delete_request(connection: Connection, key: SessionKey) -> None:
-    """Ask no longer."""
+    """Withdraw the request to stop."""
     await connection.execute(
         "DELETE FROM weft.interrupts WHERE app_name = %s AND user_id = %s AND id = %s", key
     )
@@ -490,7 +490,7 @@ def place(url: str) -> str:
 
 @asynccontextmanager
 async def explaining(url: str) -> AsyncGenerator[None, None]:
-    """Have the driver's errors leave the block as ours."""
+    """Turn errors of the driver into ours."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""A SQLite file of ours: opening and migrating it, whether it is whole, what its errors mean."""
+"""The SQLite file: open and migrate it, check that it is whole, explain its errors."""
 
 import logging
 import sqlite3
@@ -159,10 +159,10 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
 
 
 class WholeFile:
-    """Whether the file is whole, which is found out once, with its first use.
+    """Whether the file is whole. It is checked once, with its first use.
 
-    Of a file that is larger than `CHECKED_BYTES` the rows that are read are verified, and no
-    others: looking through all of it would take too long.
+    A file larger than `CHECKED_BYTES` is not checked as a whole: that would take too long. Its
+    rows are verified as they are read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -179,7 +179,7 @@ class WholeFile:
             return self._damage
 
     def require(self, connection: sqlite3.Connection) -> None:
-        """Refuse a damaged file: what it lacks, nobody could tell."""
+        """Refuse a damaged file: nobody could tell what it lacks."""
         if damage := self.damage(connection):
             raise StoreError(
                 f"the file is damaged: {damage}",
@@ -195,7 +195,7 @@ class WholeFile:
 
 
 def damage(connection: sqlite3.Connection) -> str:
-    """What is wrong with the file as a whole, or nothing: what no session's own rows can tell.
+    """What is wrong with the file as a whole, or nothing. The rows of one session cannot tell that.
 
     A row whose name is damaged is missing elsewhere, and so is one that its index lost.
     """

@@ -72,7 +72,7 @@ class FileLocks:
 
 
 class FileLeases:
-    """What the stores of this process on one file share."""
+    """The leases that the stores of this process on one file share."""
 
     def __init__(self, path: Path) -> None:
         self.line = Leases(freed=self._freed)
@@ -139,7 +139,7 @@ _files_lock = Lock()
 
 
 def join(path: Path) -> FileLeases:
-    """What this process has for the file; it stays as long as one store uses it."""
+    """The leases of this process on the file; they are shared by all of its stores."""
     # By process: a child that was forked holds none of its parent's locks.
     at = (os.getpid(), os.path.realpath(path))
     with _files_lock:
@@ -151,7 +151,7 @@ def join(path: Path) -> FileLeases:
 
 
 def leave(shared: FileLeases) -> None:
-    """One store less uses it."""
+    """Give up a share; the last one closes the file of locks."""
     with _files_lock:
         shared.users -= 1
         if not shared.users:

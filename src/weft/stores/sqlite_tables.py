@@ -1,4 +1,4 @@
-"""The tables of a SQLite file: opening it, what is read from them, what is written to them.
+"""The tables of a SQLite file: what is read from them, and what is written to them.
 
 Every function here runs on the thread of its connection, inside a transaction that the caller
 begins and ends.
@@ -125,7 +125,7 @@ def read_part(
 
 
 def read_sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
-    """The session as far as it can be read; the reader notes what is wrong with the rest."""
+    """The events that can be read; the reader notes what is wrong with the others."""
     row = _session_row(connection, reader.key)
     if row is None:
         return None
@@ -148,7 +148,7 @@ def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[R
 def insert_session(
     connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> Kept:
-    """A new session."""
+    """Insert a new session."""
     state = encode_value(initial)
     try:
         number = connection.execute(
@@ -163,7 +163,7 @@ def insert_session(
 
 
 def insert_events(connection: sqlite3.Connection, stored: Kept, growth: Growth) -> Kept:
-    """The events behind those that are kept, and what they write to the shared scopes."""
+    """Insert the events behind those of the session, and what they write to the shared scopes."""
     place, size = stored.number * ROOM + len(stored.events), stored.size
     for event in growth.added:
         data, checksum = encode_event(event)
@@ -286,7 +286,7 @@ def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float
 
 
 def delete_request(connection: sqlite3.Connection, key: SessionKey) -> None:
-    """Ask no longer."""
+    """Withdraw the request to stop."""
     connection.execute("DELETE FROM interrupts WHERE app_name = ? AND user_id = ? AND id = ?", key)
 
 

@@ -1,4 +1,4 @@
-"""The rules: each looks at what the walk left, and reports under its own code."""
+"""All rules, in the order of their reports. A rule looks at what the walk left."""
 
 from weft.checker.rules.budget import refused_by_provider, too_long, volatile_first
 from weft.checker.rules.flows import (

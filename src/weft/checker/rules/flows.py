@@ -1,4 +1,4 @@
-"""Rules on flows: loops whose condition nothing inside can change, and too many rounds."""
+"""Rules on flows: loops that cannot end early, too many model calls, and dead transfers."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard

@@ -1,4 +1,4 @@
-"""Rules on labels: a secret on its way to whoever is not cleared for it, and misspelt guards."""
+"""Rules on labels: secrets that reach someone who is not cleared, and misspelt guards."""
 
 from collections.abc import Collection, Iterator
 

@@ -1,4 +1,4 @@
-"""Rules on routes: labels that cannot occur, cases never come to, values that lead nowhere."""
+"""Rules on routes: impossible cases, unreachable cases, and values without a case."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise

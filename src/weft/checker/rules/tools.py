@@ -1,4 +1,4 @@
-"""Rules on declarations: what nobody says of a tool or an agent, and what nobody is told."""
+"""Rules on declarations: missing descriptions, and instructions that are never sent."""
 
 from collections.abc import Iterator
 from typing import cast

@@ -1,4 +1,4 @@
-"""Rules on state: keys that nobody writes, not on every path, no longer, or for nobody."""
+"""Rules on state: keys that are read but not written on every path, and keys nobody reads."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Rules on sight: values seen twice, text that nobody sees, and a user who is not heard."""
+"""Rules on visibility: values shown twice, text that nobody sees, and a user nobody hears."""
 
 from collections.abc import Iterator
 

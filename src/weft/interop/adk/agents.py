@@ -97,14 +97,14 @@ def imported(
             where="from_adk",
             hint="pass its LlmAgent, SequentialAgent, ParallelAgent, LoopAgent or App",
         )
-    given = [*plugins]
+    all_plugins = [*plugins]
     if is_a(agent, "App"):
-        given += listed(agent, "plugins")
+        all_plugins += listed(agent, "plugins")
         agent = field(agent, "root_agent")
     reading = _Import(for_requests=for_requests)
     try:
         node = reading.node(agent)
-        for plugin in given:
+        for plugin in all_plugins:
             node = reading.plugged(node, plugin)
     except RecursionError:
         raise UsageError(
@@ -135,19 +135,19 @@ class _Import:
         self.endless: list[str] = []
         self.unknown: set[str] = set()
         self._open: set[int] = set()
-        self._made: dict[int, tuple[object, Node]] = {}
+        self._nodes: dict[int, tuple[object, Node]] = {}
         self._exits: dict[int, bool] = {}
         self._results: dict[str, RawResult] = {}
 
     def node(self, agent: object, model: str = "") -> Node:
         """The agent as a node; `model` is what the nearest agent above it talks to."""
-        held = self._made.get(id(agent))
-        if held is None:
+        entry = self._nodes.get(id(agent))
+        if entry is None:
             self._open.add(id(agent))
-            held = (agent, self._node(agent, model))
-            self._made[id(agent)] = held
+            entry = (agent, self._node(agent, model))
+            self._nodes[id(agent)] = entry
             self._open.remove(id(agent))
-        return held[1]
+        return entry[1]
 
     def _called(self, agent: object, model: str) -> Node | None:
         """An agent that is a tool; None where it is being read: it calls itself in the end."""
@@ -157,7 +157,7 @@ class _Import:
         """The node under a plugin of the app: a global instruction, or something unknown."""
         name = named(plugin)
         if is_a(plugin, "GlobalInstructionPlugin"):
-            return rebuild(node, lambda agent: self._told(agent, plugin))
+            return rebuild(node, lambda agent: self._with_global_instruction(agent, plugin))
         if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
             return node
         foreign = not is_own(plugin)
@@ -168,22 +168,22 @@ class _Import:
         code = closed(Place(name, "plugins"), f"the plugin `{name}`")
         return rebuild(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
 
-    def _told(self, agent: Agent, plugin: object) -> Agent:
-        given = self._instruction(plugin, agent.name, "global_instruction")
-        return replace(agent, global_instruction=given) if given else agent
+    def _with_global_instruction(self, agent: Agent, plugin: object) -> Agent:
+        instruction = self._instruction(plugin, agent.name, "global_instruction")
+        return replace(agent, global_instruction=instruction) if instruction else agent
 
     def _node(self, agent: object, model: str) -> Node:
         custom = any(overrides(agent, method) for method in RUNNING)
         if is_a(agent, "LlmAgent") and not custom:
             return self._agent(agent, model)
         if not custom:
-            for kind, made in (
+            for kind, convert in (
                 ("SequentialAgent", self._sequence),
                 ("ParallelAgent", self._parallel),
                 ("LoopAgent", self._loop),
             ):
                 if is_a(agent, kind):
-                    return self._around(agent, made(agent, model))
+                    return self._around(agent, convert(agent, model))
         return self._unknown(agent, model)
 
     def _agent(self, agent: object, above: str) -> Agent:
@@ -194,27 +194,27 @@ class _Import:
             self.bare.add(name)
         policy = C.none() if bare else C.default()
         below = [(self.node(child, model), child) for child in listed(agent, "sub_agents")]
-        given = tools_of(
+        own_tools = tools_of(
             agent, listed(agent, "tools"), lambda one: self._called(one, model), self._results
         )
-        known = {tool.name for tool in given.tools}  # google-adk lists them there itself
+        known = {tool.name for tool in own_tools.tools}  # google-adk lists them there itself
         called = [
             child
             for child, theirs in below
             if field(theirs, "mode") in DELEGATED and child.name not in known
         ]
-        self._exits[id(agent)] = given.escalates
+        self._exits[id(agent)] = own_tools.escalates
         options = options_of(agent, name)
         output, output_notes = schema_of(agent, name, "output_schema")
         taken, input_notes = schema_of(agent, name, "input_schema")
-        self.notes += [*given.notes, *options.notes, *output_notes, *input_notes]
-        made = Agent(
+        self.notes += [*own_tools.notes, *options.notes, *output_notes, *input_notes]
+        converted = Agent(
             name,
             model=model or None,
             instruction=self._instruction(agent, name, "instruction"),
             global_instruction=self._instruction(agent, name, "global_instruction") or None,
             description=text(agent, "description"),
-            tools=(*given.tools, *called),
+            tools=(*own_tools.tools, *called),
             sub_agents=[child for child, theirs in below if field(theirs, "mode") not in DELEGATED],
             output_key=text(agent, "output_key") or None,
             output_schema=output,
@@ -227,7 +227,7 @@ class _Import:
         callbacks: dict[str, tuple[Foreign, ...]] = {
             ours: (code,) for ours, code in self._callbacks(agent, name, runs=True).items()
         }
-        first = [*given.closed, *options.closed]
+        first = [*own_tools.closed, *options.closed]
         for kind in ("planner", "code_executor"):
             if field(agent, kind) is not None:
                 what = f"the {kind} {type(field(agent, kind)).__name__}"
@@ -239,52 +239,52 @@ class _Import:
         plain = [code for code in first if not code.opaque]
         if plain:
             callbacks["before_agent"] = (*callbacks.get("before_agent", ()), *plain)
-        return _with_callbacks(made, callbacks)
+        return _with_callbacks(converted, callbacks)
 
     def _callbacks(self, agent: object, name: str, *, runs: bool) -> dict[str, Foreign]:
         """The callbacks that are set, each moment's as one; `runs` where Weft can call them."""
-        found: dict[str, Foreign] = {}
+        callbacks: dict[str, Foreign] = {}
         code = Code(agent, self._results)
         for theirs, ours in CALLBACKS.items():
             functions = [one for one in listed(agent, theirs) if callable(one)]
             if not functions:
                 continue
-            made = Foreign(
+            callback = Foreign(
                 f"{name}.{theirs}",
                 f"`{theirs}` of a {type(agent).__name__}",
                 functions=functions,
                 context=CONTEXT[ours],
                 call=code.at(ours, functions) if runs else None,
             )
-            found[ours] = made
+            callbacks[ours] = callback
             for one in functions:
                 uses = uses_of(one, CONTEXT[ours])
                 self._exits[id(agent)] = self._exits.get(id(agent), False) or uses.escalates
                 if not uses.known:
                     what = f"what `{name_of(one)}` does with its context"
                     self.notes.append(opaque(Place(name, theirs), what, silent=True))
-        return found
+        return callbacks
 
     def _instruction(self, agent: object, name: str, kind: str) -> str | Callable[..., object]:
         """The text, spelled for Weft, or what makes it; with what stands before it literally."""
-        given = field(agent, kind)
+        written = field(agent, kind)
         before = literal(self._static(agent, name)) if kind == "instruction" else ""
-        if callable(given):
-            return before if self.for_requests else Provider(given, before, agent)
-        if not isinstance(given, str):
+        if callable(written):
+            return before if self.for_requests else Provider(written, before, agent)
+        if not isinstance(written, str):
             return before
-        found = spelled(given)
-        if before and given:
+        spelling = spelled(written)
+        if before and written:
             before += "\n\n"
-        if found.text != given or before:
-            self.spellings[name, kind] = _behind(found, len(before))
-        return before + found.text
+        if spelling.text != written or before:
+            self.spellings[name, kind] = _behind(spelling, len(before))
+        return before + spelling.text
 
     def _static(self, agent: object, name: str) -> str:
-        given = field(agent, "static_instruction")
-        if given is None or isinstance(given, str):
-            return given or ""
-        texts = [text(part, "text") for part in listed(given, "parts") or [given]]
+        written = field(agent, "static_instruction")
+        if written is None or isinstance(written, str):
+            return written or ""
+        texts = [text(part, "text") for part in listed(written, "parts") or [written]]
         if not all(texts):
             place = Place(name, "static_instruction")
             self.notes.append(opaque(place, "what is no text in it", silent=False))
@@ -322,11 +322,11 @@ class _Import:
     def _around(self, agent: object, node: Node) -> Node:
         """A workflow with the code that runs before and after it."""
         name = text(agent, "name")
-        found = self._callbacks(agent, name, runs=False)
-        if not found:
+        callbacks = self._callbacks(agent, name, runs=False)
+        if not callbacks:
             return node
-        before = [Step(code, name=f"{name}_{at}") for at, code in found.items() if at[0] == "b"]
-        behind = [Step(code, name=f"{name}_{at}") for at, code in found.items() if at[0] == "a"]
+        before = [Step(code, name=f"{name}_{at}") for at, code in callbacks.items() if at[0] == "b"]
+        behind = [Step(code, name=f"{name}_{at}") for at, code in callbacks.items() if at[0] == "a"]
         return Sequence(*before, node, *behind)
 
     def _unknown(self, agent: object, model: str) -> Node:
@@ -355,12 +355,12 @@ class _Import:
 
     def _within(self, agent: object) -> list[object]:
         """What such an agent may run: sub-agents, the nodes of its graph, agents in its fields."""
-        found = [*listed(agent, "sub_agents"), *listed(field(agent, "graph"), "nodes")]
+        members = [*listed(agent, "sub_agents"), *listed(field(agent, "graph"), "nodes")]
         for name in fields_of(agent):
             if name != "parent_agent":
-                found += listed(agent, name)
-        kept = {id(one): one for one in found if is_adk(one) and named(one) != START}
-        return [one for key, one in kept.items() if key not in self._open]
+                members += listed(agent, name)
+        distinct = {id(one): one for one in members if is_adk(one) and named(one) != START}
+        return [one for key, one in distinct.items() if key not in self._open]
 
     def _nothing(self, agent: object) -> Node:
         return Step(_idle, name=text(agent, "name"), description=text(agent, "description"))
@@ -373,30 +373,30 @@ def _idle(state: object) -> None:
     """Do nothing."""
 
 
-def _behind(found: Spelled, length: int) -> Spelled:
+def _behind(spelling: Spelled, length: int) -> Spelled:
     """The spelling where so many characters stand before it that are in another field."""
     if not length:
-        return found
+        return spelling
     from weft.interop.adk.templates import Move
 
     def moved(moves: tuple[Move, ...]) -> tuple[Move, ...]:
         return tuple(m._replace(start=m.start + length, end=m.end + length) for m in moves)
 
     return Spelled(
-        found.text,
-        (Move(0, length, 0, 0), *moved(found.moves)),
-        moved(found.doubled),
-        moved(found.paths),
-        found.source,
+        spelling.text,
+        (Move(0, length, 0, 0), *moved(spelling.moves)),
+        moved(spelling.doubled),
+        moved(spelling.paths),
+        spelling.source,
     )
 
 
 def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
     """What runs before an agent, with one more."""
-    held = agent.before_agent
-    if held is None:
+    before = agent.before_agent
+    if before is None:
         return (code,)
-    return (held, code) if callable(held) else (*held, code)
+    return (before, code) if callable(before) else (*before, code)
 
 
 def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent:
@@ -417,8 +417,8 @@ def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent
 
 def _model(agent: object) -> str:
     """The name of the agent's own model, whether it is a name or an object."""
-    given = field(agent, "model")
-    name = given if isinstance(given, str) else text(given, "model")
+    model = field(agent, "model")
+    name = model if isinstance(model, str) else text(model, "model")
     return name.strip()
 
 
@@ -451,27 +451,29 @@ class Options(NamedTuple):
 
 def options_of(agent: object, name: str) -> Options:
     """The generation options of an agent, under Weft's names."""
-    given = field(agent, "generate_content_config")
-    if given is None:
+    options = field(agent, "generate_content_config")
+    if options is None:
         return Options()
     config: JsonObject = {}
     for option in SAME:
-        value = field(given, option)
+        value = field(options, option)
         if isinstance(value, float) and option == "top_k":
             value = int(value)
         if value is not None:
-            config[option] = cast("Json", list(listed(given, option)) if _is_list(value) else value)
-    thinking = _thinking(field(given, "thinking_config"))
+            config[option] = cast(
+                "Json", list(listed(options, option)) if _is_list(value) else value
+            )
+    thinking = _thinking(field(options, "thinking_config"))
     if thinking:
         config["thinking"] = thinking
     place = Place(name, "generate_content_config")
     carried = {*SAME, "thinking_config"}
-    rest = {key: value for key, value in _given(given).items() if key not in carried}
-    extra, left = _extra(rest)
+    rest = {key: value for key, value in _set_options(options).items() if key not in carried}
+    extra, unsent = _extra(rest)
     if extra:
         config["extra"] = {"gemini": extra}
     notes: list[Diagnostic] = []
-    cannot = [closed(place, f"the option `{key}`", opaque=False) for key in left]
+    cannot = [closed(place, f"the option `{key}`", opaque=False) for key in unsent]
     for option in [*config]:
         try:
             check_generate_config({option: config[option]}, where=name)
@@ -492,20 +494,20 @@ def _extra(rest: Mapping[str, object]) -> tuple[JsonObject, list[str]]:
     """What only Gemini knows, under its own names, and what is no option of a request."""
     beside: JsonObject = {}
     options: JsonObject = {}
-    left: list[str] = []
+    unsent: list[str] = []
     for key, value in sorted(rest.items()):
         if key in _NOT_SENT:
-            left.append(key)
+            unsent.append(key)
             continue
         try:
             written = require_json(_plain(value), where=key)
         except (SessionError, TypeError):
-            left.append(key)
+            unsent.append(key)
             continue
         first, *others = key.split("_")
         name = first + "".join(word.capitalize() for word in others)
         (beside if key in _BESIDE else options)[name] = written
-    return ({**beside, "generationConfig": options} if options else beside), left
+    return ({**beside, "generationConfig": options} if options else beside), unsent
 
 
 def _plain(value: object) -> object:
@@ -531,25 +533,25 @@ def schema_of(agent: object, name: str, kind: str) -> tuple[object, tuple[Diagno
     return declared, ()
 
 
-def _thinking(given: object) -> JsonObject:
-    found: JsonObject = {}
+def _thinking(settings: object) -> JsonObject:
+    thinking: JsonObject = {}
     for theirs, ours in _THINKING.items():
-        value = field(given, theirs)
+        value = field(settings, theirs)
         level = field(value, "value")
         if ours == "effort" and isinstance(level, str):
             value = level.lower()
         if isinstance(value, (bool, int, str)):
-            found[ours] = value
-    return found
+            thinking[ours] = value
+    return thinking
 
 
-def _given(config: object) -> Mapping[str, object]:
+def _set_options(config: object) -> Mapping[str, object]:
     """The options that are set at all."""
     names = field(config, "model_fields_set")
     if not isinstance(names, set):
         return {}
     fields = cast("set[str]", names)
-    return {name: held for name in fields if (held := field(config, name)) is not None}
+    return {name: value for name in fields if (value := field(config, name)) is not None}
 
 
 def _is_list(value: object) -> bool:
@@ -569,14 +571,14 @@ class Provider:
         """What the function says now."""
         from weft.interop.adk.running import instruction_context
 
-        said = self.function(instruction_context(context, self.agent))
-        if hasattr(said, "__await__"):
-            return _later(said, self.before)
-        return Raw(_joined(self.before, str(said)))
+        answer = self.function(instruction_context(context, self.agent))
+        if hasattr(answer, "__await__"):
+            return _later(answer, self.before)
+        return Raw(_joined(self.before, str(answer)))
 
 
-async def _later(said: object, before: str) -> Raw:
-    return Raw(_joined(before, str(await cast("Awaitable[object]", said))))
+async def _later(answer: object, before: str) -> Raw:
+    return Raw(_joined(before, str(await cast("Awaitable[object]", answer))))
 
 
 def _joined(*texts: str) -> str:
@@ -594,9 +596,9 @@ def load_config(path: Path) -> object:
     try:
         return cast("Callable[[str], object]", module.from_config)(str(path))
     except Exception as error:
-        said = (str(error).splitlines() or [""])[0]
+        reason = (str(error).splitlines() or [""])[0]
         raise UsageError(
-            f"google-adk makes no agent of it: {type(error).__name__}: {said}",
+            f"google-adk makes no agent of it: {type(error).__name__}: {reason}",
             where=str(path),
             hint="mend what it names",
         ) from error

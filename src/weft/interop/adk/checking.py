@@ -71,23 +71,25 @@ def check_adk(
         keys = [*inputs]
     tree = imported(agent, plugins=plugins)
     left_out = {*allow}
-    found = [_as_read(one) for one in check(tree.node, inputs=keys, infer=False) if _is_like(one)]
-    found += _own(tree, _record(tree.node, keys or ()))
+    problems = [
+        _as_read(one) for one in check(tree.node, inputs=keys, infer=False) if _is_like(one)
+    ]
+    problems += _own(tree, _record(tree.node, keys or ()))
     late = {*_late(tree.node)}
-    found = [_next_turn(one) if _named(one) in late else one for one in found]
-    said = (*(_placed(one, tree) for one in found), *_braces(tree), *tree.notes)
-    kept = _by_cause(one for one in said if one.code not in left_out)
-    return sorted(kept, key=lambda one: _ORDER[one.severity])
+    problems = [_next_turn(one) if _named(one) in late else one for one in problems]
+    diagnostics = (*(_placed(one, tree) for one in problems), *_braces(tree), *tree.notes)
+    distinct = _by_cause(one for one in diagnostics if one.code not in left_out)
+    return sorted(distinct, key=lambda one: _ORDER[one.severity])
 
 
-def _by_cause(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def _by_cause(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """One finding for one cause: a key that nobody writes, or one thing that is not looked into.
 
     It stands at the first place, and names the others.
     """
     first: dict[tuple[str, str], Diagnostic] = {}
     others: dict[tuple[str, str], list[str]] = {}
-    for one in found:
+    for one in diagnostics:
         cause = one.code, _cause(one)
         known = first.setdefault(cause, one)
         at = str(one.origin)
@@ -95,12 +97,12 @@ def _by_cause(found: Iterable[Diagnostic]) -> list[Diagnostic]:
             others[cause].append(at)
         if _ORDER[one.severity] < _ORDER[known.severity]:
             first[cause] = one
-    made: list[Diagnostic] = []
+    merged: list[Diagnostic] = []
     for cause, one in first.items():
         more = [at for at in others.get(cause, ()) if at != str(one.origin)]
         words = f"{one.message}; also at {few(more)}" if more else one.message
-        made.append(msgspec.structs.replace(one, message=words))
-    return made
+        merged.append(msgspec.structs.replace(one, message=words))
+    return merged
 
 
 def _cause(one: Diagnostic) -> str:

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     session: Session
 
 
-class _Kept(NamedTuple):
+class _View(NamedTuple):
     read: int
     last: str
     events: tuple[object, ...]
@@ -46,28 +46,28 @@ class Views:
     """Sessions as agents see them, each event read once."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, str, Reader], _Kept] = OrderedDict()
+        self._views: OrderedDict[tuple[str, str, str, Reader], _View] = OrderedDict()
 
     def whole(self, session: object, reader: Reader) -> Seen:
         """All that a reader sees; what it sees stands on no branch any more."""
         key = (text(session, "app_name"), text(session, "user_id"), text(session, "id"), reader)
         events = listed(session, "events")
-        kept = self._kept.pop(key, None)
-        if kept is None or len(events) < kept.read or _id(events, kept.read) != kept.last:
-            kept = _Kept(0, "", (), Session(text(session, "id")))
-        calls = kept.calls.union(*map(_calls, events[kept.read :]))
-        fresh = [one for one in events[kept.read :] if _belongs(one, reader, calls)]
-        kept = _Kept(
+        view = self._views.pop(key, None)
+        if view is None or len(events) < view.read or _id(events, view.read) != view.last:
+            view = _View(0, "", (), Session(text(session, "id")))
+        calls = view.calls.union(*map(_calls, events[view.read :]))
+        fresh = [one for one in events[view.read :] if _belongs(one, reader, calls)]
+        view = _View(
             len(events),
             _id(events, len(events)),
-            (*kept.events, *fresh),
-            kept.session.append(*_read(fresh, reader)) if fresh else kept.session,
+            (*view.events, *fresh),
+            view.session.append(*_read(fresh, reader)) if fresh else view.session,
             calls,
         )
-        self._kept[key] = kept
-        while len(self._kept) > MOST:
-            self._kept.popitem(last=False)
-        return Seen(kept.events, kept.session)
+        self._views[key] = view
+        while len(self._views) > MOST:
+            self._views.popitem(last=False)
+        return Seen(view.events, view.session)
 
 
 def turn(seen: Seen, agent: str, invocation: str, reader: Reader) -> tuple[Seen, Seen]:
@@ -77,7 +77,7 @@ def turn(seen: Seen, agent: str, invocation: str, reader: Reader) -> tuple[Seen,
         if _opens_turn(seen.events[index], agent):
             start = index
             break
-    shown = seen.events[start:]
+    visible = seen.events[start:]
     asked = [
         one
         for one in seen.events[:start]
@@ -85,8 +85,8 @@ def turn(seen: Seen, agent: str, invocation: str, reader: Reader) -> tuple[Seen,
     ]
     session = seen.session.id
     return (
-        Seen(shown, Session(session)),
-        Seen((*asked, *shown), Session(session, events=_read([*asked, *shown], reader))),
+        Seen(visible, Session(session)),
+        Seen((*asked, *visible), Session(session, events=_read([*asked, *visible], reader))),
     )
 
 
@@ -94,14 +94,14 @@ def state_of(context: object, session: object) -> JsonObject:
     """The state as the callback sees it, without what is no JSON."""
     state = field(context, "state")
     to_dict = field(state, "to_dict")
-    held = to_dict() if callable(to_dict) else field(session, "state")
-    kept: JsonObject = {}
-    for key, value in cast("dict[str, object]", held or {}).items():
+    values = to_dict() if callable(to_dict) else field(session, "state")
+    plain: JsonObject = {}
+    for key, value in cast("dict[str, object]", values or {}).items():
         try:
-            kept[key] = require_json(value, where=f"state.{key}")
+            plain[key] = require_json(value, where=f"state.{key}")
         except WeftError:  # what is no JSON is in no event either
             continue
-    return kept
+    return plain
 
 
 def parts_of(content: object) -> list[object]:

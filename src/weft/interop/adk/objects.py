@@ -36,8 +36,8 @@ def field(value: object, name: str) -> object:
 
 def text(value: object, name: str) -> str:
     """A field that holds text; "" where it does not."""
-    held = field(value, name)
-    return held if isinstance(held, str) else ""
+    string = field(value, name)
+    return string if isinstance(string, str) else ""
 
 
 def flag(value: object, name: str) -> bool:
@@ -47,12 +47,12 @@ def flag(value: object, name: str) -> bool:
 
 def listed(value: object, name: str) -> list[object]:
     """A field that holds several things; one thing is a list of it, None an empty one."""
-    held = field(value, name)
-    if held is None:
+    values = field(value, name)
+    if values is None:
         return []
-    if not isinstance(held, (list, tuple, set, frozenset)):
-        return [held]
-    return list(cast("Iterable[object]", held))
+    if not isinstance(values, (list, tuple, set, frozenset)):
+        return [values]
+    return list(cast("Iterable[object]", values))
 
 
 def overrides(value: object, method: str) -> bool:

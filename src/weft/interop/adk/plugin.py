@@ -105,19 +105,19 @@ class Delivery:
         What a policy keeps away from the model is no matter of doubt: such a request is not sent.
         """
         try:
-            made = self.request(callback_context, llm_request)
-            if isinstance(made, Request):
-                if made.recalls is not None:
-                    offer_recall(llm_request, made.recalls)
-                put(llm_request, made.contents, made.system)
+            outcome = self.request(callback_context, llm_request)
+            if isinstance(outcome, Request):
+                if outcome.recalls is not None:
+                    offer_recall(llm_request, outcome.recalls)
+                put(llm_request, outcome.contents, outcome.system)
         except Exception as error:
             _log.warning("a request of google-adk is left as it is", exc_info=True)
-            made = f"{type(error).__name__}: {error}"
-        if isinstance(made, str):
-            self.left[made] += 1
-            _log.info("a request of google-adk is left as it is: %s", made)
+            outcome = f"{type(error).__name__}: {error}"
+        if isinstance(outcome, str):
+            self.left[outcome] += 1
+            _log.info("a request of google-adk is left as it is: %s", outcome)
             policy = self._policy(text(callback_context, "agent_name"))
-            return refusal(made) if _withholds(policy) else None
+            return refusal(outcome) if _withholds(policy) else None
         self.compiled += 1
         return None
 
@@ -150,11 +150,11 @@ class Delivery:
         whole = self._views.whole(session, reader)
         if reaching_back(whole.events):
             return "events of the session are summed up or taken back"
-        shown = seen = whole
+        visible = seen = whole
         if name in known.bare:
-            shown, seen = turn(whole, name, text(running, "invocation_id"), reader)
+            visible, seen = turn(whole, name, text(running, "invocation_id"), reader)
         contents = listed(request, "contents")
-        why = difference(contents, shown.events, name)
+        why = difference(contents, visible.events, name)
         if why:
             return why
         return self._compiled(home, agent, seen, request, state_of(context, session))
@@ -168,29 +168,29 @@ class Delivery:
         for _ in range(TRIES):
             config = RunConfig(model=model, context=policy)
             compiled = compile(home, agent=name, session=seen.session, state=state, config=config)
-            made = self._made(compiled, agent, request, state)
-            if isinstance(made, str):
-                return made
-            room = _room(made, own, request, compiled)
+            outcome = self._request_from(compiled, agent, request, state)
+            if isinstance(outcome, str):
+                return outcome
+            room = _room(outcome, own, request, compiled)
             if room is None:
                 break
             policy = replace(own, limit=room)
         else:
             return "the rest of the request leaves too little of the budget"
         if _withholds(own):
-            whole = _whole(made, request, compiled)
+            whole = _whole(outcome, request, compiled)
             compiled.require_protected(compiled.prompt, whole)
             compiled.require_cleared(whole)
         if RECALL not in compiled.tools:
-            return made
+            return outcome
         labels = [one for one in policy.protections if isinstance(one, Label)]
         standing = standing_values({**seen.session.state, **state})
         values = (*standing, *values_of(seen.session.events))
-        return made._replace(
+        return outcome._replace(
             recalls=tuple(one for one in values if not is_withheld(one, labels, home.cleared))
         )
 
-    def _made(
+    def _request_from(
         self, compiled: Compiled, agent: object, request: object, state: JsonObject
     ) -> Request | str:
         contents = cast("list[Json]", msgspec.convert(compiled.wire.get("contents"), list[object]))
@@ -205,21 +205,21 @@ class Delivery:
     def _system(
         self, compiled: Compiled, agent: object, request: object, state: JsonObject
     ) -> str | None:
-        held = field(field(request, "config"), "system_instruction")
-        if not isinstance(held, str):
+        instruction = field(field(request, "config"), "system_instruction")
+        if not isinstance(instruction, str):
             return None
-        return joined_system(held, compiled, agent, _root(agent), state)
+        return joined_system(instruction, compiled, agent, _root(agent), state)
 
     def _tree(self, root: object) -> "_Tree":
         now = (*_declared(root),)
-        held = self._trees.pop(id(root), None)
-        if held is None or held.declared != now:  # an agent may be changed while it is used
-            made = imported(root, for_requests=True)
-            held = _Tree(root, now, homes_of(made.node), inner_agents(made.node), made.bare)
-        self._trees[id(root)] = held
+        cached = self._trees.pop(id(root), None)
+        if cached is None or cached.declared != now:  # an agent may be changed while it is used
+            tree = imported(root, for_requests=True)
+            cached = _Tree(root, now, homes_of(tree.node), inner_agents(tree.node), tree.bare)
+        self._trees[id(root)] = cached
         while len(self._trees) > MOST:
             self._trees.pop(next(iter(self._trees)))
-        return held
+        return cached
 
 
 class _Tree(NamedTuple):
@@ -242,16 +242,16 @@ def _declared(agent: object) -> Iterator[object]:
 
 def homes_of(node: Node) -> dict[str, Agent]:
     """Every agent that speaks in the conversation by name, with the root of its tree."""
-    found: dict[str, Agent] = {}
+    homes: dict[str, Agent] = {}
     for flow, _ in walk_nodes(node):
         if not isinstance(flow, Agent):
             continue
         for member, _ in tree.walk(flow):
             if isinstance(member, Agent):
-                found.setdefault(member.name, flow)
+                homes.setdefault(member.name, flow)
             else:
-                found = {**homes_of(member), **found}
-    return found
+                homes = {**homes_of(member), **homes}
+    return homes
 
 
 @functools.cache
@@ -284,12 +284,12 @@ if TYPE_CHECKING:
     WeftPlugin = Delivery
 
 
-def _room(made: Request, policy: Policy, request: object, compiled: Compiled) -> Budget | None:
+def _room(delivery: Request, policy: Policy, request: object, compiled: Compiled) -> Budget | None:
     """What the budget leaves beside google-adk's own part of the request; None where that fits."""
     limit = policy.limit
     if limit is None:
         return None
-    whole = _whole(made, request, compiled)
+    whole = _whole(delivery, request, compiled)
     tokens = count_request(whole, dialect=FORMAT, model=compiled.prompt.model)
     if tokens <= limit.tokens - (limit.reserve or 0):
         return None
@@ -297,10 +297,10 @@ def _room(made: Request, policy: Policy, request: object, compiled: Compiled) ->
     return msgspec.structs.replace(limit, tokens=max(limit.tokens - beside, 1))
 
 
-def _whole(made: Request, request: object, compiled: Compiled) -> JsonObject:
+def _whole(delivery: Request, request: object, compiled: Compiled) -> JsonObject:
     """All that would be sent."""
     added = [tool for tool in compiled.prompt.tools if tool.name == RECALL]
-    return body(request, made.contents, made.system, added)
+    return body(request, delivery.contents, delivery.system, added)
 
 
 def _check(policy: object) -> None:
@@ -347,24 +347,24 @@ def _role(content: Json) -> object:
 def _ids(contents: list[object]) -> set[str]:
     """The ids by which calls and results of the request are paired."""
     return {
-        found
+        identity
         for content in contents
         for part in listed(content, "parts")
         for kind in ("function_call", "function_response")
-        if (found := text(field(part, kind), "id"))
+        if (identity := text(field(part, kind), "id"))
     }
 
 
 def _with_ids(contents: list[Json], known: set[str]) -> list[Json] | None:
     """The contents with no other ids than the request had; None where some have none left."""
-    made = cast("list[Json]", msgspec.json.decode(msgspec.json.encode(contents)))
-    for content in made:
+    copies = cast("list[Json]", msgspec.json.decode(msgspec.json.encode(contents)))
+    for content in copies:
         parts = content.get("parts") if isinstance(content, dict) else None
         for part in parts if isinstance(parts, list) else ():
             for kind in ("functionCall", "functionResponse"):
-                held = part.get(kind) if isinstance(part, dict) else None
-                if isinstance(held, dict) and held.get("id") not in (None, *known):
+                block = part.get(kind) if isinstance(part, dict) else None
+                if isinstance(block, dict) and block.get("id") not in (None, *known):
                     if known:
                         return None
-                    held.pop("id")
-    return made
+                    block.pop("id")
+    return copies

@@ -26,23 +26,23 @@ def body(
     """The whole request as it would be sent with these, and with tools beside its own."""
     config = field(request, "config")
     words = system if system is not None else field(config, "system_instruction")
-    made: JsonObject = {"contents": contents}
+    wire: JsonObject = {"contents": contents}
     if isinstance(words, str) and words:
-        made["systemInstruction"] = {"parts": [{"text": words}]}
+        wire["systemInstruction"] = {"parts": [{"text": words}]}
     tools = [_dumped(tool) for tool in listed(config, "tools")]
     for tool in added:
-        told: JsonObject = {"name": tool.name, "description": tool.description}
-        tools.append({"functionDeclarations": [{**told, "parameters": tool.parameters}]})
+        declaration: JsonObject = {"name": tool.name, "description": tool.description}
+        tools.append({"functionDeclarations": [{**declaration, "parameters": tool.parameters}]})
     if tools:
-        made["tools"] = tools
-    return made
+        wire["tools"] = tools
+    return wire
 
 
 def put(request: object, contents: list[Json], system: str | None) -> None:
     """Let the request say this."""
     content = import_module("google.genai.types").Content
-    made = [content.model_validate_json(msgspec.json.encode(one)) for one in contents]
-    setattr(request, "contents", made)  # noqa: B010  a field of a foreign object
+    objects = [content.model_validate_json(msgspec.json.encode(one)) for one in contents]
+    setattr(request, "contents", objects)  # noqa: B010  a field of a foreign object
     if system is not None:
         setattr(field(request, "config"), "system_instruction", system)  # noqa: B010
 
@@ -79,8 +79,8 @@ def offer_recall(request: object, known: Sequence[Held]) -> None:
 
 def _dumped(tool: object) -> Json:
     dump = field(tool, "model_dump")
-    held = dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else tool
-    return require_json(held, where="tools")
+    dumped = dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else tool
+    return require_json(dumped, where="tools")
 
 
 _HANDING_OVER = re.compile(
@@ -92,10 +92,10 @@ _HANDING_OVER = re.compile(
 
 
 def joined_system(
-    held: str, compiled: Compiled, agent: object, root: object, state: JsonObject
+    instruction: str, compiled: Compiled, agent: object, root: object, state: JsonObject
 ) -> str | None:
     """Weft's instruction, and behind it what others have added; None where that is in doubt."""
-    rest = held
+    rest = instruction
     for part in _written(agent, root, state):
         if part is None or rest.count(part) != 1:
             return None
@@ -121,16 +121,16 @@ def _written(agent: object, root: object, state: JsonObject) -> list[str | None]
     identity = f'You are an agent. Your internal name is "{name}".'
     if description:
         identity += f' The description about you is "{description}".'
-    found: list[str | None] = [identity]
+    pieces: list[str | None] = [identity]
     if field(agent, "static_instruction"):
         return [None]
     for owner, kind in ((agent, "instruction"), (root, "global_instruction")):
-        given = field(owner, kind)
-        if callable(given):
+        instruction = field(owner, kind)
+        if callable(instruction):
             return [None]
-        if isinstance(given, str) and given:
-            found.append(filled(given, state) or None)
-    return found
+        if isinstance(instruction, str) and instruction:
+            pieces.append(filled(instruction, state) or None)
+    return pieces
 
 
 def _targets(tool: ToolDecl) -> tuple[str, ...]:
@@ -152,8 +152,8 @@ PAYLOADS = (
 
 def difference(contents: list[object], events: tuple[object, ...], agent: str) -> str:
     """Why the contents are not what the events say; "" where they are."""
-    said = Counter(text(part, "text") for part in _parts(events))
-    held = {kind for part in _parts(events) for kind in _payloads(part)}
+    texts = Counter(text(part, "text") for part in _parts(events))
+    payloads = {kind for part in _parts(events) for kind in _payloads(part)}
     sent: Counter[str] = Counter()
     quoted: list[str] = []
     for content in contents:
@@ -164,9 +164,9 @@ def difference(contents: list[object], events: tuple[object, ...], agent: str) -
         for part in parts:
             words = text(part, "text")
             sent[words] += 1
-            if words and sent[words] > said[words]:
+            if words and sent[words] > texts[words]:
                 return "the request holds a text that its session does not"
-            if not held.issuperset(_payloads(part)):
+            if not payloads.issuperset(_payloads(part)):
                 return "the request holds something that its session does not"
     mine = Counter(_words(event for event in events if text(event, "author") in ("user", agent)))
     theirs = _words(event for event in events if text(event, "author") not in ("user", agent))
@@ -187,12 +187,12 @@ def _in_order(pieces: list[str], whole: str) -> bool:
     """Whether all pieces stand in the whole; quick where they stand in their order."""
     at = 0
     for piece in pieces:
-        found = whole.find(piece, at)
-        if found < 0:
-            found = whole.find(piece)
-        if found < 0:
+        place = whole.find(piece, at)
+        if place < 0:
+            place = whole.find(piece)
+        if place < 0:
             return False
-        at = found + len(piece)
+        at = place + len(piece)
     return True
 
 
@@ -209,6 +209,9 @@ def _parts(events: Iterable[object]) -> Iterator[object]:
 
 def _payloads(part: object) -> Iterator[tuple[str, str]]:
     for kind in PAYLOADS:
-        held = field(part, kind)
-        if held is not None:
-            yield kind, text(held, "name") or text(held, "file_uri") or text(held, "mime_type")
+        payload = field(part, kind)
+        if payload is not None:
+            yield (
+                kind,
+                text(payload, "name") or text(payload, "file_uri") or text(payload, "mime_type"),
+            )

@@ -77,8 +77,8 @@ class Code:
     def at(self, moment: str, functions: Sequence[Callable[..., object]]) -> Callable[..., object]:
         """What Weft calls at a moment, for all these functions."""
 
-        async def run(ctx: CallbackContext, *given: object) -> object:
-            return await self._run(moment, functions, ctx, given)
+        async def run(ctx: CallbackContext, *arguments: object) -> object:
+            return await self._run(moment, functions, ctx, arguments)
 
         run.__name__ = f"{named(self._agent)}.{moment}_callback"
         return run
@@ -88,14 +88,14 @@ class Code:
         moment: str,
         functions: Sequence[Callable[..., object]],
         ctx: CallbackContext,
-        given: Sequence[object],
+        arguments: Sequence[object],
     ) -> object:
-        match moment, given:
+        match moment, arguments:
             case "before_agent" | "after_agent", _:
                 with_ctx = Borrowed(ctx, self._agent)
-                said = await _first(functions, bool, callback_context=with_ctx.context)
+                answer = await _first(functions, bool, callback_context=with_ctx.context)
                 with_ctx.give_back()
-                return _content(said)
+                return _content(answer)
             case "before_model", [Prompt() as prompt]:
                 return await self._before_model(functions, ctx, prompt)
             case "after_model", [ModelResponse() as response]:
@@ -103,13 +103,13 @@ class Code:
             case "on_model_error", [Prompt() as prompt, error]:
                 with_ctx = Borrowed(ctx, self._agent)
                 asked = request_of(prompt, self._tools())
-                told = {"callback_context": with_ctx.context, "llm_request": asked}
-                said = await _first(functions, bool, **told, error=error)
+                request_fields = {"callback_context": with_ctx.context, "llm_request": asked}
+                answer = await _first(functions, bool, **request_fields, error=error)
                 with_ctx.give_back()
-                return None if said is None else response_from(said)
+                return None if answer is None else response_from(answer)
             case _, [Tool() as tool, args, *rest]:
-                held = cast("JsonObject", args)
-                return await self._tool(moment, functions, ctx, tool, held, rest)
+                call_args = cast("JsonObject", args)
+                return await self._tool(moment, functions, ctx, tool, call_args, rest)
             case _:
                 raise AssertionError(moment)
 
@@ -119,10 +119,10 @@ class Code:
         with_ctx = Borrowed(ctx, self._agent)
         asked = request_of(prompt, self._tools())
         before = wire_of(asked)
-        said = await _first(functions, bool, callback_context=with_ctx.context, llm_request=asked)
+        reply = await _first(functions, bool, callback_context=with_ctx.context, llm_request=asked)
         with_ctx.give_back()
-        if said is not None:
-            answer = response_from(said)
+        if reply is not None:
+            answer = response_from(reply)
             if isinstance(answer, ModelResponse):
                 self._answered[id(answer)] = answer
             return answer
@@ -143,13 +143,15 @@ class Code:
         if self._answered.pop(id(response), None) is not None:
             return None
         with_ctx = Borrowed(ctx, self._agent)
-        shown = response_of(response)
-        before = _dumped(shown)
-        said = await _first(functions, bool, callback_context=with_ctx.context, llm_response=shown)
+        theirs = response_of(response)
+        before = _dumped(theirs)
+        reply = await _first(
+            functions, bool, callback_context=with_ctx.context, llm_response=theirs
+        )
         with_ctx.give_back()
-        if said is not None and not is_a(said, "LlmResponse"):
-            return said
-        after = _dumped(said if said is not None else shown)
+        if reply is not None and not is_a(reply, "LlmResponse"):
+            return reply
+        after = _dumped(reply if reply is not None else theirs)
         return None if after == before else _replaced(response, before, after)
 
     async def _tool(
@@ -164,32 +166,36 @@ class Code:
         assert isinstance(ctx, ToolContext)
         with_ctx = Borrowed(ctx, self._agent)
         theirs = self._tools().get(tool.name) or _named_tool(tool)
-        told: dict[str, object] = {"tool": theirs, "args": args, "tool_context": with_ctx.context}
+        arguments: dict[str, object] = {
+            "tool": theirs,
+            "args": args,
+            "tool_context": with_ctx.context,
+        }
         before: object = None
         if moment == "after_tool":
             raw = self._results.pop(ctx.call_id, None)
-            told["tool_response"] = rest[0] if raw is None else raw.value
-            before = copy.deepcopy(told["tool_response"])
+            arguments["tool_response"] = rest[0] if raw is None else raw.value
+            before = copy.deepcopy(arguments["tool_response"])
         elif moment == "on_tool_error":
-            told["error"] = rest[0]
-        said = await _first(functions, _is_something, **told)
+            arguments["error"] = rest[0]
+        answer = await _first(functions, _is_something, **arguments)
         with_ctx.give_back()
-        if said is None and moment == "after_tool" and told["tool_response"] != before:
-            said = told["tool_response"]
-        if said is None or isinstance(said, dict):
-            return cast("object", said)
-        return {"result": said}
+        if answer is None and moment == "after_tool" and arguments["tool_response"] != before:
+            answer = arguments["tool_response"]
+        if answer is None or isinstance(answer, dict):
+            return cast("object", answer)
+        return {"result": answer}
 
     def _tools(self) -> dict[str, object]:
         """The agent's tools as google-adk has them, by name."""
-        found: dict[str, object] = {}
+        tools: dict[str, object] = {}
         for one in listed(self._agent, "tools"):
             tool = one
             if callable(one) and not is_a(one, "BaseTool"):
                 tool = _theirs("google.adk.tools", "FunctionTool")(one)
             if is_a(tool, "BaseTool"):
-                found[text(tool, "name")] = tool
-        return found
+                tools[text(tool, "name")] = tool
+        return tools
 
 
 def tool_call(
@@ -197,15 +203,15 @@ def tool_call(
 ) -> Callable[..., object]:
     """A function of google-adk's user that takes a context, as Weft calls it."""
 
-    async def run(**given: object) -> object:
-        ctx = given.pop(parameter)
+    async def run(**arguments: object) -> object:
+        ctx = arguments.pop(parameter)
         assert isinstance(ctx, ToolContext)
         with_ctx = Borrowed(ctx, agent)
         theirs = tool
         if not is_a(tool, "BaseTool"):
             theirs = _theirs("google.adk.tools", "FunctionTool")(tool)
         call = cast("Callable[..., Awaitable[object]]", field(theirs, "run_async"))
-        result = await call(args=given, tool_context=with_ctx.context)
+        result = await call(args=arguments, tool_context=with_ctx.context)
         with_ctx.give_back()
         if listed(agent, "after_tool_callback"):  # they see it before it is made an object
             results[ctx.call_id] = RawResult(result)
@@ -245,14 +251,14 @@ class Borrowed:
             session, ctx.invocation_id, ctx.branch, ctx.user_content, agent, services=ctx
         )
         self._session = field(around, "session")
-        made = _theirs("google.adk.agents.callback_context", "CallbackContext")
+        context_type = _theirs("google.adk.agents.callback_context", "CallbackContext")
         call = ctx.call_id if isinstance(ctx, ToolContext) else None
         confirmed = ctx.confirmed if isinstance(ctx, ToolContext) else None
         confirmation: object = None
         if confirmed is not None:
             theirs = _theirs("google.adk.tools.tool_confirmation", "ToolConfirmation")
             confirmation = theirs(confirmed=True, payload=confirmed.get("payload"))
-        self.context = made(around, function_call_id=call, tool_confirmation=confirmation)
+        self.context = context_type(around, function_call_id=call, tool_confirmation=confirmation)
 
     def give_back(self) -> None:
         """Do to Weft's context what was done to this one."""
@@ -280,7 +286,7 @@ def _invocation(
     session: SimpleNamespace,
     invocation: str,
     branch: str,
-    said: Content | None,
+    message: Content | None,
     agent: object,
     *,
     services: CallbackContext | None,
@@ -301,7 +307,7 @@ def _invocation(
         invocation_id=invocation,
         branch=branch or None,
         agent=agent,
-        user_content=_decoded("google.genai.types", "Content", said),
+        user_content=_decoded("google.genai.types", "Content", message),
         run_config=_theirs("google.adk.agents.run_config", "RunConfig")(),
     )
 
@@ -392,8 +398,8 @@ def _memory(ctx: CallbackContext) -> object:
     answer = _theirs("google.adk.memory.base_memory_service", "SearchMemoryResponse")
 
     async def search_memory(_: object, *, query: str, **__: object) -> object:
-        found = await ctx.search_memory(query)
-        contents = [_decoded("google.genai.types", "Content", one) for one in found]
+        hits = await ctx.search_memory(query)
+        contents = [_decoded("google.genai.types", "Content", one) for one in hits]
         return answer(memories=[entry(content=one) for one in contents])
 
     async def add_session_to_memory(_: object, session: object) -> None:
@@ -404,11 +410,11 @@ def _memory(ctx: CallbackContext) -> object:
 
 
 async def _first(
-    functions: Sequence[Callable[..., object]], ends: Callable[[object], bool], **given: object
+    functions: Sequence[Callable[..., object]], ends: Callable[[object], bool], **arguments: object
 ) -> object:
     """The first answer that ends the chain; google-adk calls with names, whatever the order."""
     for function in functions:
-        answer = function(**given)
+        answer = function(**arguments)
         if inspect.isawaitable(answer):
             answer = await cast("Awaitable[object]", answer)
         if ends(answer):
@@ -431,12 +437,12 @@ def request_of(prompt: Prompt, tools: Mapping[str, object]) -> object:
         options["systemInstruction"] = prompt.system_text
     kind = _theirs("google.genai.types", "GenerateContentConfig")
     known = _aliases(kind)
-    made = cast("Callable[..., object]", field(kind, "model_validate"))
+    validate = cast("Callable[..., object]", field(kind, "model_validate"))
     contents = wire.get("contents")
     return _theirs("google.adk.models", "LlmRequest")(
         model=prompt.model,
         contents=contents if isinstance(contents, list) else [],
-        config=made({key: value for key, value in options.items() if key in known}),
+        config=validate({key: value for key, value in options.items() if key in known}),
         tools_dict=dict(tools),
     )
 
@@ -482,32 +488,32 @@ def changed(prompt: Prompt, before: JsonObject, after: JsonObject) -> Prompt | N
         )
         prompt = msgspec.structs.replace(prompt, tools=tools)
     if was.config != now.config:
-        kept = {
+        config = {
             key: value
             for key, value in prompt.config.items()
             if key in now.config or (key not in was.config)
         }
         new = {key: now.config[key] for key in now.config if now.config[key] != was.config.get(key)}
-        prompt = msgspec.structs.replace(prompt, config={**kept, **new})
+        prompt = msgspec.structs.replace(prompt, config={**config, **new})
     return prompt
 
 
 def response_of(response: ModelResponse) -> object:
     """An answer as google-adk has it."""
-    given: JsonObject = {}
+    fields: JsonObject = {}
     for ours, theirs in _RESPONSE:
         value = cast("object", getattr(response, ours))
         if value is not None:
-            given[theirs] = cast("Json", msgspec.to_builtins(value))
+            fields[theirs] = cast("Json", msgspec.to_builtins(value))
     kind = _theirs("google.adk.models", "LlmResponse")
-    return cast("Callable[..., object]", field(kind, "model_validate"))(given)
+    return cast("Callable[..., object]", field(kind, "model_validate"))(fields)
 
 
-def response_from(said: object) -> object:
+def response_from(answer: object) -> object:
     """An answer of google-adk's as Weft's; what is none stays as it is, to be refused."""
-    if not is_a(said, "LlmResponse"):
-        return said
-    return _replaced(ModelResponse(), {}, _dumped(said))
+    if not is_a(answer, "LlmResponse"):
+        return answer
+    return _replaced(ModelResponse(), {}, _dumped(answer))
 
 
 def _replaced(response: ModelResponse, before: Json, after: Json) -> ModelResponse:
@@ -525,8 +531,8 @@ def _replaced(response: ModelResponse, before: Json, after: Json) -> ModelRespon
     return msgspec.structs.replace(response, **values)
 
 
-def _content(said: object) -> object:
-    return _encoded(said, Content) if is_a_model(said) else said
+def _content(answer: object) -> object:
+    return _encoded(answer, Content) if is_a_model(answer) else answer
 
 
 def is_a_model(value: object) -> bool:
@@ -544,21 +550,21 @@ def _decoded(module: str, name: str, value: object) -> object:
     """An object of Weft's as google-genai's; None stays None."""
     if value is None:
         return None
-    made = cast("Callable[..., object]", field(_theirs(module, name), "model_validate_json"))
-    return made(msgspec.json.encode(value))
+    validate = cast("Callable[..., object]", field(_theirs(module, name), "model_validate_json"))
+    return validate(msgspec.json.encode(value))
 
 
 def _event(event: Event) -> object:
     """An event as google-adk has it, without what only Weft writes."""
     kind = _theirs("google.adk.events", "Event")
-    held = cast("JsonObject", msgspec.json.decode(msgspec.json.encode(event)))
-    kept = {key: value for key, value in held.items() if key in _aliases(kind)}
-    actions = held.get("actions")
+    fields = cast("JsonObject", msgspec.json.decode(msgspec.json.encode(event)))
+    known_fields = {key: value for key, value in fields.items() if key in _aliases(kind)}
+    actions = fields.get("actions")
     if isinstance(actions, dict):
         known = _aliases(_theirs("google.adk.events.event_actions", "EventActions"))
-        kept["actions"] = {key: value for key, value in actions.items() if key in known}
-    made = cast("Callable[..., object]", field(kind, "model_validate_json"))
-    return made(msgspec.json.encode(kept))
+        known_fields["actions"] = {key: value for key, value in actions.items() if key in known}
+    validate = cast("Callable[..., object]", field(kind, "model_validate_json"))
+    return validate(msgspec.json.encode(known_fields))
 
 
 def _dumped(value: object) -> Json:

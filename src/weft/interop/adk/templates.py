@@ -65,16 +65,16 @@ def spelled(source: str) -> Spelled:
             moves.append(Move(length, length, match.start(), match.start()))
         written = match.group()
         inner = written.lstrip("{").rstrip("}").strip()
-        held = f"{{{inner}}}" if _is_variable(inner) else _literal(written)
-        move = Move(length, length + len(held), match.start(), match.end())
-        if held != written:
+        text = f"{{{inner}}}" if _is_variable(inner) else _literal(written)
+        move = Move(length, length + len(text), match.start(), match.end())
+        if text != written:
             moves.append(move)
         if _is_variable(inner) and written.startswith("{{"):
             doubled.append(move)
         if not _is_variable(inner) and _is_path(inner):
             paths.append(move)
-        pieces.append(held)
-        length += len(held)
+        pieces.append(text)
+        length += len(text)
         at = match.end()
     pieces.append(_literal(source[at:]))
     return Spelled("".join(pieces), tuple(moves), tuple(doubled), tuple(paths), source)
@@ -107,10 +107,10 @@ def literal(text: str) -> str:
 
 def _literal(text: str) -> str:
     """The text with the braces of every variable doubled, which is how Weft leaves one be."""
-    found = template.parse(text)
+    parsed = template.parse(text)
     pieces: list[str] = []
-    for piece in found.pieces:
-        source = found.source[piece.start : piece.end]
+    for piece in parsed.pieces:
+        source = parsed.source[piece.start : piece.end]
         if isinstance(piece, template.Variable):
             pieces.append("{" + _tight(source) + "}")
         elif source != piece.text:  # doubled already: one more pair, so that one is taken away
@@ -136,5 +136,5 @@ def _is_variable(inner: str) -> bool:
 
 
 def _is_path(inner: str) -> bool:
-    found = template.parse(f"{{{inner}}}").variables
-    return len(found) == 1 and bool(found[0].path)
+    variables = template.parse(f"{{{inner}}}").variables
+    return len(variables) == 1 and bool(variables[0].path)

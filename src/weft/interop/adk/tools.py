@@ -49,7 +49,7 @@ def closed(place: Place, what: str, *, opaque: bool = True) -> Foreign:
     return Foreign(str(place.origin), what, opaque=opaque)
 
 
-class Given(NamedTuple):
+class ConvertedTools(NamedTuple):
     """The tools of an agent, what is not looked into, and what each may do."""
 
     tools: tuple[Tool, ...] = ()
@@ -62,20 +62,20 @@ class Given(NamedTuple):
 
 def tools_of(
     agent: object, values: list[object], convert: Convert, results: dict[str, RawResult]
-) -> Given:
+) -> ConvertedTools:
     """Every tool that the agent lists; what cannot be known is noted."""
-    given = Given()
+    total = ConvertedTools()
     place = Place(text(agent, "name"), "tools")
     for value in values:
-        found = _one(place, value, convert)
-        given = Given(
-            given.tools + found.tools,
-            given.notes + found.notes,
-            given.escalates or found.escalates,
-            given.closed + found.closed,
+        own = _one(place, value, convert)
+        total = ConvertedTools(
+            total.tools + own.tools,
+            total.notes + own.notes,
+            total.escalates or own.escalates,
+            total.closed + own.closed,
         )
-    runs = tuple(_running(agent, tool, values, results) for tool in given.tools)
-    return _told_apart(given._replace(tools=runs), place)
+    runs = tuple(_running(agent, tool, values, results) for tool in total.tools)
+    return _last_of_each_name(total._replace(tools=runs), place)
 
 
 def _running(
@@ -106,12 +106,12 @@ def _is_ours(function: object) -> bool:
     return str(getattr(function, "__module__", "")).startswith("weft.")
 
 
-def _told_apart(given: Given, place: Place) -> Given:
+def _last_of_each_name(tools: ConvertedTools, place: Place) -> ConvertedTools:
     """Of tools with one name the last, which is the one that google-adk calls."""
-    last = {tool.name: tool for tool in given.tools}
-    if len(last) == len(given.tools):
-        return given
-    hidden = [tool for tool in given.tools if last[tool.name].function is not tool.function]
+    last = {tool.name: tool for tool in tools.tools}
+    if len(last) == len(tools.tools):
+        return tools
+    hidden = [tool for tool in tools.tools if last[tool.name].function is not tool.function]
     notes = tuple(
         report(
             "WEFT490",
@@ -122,68 +122,68 @@ def _told_apart(given: Given, place: Place) -> Given:
         )
         for tool in hidden
     )
-    return given._replace(tools=tuple(last.values()), notes=given.notes + notes)
+    return tools._replace(tools=tuple(last.values()), notes=tools.notes + notes)
 
 
-def _one(place: Place, value: object, convert: Convert) -> Given:
+def _one(place: Place, value: object, convert: Convert) -> ConvertedTools:
     if is_a(value, "AgentTool"):
         return _agent(place, value, convert)
     if is_a(value, "BaseToolset"):
         what = f"the toolset {type(value).__name__}"
         note = opaque(place, what, silent=True)
-        return Given(notes=(note,), escalates=True, closed=(closed(place, what),))
+        return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, what),))
     if built_in := [kind for kind in kinds(value) if kind in BUILT_IN]:
         what = f"the built-in tool {built_in[0]}"
         note = opaque(place, what, silent=False)
-        return Given(notes=(note,), closed=(closed(place, what, opaque=False),))
+        return ConvertedTools(notes=(note,), closed=(closed(place, what, opaque=False),))
     function = field(value, "func") if is_a(value, "FunctionTool") else value
     if is_a(value, "BaseTool") and not is_a(value, "FunctionTool"):
         return _foreign(place, value)
     if not callable(function):
         what = f"{value!r}, which is no tool,"
         note = opaque(place, what, silent=True)
-        return Given(notes=(note,), closed=(closed(place, what),))
+        return ConvertedTools(notes=(note,), closed=(closed(place, what),))
     return _function(place, value, function)
 
 
-def _agent(place: Place, value: object, convert: Convert) -> Given:
+def _agent(place: Place, value: object, convert: Convert) -> ConvertedTools:
     """An agent that is called; one that leads back to the agent it is called by is a closed one."""
     agent = field(value, "agent")
     node = convert(agent)
     if node is not None:
-        return Given(to_tools([node], where=f"{place.agent}.tools"))
+        return ConvertedTools(to_tools([node], where=f"{place.agent}.tools"))
     name = named(agent)
     note = opaque(place, f"`{name}`, which is called from within itself,", silent=True)
-    return Given((_closed(name, text(agent, "description")),), (note,))
+    return ConvertedTools((_closed(name, text(agent, "description")),), (note,))
 
 
-def _function(place: Place, value: object, function: Callable[..., object]) -> Given:
+def _function(place: Place, value: object, function: Callable[..., object]) -> ConvertedTools:
     """A function as the application wrote it, or wrapped in a FunctionTool."""
     if _is_exit(function):
         from weft.tools.builtin import exit_loop
 
-        return Given((exit_loop,), escalates=True)
+        return ConvertedTools((exit_loop,), escalates=True)
     name = text(value, "name") or _name(function)
     if name in RESERVED:
         what = f"`{name}`, which Weft has itself,"
         note = opaque(place, what, silent=False)
-        return Given(notes=(note,), closed=(closed(place, what, opaque=False),))
+        return ConvertedTools(notes=(note,), closed=(closed(place, what, opaque=False),))
     if not NAME.fullmatch(name):
         return _unreadable(place, name, function, "its name is none that models take")
     try:
-        told = schema.of_function(function, context_type=_context(function), name=name)
+        shape = schema.of_function(function, context_type=_context(function), name=name)
     except DeclarationError as error:
         return _unreadable(place, name, function, error.message)
-    uses = uses_of(function, told.context_parameter) if told.context_parameter else None
+    uses = uses_of(function, shape.context_parameter) if shape.context_parameter else None
     known = uses is None or uses.known
     tool = Tool(
         name=name,
         description=(text(value, "description") if value is not function else "")
-        or told.description,
-        parameters=told.parameters,
+        or shape.description,
+        parameters=shape.parameters,
         function=function,
-        context_parameter=told.context_parameter,
-        documented=told.has_docstring or bool(text(value, "description")),
+        context_parameter=shape.context_parameter,
+        documented=shape.has_docstring or bool(text(value, "description")),
         reads=(*uses.reads, *uses.asks) if uses is not None and known else (),
         writes=uses.writes if uses is not None and known else (),
         long_running=flag(value, "is_long_running"),
@@ -196,24 +196,24 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> G
     if callable(field(value, "_require_confirmation")):
         what = f"`require_confirmation` of `{name}`, which is a function"
         cannot = (closed(place, what, opaque=False),)
-    return Given((tool,), notes, uses is not None and uses.escalates, cannot)
+    return ConvertedTools((tool,), notes, uses is not None and uses.escalates, cannot)
 
 
-def _foreign(place: Place, value: object) -> Given:
+def _foreign(place: Place, value: object) -> ConvertedTools:
     """A tool of a class of its own: its name and description are known, not what it takes."""
     name = named(value)
     note = opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
     if not NAME.fullmatch(name) or name in RESERVED:
         what = f"the tool `{name}`"
-        return Given(notes=(note,), escalates=True, closed=(closed(place, what),))
-    return Given((_closed(name, text(value, "description")),), (note,), True)
+        return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, what),))
+    return ConvertedTools((_closed(name, text(value, "description")),), (note,), True)
 
 
-def _unreadable(place: Place, name: str, function: object, why: str) -> Given:
+def _unreadable(place: Place, name: str, function: object, why: str) -> ConvertedTools:
     note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
     if not NAME.fullmatch(name):
-        return Given(notes=(note,), escalates=True, closed=(closed(place, f"`{name}`"),))
-    return Given((_closed(name, inspect.getdoc(function) or ""),), (note,), True)
+        return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, f"`{name}`"),))
+    return ConvertedTools((_closed(name, inspect.getdoc(function) or ""),), (note,), True)
 
 
 def _closed(name: str, description: str) -> Tool:
