@@ -62,7 +62,7 @@ def main() -> None:
         print(
             f"{policy!s:<62}{trial.tokens / base.tokens:>7.2f}x{anew / before:>6.2f}x"
             f"{trial.cost / base.cost:>6.2f}x{trial.broken:>8}{trial.announced:>6}"
-            f"{100 * trial.kept:>6.1f}%"
+            f"{100 * trial.kept_share:>6.1f}%"
         )
         silent += trial.broken - trial.announced
     print(f"breaks that nobody announced: {silent}")

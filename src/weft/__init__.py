@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
     from weft.compiler.inputs import ReadonlyContext
+    from weft.compiler.report import Report
     from weft.content import Content, Part
     from weft.declare import (
         Agent,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
         Toolset,
     )
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
-    from weft.declare.nodes import Gate, Map, Step, expect, race, tap, timeout
+    from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
+    from weft.declare.policy import Policy
     from weft.declare.route import Route
     from weft.declare.tool import tool
     from weft.declare.transform import S
@@ -37,8 +39,11 @@ if TYPE_CHECKING:
     from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
+    from weft.runtime.run import Running
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
+    from weft.session.store import Store
+    from weft.values import Json
 
 __version__ = "0.1.0"
 
@@ -54,6 +59,7 @@ _HOMES = {
     "Fallback": "weft.declare",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
+    "Json": "weft.values",
     "Loop": "weft.declare",
     "Map": "weft.declare",
     "Model": "weft.models",
@@ -62,19 +68,25 @@ _HOMES = {
     "Parallel": "weft.declare",
     "Part": "weft.content",
     "Plugin": "weft.runtime",
+    "Policy": "weft.declare.policy",
+    "Race": "weft.declare.nodes",
     "Raw": "weft.declare",
     "ReadonlyContext": "weft.compiler",
+    "Report": "weft.compiler.report",
     "Result": "weft.runtime",
     "Route": "weft.declare",
     "RunBudget": "weft.declare",
     "RunConfig": "weft.declare",
     "RunOutcome": "weft.runtime",
     "Runner": "weft.runtime",
+    "Running": "weft.runtime.run",
     "S": "weft.declare",
     "Sequence": "weft.declare",
     "Session": "weft.session",
     "Severity": "weft.diagnostics",
     "Step": "weft.declare",
+    "Store": "weft.session.store",
+    "Timeout": "weft.declare.nodes",
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
@@ -108,6 +120,7 @@ __all__ = [
     "Fallback",
     "Flow",
     "Gate",
+    "Json",
     "Loop",
     "Map",
     "Model",
@@ -116,19 +129,25 @@ __all__ = [
     "Parallel",
     "Part",
     "Plugin",
+    "Policy",
+    "Race",
     "Raw",
     "ReadonlyContext",
+    "Report",
     "Result",
     "Route",
     "RunBudget",
     "RunConfig",
     "RunOutcome",
     "Runner",
+    "Running",
     "S",
     "Sequence",
     "Session",
     "Severity",
     "Step",
+    "Store",
+    "Timeout",
     "TokenBudget",
     "Tool",
     "ToolContext",

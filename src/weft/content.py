@@ -317,13 +317,17 @@ def _require_types(part: Part, where: str) -> None:
         place = f"{where}.file_data"
         _require_texts(place, _MEDIA_HINT, file_uri=file.file_uri, mime_type=file.mime_type)
         _require_texts(place, "pass a string", display_name=file.display_name)
-    for name, held, kind in (
+    for name, field_value, kind in (
         ("function_call", call, FunctionCall),
         ("function_response", result, FunctionResponse),
     ):
-        if held is not None:
-            _require_kind(held, kind, f"{where}.{name}", f"pass a weft.content.{kind.__name__}")
-            _require_texts(f"{where}.{name}", "pass a string", name=held.name, id=held.id)
+        if field_value is not None:
+            _require_kind(
+                field_value, kind, f"{where}.{name}", f"pass a weft.content.{kind.__name__}"
+            )
+            _require_texts(
+                f"{where}.{name}", "pass a string", name=field_value.name, id=field_value.id
+            )
     code, ran = part.executable_code, part.code_execution_result
     if code is not None:
         _require_kind(code, ExecutableCode, f"{where}.executable_code", "pass an ExecutableCode")
@@ -385,9 +389,9 @@ def require_content(content: Content, *, where: str) -> Content:
             require_json(result.response, where=f"{place}.response")
             for at, raw in enumerate(result.parts or ()):
                 _require_part(raw, where=f"{place}.parts[{at}]")
-        for held in (part.part_metadata, part.tool_call, part.tool_response):
-            if held is not None:
-                require_json(held, where=f"{where}.parts[{index}]")
+        for value in (part.part_metadata, part.tool_call, part.tool_response):
+            if value is not None:
+                require_json(value, where=f"{where}.parts[{index}]")
     return content
 
 
@@ -471,8 +475,8 @@ def require_posted(content: Content, *, where: str) -> Content:
         place = f"{where}.parts[{index}].function_response"
         _refuse_others(answer, _ANSWERED, place)
         for at, raw in enumerate(answer.parts or ()):
-            shown = msgspec.convert(raw, Part)
-            _require_posted_part(shown, f"{place}.parts[{at}]", _POSTED - {"function_response"})
+            media = msgspec.convert(raw, Part)
+            _require_posted_part(media, f"{place}.parts[{at}]", _POSTED - {"function_response"})
     if content.role is None:
         return msgspec.structs.replace(content, role="user")
     return content
@@ -481,11 +485,11 @@ def require_posted(content: Content, *, where: str) -> Content:
 def _require_posted_part(part: Part, where: str, allowed: frozenset[str]) -> None:
     _refuse_others(part, allowed, where)
     fields = msgspec.structs.asdict(part)
-    told = [name for name in ("text", "inline_data", "file_data", "function_response")
+    filled = [name for name in ("text", "inline_data", "file_data", "function_response")
             if fields[name] not in (None, "")]  # fmt: skip
-    if len(told) > 1:  # a part is read as one of them, and the other would be lost
+    if len(filled) > 1:  # a part is read as one of them, and the other would be lost
         raise SessionError(
-            f"one part holds both {told[0]} and {told[1]}",
+            f"one part holds both {filled[0]} and {filled[1]}",
             where=where,
             hint="give each its own part",
         )
@@ -496,8 +500,8 @@ def _require_posted_part(part: Part, where: str, allowed: frozenset[str]) -> Non
 
 def _refuse_others(value: Value, allowed: frozenset[str], where: str) -> None:
     fields = cast("dict[str, object]", msgspec.structs.asdict(value))
-    for name, held in fields.items():
-        if held is not None and name not in allowed:
+    for name, field_value in fields.items():
+        if field_value is not None and name not in allowed:
             words = f"`{name}` is not a client's to post"
             if name == "function_call":
                 words = "the message holds a tool call, which only a model makes"
@@ -565,18 +569,18 @@ def _untrusted_part(part: Part) -> Part:
     metadata = part.part_metadata or {}
     if KEY not in metadata:
         return part
-    held = metadata[KEY]
-    told: JsonObject = {}
-    rest: Json = held
-    if isinstance(held, dict):
+    stored = metadata[KEY]
+    harmless_notes: JsonObject = {}
+    rest: Json = stored
+    if isinstance(stored, dict):
         harmless = ("provider", "malformed", "untrusted")  # whose a signature is, it proves itself
-        told = {name: value for name, value in held.items() if name in harmless}
-        rest = {name: value for name, value in held.items() if name not in harmless}
+        harmless_notes = {name: value for name, value in stored.items() if name in harmless}
+        rest = {name: value for name, value in stored.items() if name not in harmless}
     if rest:
-        before = told.get("untrusted")
+        before = harmless_notes.get("untrusted")
         both = isinstance(before, dict) and isinstance(rest, dict)
-        told["untrusted"] = {**before, **rest} if both else rest  # type: ignore[dict-item]
-    return msgspec.structs.replace(part, part_metadata={**metadata, KEY: told})
+        harmless_notes["untrusted"] = {**before, **rest} if both else rest  # type: ignore[dict-item]
+    return msgspec.structs.replace(part, part_metadata={**metadata, KEY: harmless_notes})
 
 
 def _require_part(raw: JsonObject, *, where: str) -> None:

@@ -133,10 +133,10 @@ class ModelError(WeftError):
         return _model_error, (self.message, self.__dict__)
 
 
-def _model_error(message: str, held: dict[str, object]) -> ModelError:
+def _model_error(message: str, fields: dict[str, object]) -> ModelError:
     """The error as it was, after a pickle carried it to another process."""
     error = ModelError(message)
-    error.__dict__.update(held)
+    error.__dict__.update(fields)
     return error
 
 

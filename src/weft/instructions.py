@@ -75,15 +75,15 @@ def compile_split(
 
 
 def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions:
-    for given in (agent, root):
-        if given is not None and not isinstance(cast("object", given), Agent):
+    for declared in (agent, root):
+        if declared is not None and not isinstance(cast("object", declared), Agent):
             raise CompileError(
-                f"a {type(given).__name__} is not an agent",
+                f"a {type(declared).__name__} is not an agent",
                 where="instructions.compile",
                 hint="pass a weft.Agent",
             )
-    found = tree.find(root, agent.name) if root is not None else (agent,)
-    path = tuple(node for node in found if isinstance(node, Agent))
+    agents = tree.find(root, agent.name) if root is not None else (agent,)
+    path = tuple(node for node in agents if isinstance(node, Agent))
     if not path:
         raise CompileError(
             f"`{agent.name}` is not an agent of that root's tree",

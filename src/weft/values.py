@@ -76,8 +76,8 @@ def require_json(value: object, *, where: str) -> Json:
         return _plain(value, 0)
     except _NotJson as refused:
         path = "".join(reversed(refused.path))
-        shown = path if len(path) <= 80 else f"{path[:40]}…{path[-20:]}"
-        raise SessionError(refused.message, where=where + shown, hint=refused.hint) from None
+        clipped = path if len(path) <= 80 else f"{path[:40]}…{path[-20:]}"
+        raise SessionError(refused.message, where=where + clipped, hint=refused.hint) from None
 
 
 def require_object(value: object, *, where: str) -> JsonObject:
@@ -110,16 +110,16 @@ def _plain(value: object, depth: int) -> Json:
             f"the value nests deeper than {MAX_DEPTH} levels", "store it as text or as an artifact"
         )
     if isinstance(value, Mapping):
-        held: JsonObject = {}
+        copied: JsonObject = {}
         for key, item in cast("Mapping[object, object]", value).items():
             if not isinstance(key, str):
                 raise _NotJson(f"the key {key!r} is not a string", "JSON keys are strings")
             try:
-                held[key] = _plain(item, depth + 1)
+                copied[key] = _plain(item, depth + 1)
             except _NotJson as refused:
                 refused.path.append(f".{key}")
                 raise
-        return held
+        return copied
     if isinstance(value, (list, tuple)):
         listed: list[Json] = []
         for index, item in enumerate(cast("Sequence[object]", value)):
@@ -179,8 +179,8 @@ def scrubbed(value: Json) -> Json:
     if isinstance(value, str):
         return scrub(value) if has_lone_surrogate(value) else value
     if isinstance(value, dict):
-        return {str(scrubbed(key)): scrubbed(held) for key, held in value.items()}
-    return [scrubbed(held) for held in value] if isinstance(value, list) else value
+        return {str(scrubbed(key)): scrubbed(entry) for key, entry in value.items()}
+    return [scrubbed(entry) for entry in value] if isinstance(value, list) else value
 
 
 class Memo(dict[object, object]):

@@ -13,6 +13,7 @@ import weft
 from tests.dialects.shapes import misfits
 from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Event, RunConfig, Session
+from weft.compiler import Compilation, compile_request
 from weft.compiler.caching import EVICTED, Prediction, held_against, predict
 from weft.content import call_part, result_part
 from weft.declare import TokenBudget
@@ -39,7 +40,7 @@ def many_tools(count: int = 60) -> list[weft.Tool]:
 
 def wire_of(agent: Agent, *events: Event, model: str, **options: object) -> Wire:
     config = RunConfig(model=model, generate_config=cast("Any", options))
-    return cast("Wire", weft.compile(agent, session=session(*events), config=config).wire)
+    return cast("Wire", compile_request(agent, session=session(*events), config=config).wire)
 
 
 def marks(wire: Wire) -> list[str]:
@@ -67,7 +68,7 @@ def test_what_changes_stands_behind_the_mark_of_the_system_text() -> None:
     agent = Agent("bot", instruction="It is {time}.", global_instruction=RULES)
     config = RunConfig(model="claude-sonnet-4-5")
     held = Session("s", state={"time": "noon"}, events=TALK)
-    compiled = weft.compile(agent, session=held, config=config)
+    compiled = compile_request(agent, session=held, config=config)
     first, second = cast("Wire", compiled.wire)["system"]
     assert first["text"].endswith("You are bot.")
     assert "cache_control" in first
@@ -126,7 +127,7 @@ def test_how_long_to_keep_can_be_said(asked: str) -> None:
 def test_keeping_can_be_switched_off() -> None:
     for model in ("claude-opus-5", "gpt-5"):
         config = RunConfig(model=model, generate_config={"cache": False})
-        compiled = weft.compile(Agent("bot", instruction=RULES), message="Hi", config=config)
+        compiled = compile_request(Agent("bot", instruction=RULES), message="Hi", config=config)
         assert "cache" not in json.dumps(compiled.wire)
         assert not compiled.cached.cached
 
@@ -140,7 +141,7 @@ def test_a_time_nobody_keeps_things_for_is_refused_where_it_is_written(value: ob
 
 def test_a_time_the_model_does_not_have_is_reported() -> None:
     config = RunConfig(model="claude-opus-5", generate_config={"cache": "12h"})
-    found = weft.compile(Agent("bot"), message="Hi", config=config).diagnostics
+    found = compile_request(Agent("bot"), message="Hi", config=config).diagnostics
     assert [(one.code, one.hint) for one in found] == [("WEFT702", 'write cache="5m" or "1h"')]
 
 
@@ -174,7 +175,7 @@ def test_a_mark_moves_on_and_breaks_nothing() -> None:
     bodies: list[Wire] = []
     for turn in range(6):
         held = held.append(user(f"Question {turn}", inv=str(turn)))
-        compiled = weft.compile(agent, session=held)
+        compiled = compile_request(agent, session=held)
         assert compiled.prefix_break is None
         bodies.append(cast("Wire", compiled.wire))
         held = held.append(says("bot", f"Answer {turn}", inv=str(turn)))
@@ -189,9 +190,9 @@ def test_equal_requests_have_equal_hashes_however_they_came_about() -> None:
     grown = session()
     for event in TALK:
         grown = grown.append(event)
-        stepped = weft.compile(agent, session=grown)
+        stepped = compile_request(agent, session=grown)
         _ = stepped.wire
-    cold = weft.compile(agent, session=session(*TALK))
+    cold = compile_request(agent, session=session(*TALK))
     assert stepped.hash == cold.hash
     assert stepped.wire == cold.wire
 
@@ -247,7 +248,7 @@ def test_what_the_cached_content_holds_is_not_sent_again() -> None:
         generate_config={"extra": {"gemini": {"cachedContent": "cachedContents/1"}}},
     )
     config = RunConfig(model="gemini-3.5-flash")
-    compiled = weft.compile(agent, message="Hi", config=config)
+    compiled = compile_request(agent, message="Hi", config=config)
     assert set(compiled.wire) == {"cachedContent", "contents"}
     assert [one.severity.value for one in compiled.diagnostics] == ["info"]
 
@@ -269,13 +270,13 @@ def at(time: str, text: str, inv: str) -> Event:
     return user(text, inv=inv, actions=weft.Actions(state_delta={"time": time}))
 
 
-def ticking(agent: Agent, turns: int = 4) -> list[weft.Compiled]:
+def ticking(agent: Agent, turns: int = 4) -> list[Compilation]:
     """Requests of a session in which the time changes every turn."""
     held = session()
-    requests: list[weft.Compiled] = []
+    requests: list[Compilation] = []
     for turn in range(turns):
         held = held.append(at(f"{turn} o'clock", f"Question {turn}", str(turn)))
-        requests.append(weft.compile(agent, session=held))
+        requests.append(compile_request(agent, session=held))
         held = held.append(says("bot", f"Answer {turn}", inv=str(turn)))
     return requests
 
@@ -331,7 +332,7 @@ def test_a_conversation_that_grows_long_keeps_the_words_it_was_long_with() -> No
     texts: list[str] = []
     for turn in range(8):
         held = held.append(at(f"{turn} o'clock", "word " * 300 + str(turn), str(turn)))
-        texts.append(weft.compile(agent, session=held).prompt.system_text)
+        texts.append(compile_request(agent, session=held).prompt.system_text)
         held = held.append(says("bot", f"Answer {turn}", inv=str(turn)))
     assert texts[0] != texts[1]
     assert texts[-1] == texts[-2] == texts[-3]
@@ -393,7 +394,7 @@ def test_what_a_provider_says_differently_is_said_last() -> None:
 
 def test_what_belongs_to_one_invocation_is_always_said_last() -> None:
     agent = Agent("bot", model="local", instruction="Order {temp:order}.")
-    compiled = weft.compile(agent, message="Hi", state={"temp:order": "7"})
+    compiled = compile_request(agent, message="Hi", state={"temp:order": "7"})
     assert compiled.prompt.system_text == "You are bot."
     assert compiled.system == "You are bot.\n\nOrder 7."
     turns = cast("list[Wire]", compiled.wire["messages"])
@@ -412,10 +413,10 @@ def test_a_budget_counts_what_is_said_last() -> None:
 
 def test_what_will_be_reused_is_predicted_and_explained() -> None:
     agent = Agent("bot", model="claude-opus-5", instruction=RULES)
-    first = weft.compile(agent, session=session(*TALK[:1]))
+    first = compile_request(agent, session=session(*TALK[:1]))
     assert first.cached.cached == 0
     assert first.cached.blame == "the first request of this agent in the session"
-    second = weft.compile(agent, session=session(*TALK))
+    second = compile_request(agent, session=session(*TALK))
     assert second.cached.cached == first.tokens
     assert second.cached.possible == first.tokens
     assert not second.cached.blame
@@ -427,12 +428,12 @@ def test_what_will_be_reused_is_predicted_and_explained() -> None:
 def test_the_prediction_counts_as_the_provider_did() -> None:
     agent = Agent("bot", model="claude-opus-5", instruction=RULES)
     told = says("bot", "Hello", usage=Usage(prompt_token_count=5_000))
-    second = weft.compile(agent, session=session(user("Hi"), told, TALK[2]))
+    second = compile_request(agent, session=session(user("Hi"), told, TALK[2]))
     assert second.cached.cached == 5_000
 
 
 def test_a_short_prefix_is_not_predicted() -> None:
-    found = weft.compile(Agent("bot", model="gpt-5"), session=session(*TALK)).cached
+    found = compile_request(Agent("bot", model="gpt-5"), session=session(*TALK)).cached
     assert (found.cached, found.blame) == (0, "a prefix of fewer than 1,024 tokens is not kept")
 
 
@@ -441,7 +442,7 @@ def test_a_changed_system_text_is_blamed_but_what_stands_before_it_is_reused() -
         "bot", model="claude-sonnet-4-5", instruction="It is {time}.", global_instruction=RULES
     )
     events = (at("noon", "Hi", "1"), says("bot", "Hello"), at("one", "And now?", "2"))
-    found = weft.compile(agent, session=session(*events)).cached
+    found = compile_request(agent, session=session(*events)).cached
     assert 0 < found.cached < found.possible
     assert "the system text changed at /system/1/text" in found.blame
     assert str(found.origin) == "state time"
@@ -450,19 +451,19 @@ def test_a_changed_system_text_is_blamed_but_what_stands_before_it_is_reused() -
 def test_what_was_kept_too_long_ago_is_not_predicted() -> None:
     agent = Agent("bot", model="claude-opus-5", instruction=RULES)
     told = says("bot", "Hello", timestamp=1_000.0)
-    found = weft.compile(
+    found = compile_request(
         agent, session=session(TALK[0], told, user("Again?", inv="2", timestamp=1_400.0))
     ).cached
     assert (found.cached, found.blame) == (0, "it was kept for 5m, 400 s ago")
     soon = user("Again?", inv="2", timestamp=1_200.0)
-    assert weft.compile(agent, session=session(TALK[0], told, soon)).cached.cached > 0
+    assert compile_request(agent, session=session(TALK[0], told, soon)).cached.cached > 0
 
 
 def test_an_option_that_the_provider_compares_is_blamed() -> None:
     one = RunConfig(model="gpt-5", generate_config={"thinking": {"effort": "low"}})
     agent = Agent("bot", instruction=RULES)
-    before = weft.compile(agent, session=session(*TALK[:1]), config=one)
-    after = weft.compile(
+    before = compile_request(agent, session=session(*TALK[:1]), config=one)
+    after = compile_request(
         agent,
         session=session(*TALK),
         config=RunConfig(model="gpt-5", generate_config={"thinking": {"effort": "high"}}),
@@ -476,7 +477,7 @@ def test_the_engine_in_the_box_is_predicted_to_the_token() -> None:
     for noted, exact in ({"known": 36}, True), ({}, False):
         said = says("bot", "Hello!", usage=told, custom_metadata={"weft": noted})
         events = (user("Say hello."), said, user("And now?", inv="2"))
-        found = weft.compile(Agent("bot", model="local"), session=session(*events)).cached
+        found = compile_request(Agent("bot", model="local"), session=session(*events)).cached
         assert (found.cached, found.exact) == (36 if exact else 26 + 12 - 1, exact)
 
 

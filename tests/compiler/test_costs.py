@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-import weft
 from weft import Agent, C
+from weft.compiler import compile_request
 from weft.compiler.costs import (
     RELATIVE,
     Load,
     cliffs_of,
     cost_of,
+    cost_words,
     load_of,
     price_of,
     rates_for,
-    said,
 )
 from weft.dialects import facts_for
 from weft.testing import make_session
@@ -38,7 +38,7 @@ def test_a_model_with_a_price_costs_money() -> None:
 
 
 def test_what_is_kept_longer_costs_more_to_keep() -> None:
-    assert rates_for("claude-opus-5", kept="1h").write == pytest.approx(
+    assert rates_for("claude-opus-5", lifetime="1h").write == pytest.approx(
         rates_for("claude-opus-5").fresh * 2
     )
 
@@ -68,8 +68,8 @@ def test_a_provider_that_is_not_asked_keeps_nothing() -> None:
 
 def test_a_request_that_extends_the_one_before_costs_a_tenth() -> None:
     agent = Agent("bot", model="claude-opus-5", instruction="Be brief.")
-    first = cost_of(weft.compile(agent, session=LONG.before(1)))
-    second = cost_of(weft.compile(agent, session=LONG))
+    first = cost_of(compile_request(agent, session=LONG.before(1)))
+    second = cost_of(compile_request(agent, session=LONG))
     assert second.total < first.total / 8
     assert second.saved == pytest.approx(first.total, rel=0.1)
     assert first.cached == 0
@@ -86,15 +86,15 @@ def test_a_changed_prefix_has_its_price() -> None:
     before = make_session(
         ("user", "wind " * 6_000), ("bot", "calm"), ("user", "And now?"), state={"mood": "brief"}
     )
-    cost = cost_of(weft.compile(agent, session=before, state={"mood": "kind"}))
+    cost = cost_of(compile_request(agent, session=before, state={"mood": "kind"}))
     assert cost.cached == 0
     assert cost.broken > cost.total / 2
-    assert re.search(r"; the changed prefix costs \$0\.\d{4}$", said(cost))
+    assert re.search(r"; the changed prefix costs \$0\.\d{4}$", cost_words(cost))
 
 
 def test_explain_shows_money_in_every_form() -> None:
     agent = Agent("bot", model="claude-opus-5", instruction="Be brief.")
-    report = weft.compile(agent, session=LONG).explain()
+    report = compile_request(agent, session=LONG).explain()
     line = next(line for line in report.to_text().splitlines() if "  cost " in line)
     assert re.search(
         r"cost     \$0\.\d{4}, without the answer; \$0\.\d{4} of it cached, which saves \$", line
@@ -107,7 +107,7 @@ def test_explain_shows_money_in_every_form() -> None:
 
 
 def test_explain_says_where_no_price_is_known() -> None:
-    report = weft.compile(Agent("bot", model="openrouter/foo"), message="Hi").explain()
+    report = compile_request(Agent("bot", model="openrouter/foo"), message="Hi").explain()
     assert "fresh tokens' worth, no price is known" in report.to_text()
 
 
@@ -119,12 +119,12 @@ def test_a_window_says_what_it_costs_to_move() -> None:
     ]
     session = make_session(*turns, ("user", "Go on."))
     agent = Agent("bot", model="claude-opus-5").sees(C.window(3))
-    found = [d for d in weft.compile(agent, session=session).diagnostics if d.code == "WEFT502"]
+    found = [d for d in compile_request(agent, session=session).diagnostics if d.code == "WEFT502"]
     assert len(found) == 1
     assert re.search(
         r"select_window changed what was sent before: [\d,]+ tokens are read again, which costs"
         r" \$0\.\d{4} now and saves \$0\.\d{4} at each later request",
         found[0].message,
     )
-    plain = weft.compile(Agent("bot", model="claude-opus-5"), session=session)
+    plain = compile_request(Agent("bot", model="claude-opus-5"), session=session)
     assert all(d.code != "WEFT502" for d in plain.diagnostics)

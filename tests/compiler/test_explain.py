@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support.build import calls, returns, says, session, user
 from tests.support.strategies import logs
-from weft import Agent, C, Compiled, Content, Event, Part, RunConfig, Session, TokenBudget, compile
+from weft import Agent, C, Content, Event, Part, RunConfig, Session, TokenBudget
+from weft.compiler import Compilation
+from weft.compiler import compile_request as compile
 from weft.compiler.report import Report, clip, columns, safe
 from weft.content import call_part, thought_part
 from weft.declare.policy import Policy
@@ -50,7 +52,7 @@ def value_at(wire: object, pointer: str) -> object:
     return wire
 
 
-def turn_overheads(compiled: Compiled) -> int:
+def turn_overheads(compiled: Compilation) -> int:
     """Counted from the turns and blocks, independently of how the report gets it."""
     over, lowered = compiled.scale.overheads, compiled.lowered()
     system_is_a_turn = bool(lowered.lead) or "instructions" in lowered.wire

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.strategies import logs
-from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
+from weft import Agent, C, Event, RunConfig, Session, TokenBudget
+from weft.compiler import Compilation
+from weft.compiler import compile_request as compile
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded
 from weft.testing import make_session
@@ -30,14 +32,14 @@ AGENTS = {
 STATE: dict[str, Json] = {"city": "Oslo"}
 
 
-def turns_of(compiled: Compiled, dialect: str) -> list[Json]:
+def turns_of(compiled: Compilation, dialect: str) -> list[Json]:
     lowered = compiled.lowered(dialect)
     turns = lowered.wire[lowered.turns]
     assert isinstance(turns, list)
     return turns
 
 
-def reasons(compiled: Compiled) -> Counter[str]:
+def reasons(compiled: Compilation) -> Counter[str]:
     return Counter(
         f"{note.step} {note.reason} {note.before.event}" for note in compiled.woven.notes
     )
@@ -76,7 +78,7 @@ def test_each_request_extends_the_one_before_or_says_why_not(
     }[dialect]
     agent = Agent("bot", model=model, instruction="The intent is {intent?}. Mood: {mood?}")
     session = Session("s", state=STATE)
-    requests: list[Compiled] = []
+    requests: list[Compilation] = []
     for event in [*events, None]:
         spoke = event is not None and event.author == "bot" and not event.partial
         asked = spoke and event.content is not None and event.content.role == "model"

@@ -11,6 +11,7 @@ from inline_snapshot import snapshot
 import weft
 from weft import Actions, Agent, Content, Event, Part, Raw, ReadonlyContext, RunConfig, Session
 from weft import instructions as public
+from weft.compiler import compile_request
 from weft.errors import CompileError, SessionError, WeftError
 from weft.testing import make_session
 from weft.tokens import counter_for
@@ -50,14 +51,14 @@ def test_I1_the_greeter_is_told_name_and_language() -> None:
         model=MODEL,
         instruction="Greet the user. Their name is {user_name} and they speak {language}.",
     )
-    compiled = weft.compile(greeter, state={"user_name": "Alice", "language": "French"})
+    compiled = compile_request(greeter, state={"user_name": "Alice", "language": "French"})
     assert compiled.system == (
         "You are greeter.\n\nGreet the user. Their name is Alice and they speak French."
     )
 
 
 def test_I1_the_router_is_told_its_specialists() -> None:
-    assert weft.compile(router, message="Hi").system == snapshot("""\
+    assert compile_request(router, message="Hi").system == snapshot("""\
 You are router.
 
 Route requests to the right specialist.
@@ -66,7 +67,7 @@ You can delegate tasks to the following agents using the transfer_to_agent tool:
 - weather: Handles weather-related questions
 - news: Handles news-related questions\
 """)
-    assert weft.compile(router).tools == ["transfer_to_agent"]
+    assert compile_request(router).tools == ["transfer_to_agent"]
 
 
 def test_I1_the_weather_bot_compiles_to_one_request() -> None:
@@ -83,7 +84,7 @@ def test_I1_the_weather_bot_compiles_to_one_request() -> None:
         sub_agents=[Agent("detail_agent")],
         generate_config={"temperature": 0.3},
     )
-    compiled = weft.compile(bot, state={"location": "NYC"}, message="What's the forecast?")
+    compiled = compile_request(bot, state={"location": "NYC"}, message="What's the forecast?")
     assert public.compile(bot, {"location": "NYC"}) == snapshot("""\
 You are weather_bot. Helps users with weather queries.
 
@@ -139,7 +140,7 @@ You can delegate tasks to the following agents using the transfer_to_agent tool:
 def test_I1_empty_parts_are_dropped() -> None:
     agent = Agent("bot", instruction="{nothing?}", global_instruction="")
     assert public.compile(agent) == "You are bot."
-    assert weft.compile(agent, state={}).system == "You are bot."
+    assert compile_request(agent, state={}).system == "You are bot."
 
 
 def test_I1_the_roots_global_instruction_holds_for_every_agent_of_the_tree() -> None:
@@ -150,7 +151,7 @@ def test_I1_the_roots_global_instruction_holds_for_every_agent_of_the_tree() -> 
         sub_agents=[Agent("middle", sub_agents=[leaf])],
     )
     for name in ("root", "middle", "leaf"):
-        system = weft.compile(root, agent=name, state={"language": "French"}).system
+        system = compile_request(root, agent=name, state={"language": "French"}).system
         assert "Speak French." in system
         assert "Never mine." not in system
     assert public.compile(leaf, {"language": "French"}, root=root).startswith("Speak French.\n\n")
@@ -160,7 +161,7 @@ def test_I1_the_roots_global_instruction_holds_for_every_agent_of_the_tree() -> 
 def test_I1_schema_text_is_written_only_where_nothing_else_can_carry_it(model: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     agent = Agent("bot", model=model, output_schema=schema, sub_agents=[weather])
-    assert "Reply with valid JSON" not in weft.compile(agent).system
+    assert "Reply with valid JSON" not in compile_request(agent).system
 
 
 def test_I1_an_agent_outside_the_roots_tree_is_refused() -> None:
@@ -173,7 +174,7 @@ def test_I1_an_agent_outside_the_roots_tree_is_refused() -> None:
 
 def test_I2_an_instruction_without_variables_keeps_the_seed_order() -> None:
     agent = router.instruct("Be {{literal}}.").describe("Routes.")
-    assert weft.compile(agent).system == public.compile(agent)
+    assert compile_request(agent).system == public.compile(agent)
 
 
 def test_I2_what_changes_with_the_session_goes_last() -> None:
@@ -182,7 +183,7 @@ def test_I2_what_changes_with_the_session_goes_last() -> None:
     )
     state = {"city": "Oslo", "who": "Ada"}
     assert public.compile(agent, state).split("\n\n")[0] == "For Ada."
-    parts = weft.compile(agent, state=state).system.split("\n\n")
+    parts = compile_request(agent, state=state).system.split("\n\n")
     assert [part.split()[0] for part in parts] == ["You", "You", "For", "In"]
     assert parts[1].startswith("You can delegate")
 
@@ -209,7 +210,7 @@ def test_I2_what_changes_with_the_turn_goes_behind_what_changes_with_the_session
         state={"city": "Oslo", "temp:noon": "noon", "intent": "none"},
         events=[said("user", "Hi"), said("bot", "book", intent="book")],
     )
-    compiled = weft.compile(agent, session=session, artifacts={"note": "it"})
+    compiled = compile_request(agent, session=session, artifacts={"note": "it"})
     assert [part.split()[0] for part in compiled.system.split("\n\n")][:2] == ["You", "In"]
 
 
@@ -325,7 +326,7 @@ def test_T7_every_form_of_provider_is_called_and_templated(
     provider: object, expected: str, field: str
 ) -> None:
     agent = Agent("bot", **{field: provider})  # type: ignore[arg-type]
-    compiled = weft.compile(agent, state={"who": "Ada"})
+    compiled = compile_request(agent, state={"who": "Ada"})
     assert compiled.system == f"You are bot.\n\n{expected}"
     assert expected in public.compile(agent, {"who": "Ada"})
 
@@ -335,7 +336,7 @@ async def test_T7_providers_also_work_where_a_loop_already_runs(
     provider: object, expected: str
 ) -> None:
     agent = Agent("bot", instruction=provider)  # type: ignore[arg-type]
-    assert weft.compile(agent, state={"who": "Ada"}).system.endswith(expected)
+    assert compile_request(agent, state={"who": "Ada"}).system.endswith(expected)
 
 
 def test_T8_a_provider_resolves_to_its_text_before_templating() -> None:
@@ -353,7 +354,7 @@ def test_T7_a_provider_is_handed_a_read_only_context() -> None:
         return ""
 
     session = Session(state={"k": "v"}, events=[said("user", "Hi"), said("bot", "Hello")])
-    weft.compile(Agent("bot", instruction=look), session=session, message="And now?")
+    compile_request(Agent("bot", instruction=look), session=session, message="And now?")
     (context,) = seen
     assert context.agent_name == "bot"
     assert dict(context.state) == {"k": "v"}
@@ -370,7 +371,7 @@ def test_T7_a_provider_is_handed_a_read_only_context() -> None:
 )
 def test_T7_the_result_is_coerced_to_text(value: object, expected: str) -> None:
     agent = Agent("bot", instruction=lambda context: value)
-    system = weft.compile(agent, state={"who": "Ada"}).system
+    system = compile_request(agent, state={"who": "Ada"}).system
     assert system == (f"You are bot.\n\n{expected}" if expected else "You are bot.")
 
 
@@ -380,7 +381,7 @@ def test_T7_raw_text_is_not_templated(text: str) -> None:
         return Raw(text)
 
     for provider in (lambda context: Raw(text), raw):
-        compiled = weft.compile(Agent("bot", instruction=provider), state={"who": "Ada"})
+        compiled = compile_request(Agent("bot", instruction=provider), state={"who": "Ada"})
         assert compiled.prompt.system[-1].text == (text or "You are bot.")
 
 
@@ -396,7 +397,7 @@ def test_T7_a_provider_is_called_exactly_once_per_compilation() -> None:
         return "All."
 
     agent = Agent("bot", model=MODEL, instruction=instruct, global_instruction=everyone)
-    compiled = weft.compile(agent, state={"who": "Ada"}, message="Hi")
+    compiled = compile_request(agent, state={"who": "Ada"}, message="Hi")
     for dialect in ("gemini", "anthropic", "openai-chat", "openai-responses"):
         compiled.lower(dialect)
     assert compiled.system
@@ -405,7 +406,7 @@ def test_T7_a_provider_is_called_exactly_once_per_compilation() -> None:
     assert compiled.diagnostics == ()
     assert compiled.stable_prefix
     assert sorted(calls) == ["global", "instruction"]
-    weft.compile(agent, state={"who": "Ada"})
+    compile_request(agent, state={"who": "Ada"})
     assert sorted(calls) == ["global", "global", "instruction", "instruction"]
 
 
@@ -417,7 +418,7 @@ def test_T7_a_provider_that_raises_is_logged_and_contributes_nothing(
 
     agent = Agent("bot", model=MODEL, instruction=broken, global_instruction="Be kind.")
     with caplog.at_level(logging.WARNING, logger="weft"):
-        compiled = weft.compile(agent, message="Hi")
+        compiled = compile_request(agent, message="Hi")
     assert compiled.system == "Be kind.\n\nYou are bot."
     (found,) = compiled.diagnostics
     assert (found.code, str(found.origin)) == ("WEFT102", "bot.instruction")
@@ -445,7 +446,7 @@ def test_T7_on_provider_error_raise_propagates(kind: str, by: str) -> None:
     )
     config = RunConfig(on_provider_error="raise") if by == "run" else None
     with pytest.raises((LookupError, TypeError)):
-        weft.compile(agent, config=config)
+        compile_request(agent, config=config)
 
 
 @pytest.mark.parametrize(
@@ -459,8 +460,8 @@ def test_T7_recorded_texts_rebuild_the_request_without_asking_again(text: str | 
         return text
 
     agent = Agent("bot", model=MODEL, instruction=provider, global_instruction=provider)
-    first = weft.compile(agent, state={"who": "Ada"}, message="Hi")
-    again = weft.compile(agent, state={"who": "Ada"}, message="Hi", recorded=first.provided)
+    first = compile_request(agent, state={"who": "Ada"}, message="Hi")
+    again = compile_request(agent, state={"who": "Ada"}, message="Hi", recorded=first.provided)
     assert len(calls) == 2
     assert again.system == first.system
     assert again.hash == first.hash
@@ -468,7 +469,7 @@ def test_T7_recorded_texts_rebuild_the_request_without_asking_again(text: str | 
 
 
 def test_T7_plain_text_is_not_recorded() -> None:
-    assert weft.compile(Agent("bot", instruction="{who}"), state={"who": "Ada"}).provided == {}
+    assert compile_request(Agent("bot", instruction="{who}"), state={"who": "Ada"}).provided == {}
 
 
 # The environment.
@@ -490,7 +491,7 @@ def test_T8_an_environment_that_is_not_json_is_refused_by_name() -> None:
 
 def test_every_piece_of_text_keeps_its_place() -> None:
     agent = Agent("bot", model=MODEL, instruction="Hi {who}!", description="Helps.")
-    compiled = weft.compile(agent, state={"who": "Ada"}, message="Hi")
+    compiled = compile_request(agent, state={"who": "Ada"}, message="Hi")
     text = compiled.system
     pointer = "/systemInstruction/parts/0/text"
     found = {
@@ -519,7 +520,7 @@ def test_every_piece_of_text_keeps_its_place() -> None:
     ],
 )
 def test_a_lone_surrogate_is_mended_and_said_wherever_it_stands(agent: Agent) -> None:
-    compiled = weft.compile(agent, state={"half": "half \ud83d"}, message="Hi")
+    compiled = compile_request(agent, state={"half": "half \ud83d"}, message="Hi")
     assert "half \ufffd" in compiled.system
     assert {found.code for found in compiled.diagnostics} == {"WEFT204"}
     compiled.system.encode()
@@ -527,7 +528,7 @@ def test_a_lone_surrogate_is_mended_and_said_wherever_it_stands(agent: Agent) ->
 
 def test_every_error_of_ours_can_be_caught_as_one() -> None:
     with pytest.raises(WeftError):
-        weft.compile(Agent("bot", instruction="{x}", on_missing="error"))
+        compile_request(Agent("bot", instruction="{x}", on_missing="error"))
 
 
 def test_T7_a_provider_cannot_reach_into_the_session() -> None:
@@ -538,14 +539,14 @@ def test_T7_a_provider_cannot_reach_into_the_session() -> None:
         return "Order {order.id}"
 
     session = Session("s", state={"order": {"id": 7}})
-    compiled = weft.compile(Agent("bot", model=MODEL, instruction=greedy), session=session)
+    compiled = compile_request(Agent("bot", model=MODEL, instruction=greedy), session=session)
     assert compiled.system.endswith("Order 7")
     assert session.state == {"order": {"id": 7}}
 
 
 def test_T7_what_raw_holds_is_coerced_too() -> None:
     agent = Agent("bot", model=MODEL, instruction=lambda context: Raw(5))  # type: ignore[arg-type]
-    assert weft.compile(agent, message="Hi").system.endswith("\n\n5")
+    assert compile_request(agent, message="Hi").system.endswith("\n\n5")
 
 
 @pytest.mark.parametrize(
@@ -566,7 +567,7 @@ def test_T8_only_an_agent_has_instructions() -> None:
 
 def test_I1_a_global_instruction_below_the_root_is_reported() -> None:
     root = Agent("root", model=MODEL, sub_agents=[Agent("child", global_instruction="Be odd.")])
-    compiled = weft.compile(root, agent="child", message="Hi")
+    compiled = compile_request(root, agent="child", message="Hi")
     assert "Be odd." not in compiled.system
     assert [d.code for d in compiled.diagnostics] == ["WEFT103"]
 
@@ -580,9 +581,9 @@ def test_T7_the_report_does_not_ask_a_provider_again_for_the_request_before() ->
 
     agent = Agent("bot", model=MODEL, instruction=counting)
     log = make_session(("user", "Hi"))
-    first = weft.compile(agent, session=log)
+    first = compile_request(agent, session=log)
     later = make_session(("user", "Hi"), ("bot", "Hello"), ("user", "And?")).events
-    second = weft.compile(agent, session=log.append(*later[1:]))
+    second = compile_request(agent, session=log.append(*later[1:]))
     assert second.prefix_break is not None
     assert len(asked) == 2
     assert second.previous is not None
@@ -591,13 +592,13 @@ def test_T7_the_report_does_not_ask_a_provider_again_for_the_request_before() ->
 
 def test_an_extra_for_no_dialect_is_reported() -> None:
     agent = Agent("bot", model=MODEL, generate_config={"extra": {"gemni": {"a": 1}}})
-    (found,) = weft.compile(agent, message="Hi").diagnostics
+    (found,) = compile_request(agent, message="Hi").diagnostics
     assert found.code == "WEFT702"
     assert "`gemni`, which is no dialect" in found.message
 
 
 def test_a_changed_wire_does_not_change_the_declaration() -> None:
     agent = Agent("bot", model=MODEL, generate_config={"stop_sequences": ["END"]})
-    wire = weft.compile(agent, message="Hi").wire
+    wire = compile_request(agent, message="Hi").wire
     wire["generationConfig"]["stopSequences"].append("X")  # type: ignore[index, call-overload, union-attr]
     assert agent.generate_config == {"stop_sequences": ["END"]}

@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.support.build import calls, returns, says, session, user
-from weft import Agent, Raw, RunConfig, compile
+from weft import Agent, Raw, RunConfig
+from weft.compiler import compile_request as compile
 from weft.compiler.plan import MOST_PLANS, plan_for
 from weft.declare import Sequence
 from weft.errors import CompileError, DeclarationError

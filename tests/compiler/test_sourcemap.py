@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.build import calls, returns, says, session, user
 from tests.support.strategies import logs
-from weft import Agent, Event, RunConfig, Session, compile
+from weft import Agent, Event, RunConfig, Session
+from weft.compiler import compile_request as compile
 from weft.dialects import DIALECTS
 from weft.dialects.wire import escape
 from weft.errors import UsageError

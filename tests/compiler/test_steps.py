@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.build import calls, returns, says, session, user
 from tests.support.strategies import logs
-from weft import Agent, C, Compiled, Event, RunConfig, Session, TokenBudget, compile
+from weft import Agent, C, Event, RunConfig, Session, TokenBudget
+from weft.compiler import Compilation
+from weft.compiler import compile_request as compile
 from weft.compiler.incremental import Thread
 from weft.declare import Policy
 from weft.dialects import DIALECTS
@@ -79,7 +81,7 @@ def test_a_request_stays_as_it_was_given_however_long_it_is_kept(dialect: str, s
 
 
 def _turns(held: object) -> object:
-    if isinstance(held, Compiled):
+    if isinstance(held, Compilation):
         return held.wire
     return held if isinstance(held, list | dict) else held.wire  # type: ignore[attr-defined]
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import msgspec
 
-import weft
-from weft import Agent, Compiled, Event, Origin, RunConfig, Session, Tool
+from weft import Agent, Event, Origin, RunConfig, Session, Tool
+from weft.compiler import Compilation, compile_request
 from weft.content import (
     CodeExecutionResult,
     Content,
@@ -63,9 +63,9 @@ class Scene(NamedTuple):
     message: "str | Part | list[str | Part] | None" = None
     models: Mapping[str, str] = MODELS
 
-    def compile(self, dialect: str) -> Compiled:
+    def compile(self, dialect: str) -> Compilation:
         """The request as the dialect's own model would get it."""
-        return weft.compile(
+        return compile_request(
             self.agent,
             session=Session("s", events=self.events),
             message=self.message,
@@ -547,7 +547,7 @@ def body(name: str, dialect: str, *, model: str | None = None) -> dict[str, Any]
     return cast("dict[str, Any]", compiled(name, dialect, model=model).lower(dialect))
 
 
-def compiled(name: str, dialect: str, *, model: str | None = None) -> Compiled:
+def compiled(name: str, dialect: str, *, model: str | None = None) -> Compilation:
     """That prompt, compiled for the dialect's model or for another one."""
     one = scene(name)
     if model is not None:
@@ -572,7 +572,7 @@ def words_first(dialect: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", held.wire[held.turns])
 
 
-def said(compiled: Compiled, dialect: str) -> list[str]:
+def said(compiled: Compilation, dialect: str) -> list[str]:
     """What lowering had to say: severity, code and message."""
     found = compiled.lowered(dialect).diagnostics
     return [f"{one.severity}[{one.code}] {one.message}" for one in found]

@@ -16,7 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from tests.dialects.prompts import BY_NAME, DIALECTS, SCENES, Scene, log, scene
 from tests.dialects.shapes import misfits, places
 from tests.support.laws import all_laws
-from weft import Compiled, Session
+from weft import Session
+from weft.compiler import Compilation
 from weft.content import call_part, result_part
 from weft.dialects import dialect_named, facts_for
 from weft.values import compact
@@ -99,15 +100,15 @@ MISFITS: dict[str, Callable[[Wire], list[str]]] = {
 }
 
 
-def lowered(scene: Scene, dialect: str) -> tuple[Compiled, Wire]:
-    """Compiled once for all the laws."""
+def lowered(scene: Scene, dialect: str) -> tuple[Compilation, Wire]:
+    """Compilation once for all the laws."""
     held = _COMPILED.get((scene.name, dialect))
     if held is None:
         held = _COMPILED[scene.name, dialect] = scene.compile(dialect)
     return held, cast("Wire", held.lower(dialect))
 
 
-_COMPILED: dict[tuple[str, str], Compiled] = {}
+_COMPILED: dict[tuple[str, str], Compilation] = {}
 
 
 def a_request_fits_the_providers_own_types(scene: Scene, dialect: str) -> None:

@@ -18,7 +18,9 @@ import weft
 from tests.dialects import prompts
 from tests.support.laws import all_laws
 from tests.support.strategies import json_values, logs
-from weft import Agent, Content, Event, Part, Session, TokenBudget, compile, count_tokens
+from weft import Agent, Content, Event, Part, Session, TokenBudget, count_tokens
+from weft.compiler import Compilation, compile_request
+from weft.compiler import compile_request as compile
 from weft.content import (
     call_part,
     media_part,
@@ -49,18 +51,18 @@ def look(q: str = "") -> str:
     return q
 
 
-def counted(compiled: weft.Compiled) -> int:
+def counted(compiled: Compilation) -> int:
     return count_request(compiled.wire, dialect=compiled.dialect, model=compiled.prompt.model)
 
 
 # --- what Weft makes
 
 
-def a_compiled_request_counts_as_its_wire_does(compiled: weft.Compiled, dialect: str) -> None:
+def a_compiled_request_counts_as_its_wire_does(compiled: Compilation, dialect: str) -> None:
     assert compiled.tokens == counted(compiled)
 
 
-def every_part_of_a_turn_belongs_to_a_block(compiled: weft.Compiled, dialect: str) -> None:
+def every_part_of_a_turn_belongs_to_a_block(compiled: Compilation, dialect: str) -> None:
     for entry in compiled.lowered(dialect).entries:
         parts = READERS[dialect].turn(entry.wire).parts
         assert {part.pointer for part in parts} <= {pointer for pointer, _ in entry.blocks}
@@ -518,7 +520,7 @@ def test_a_pdf_counts_its_pages_and_says_that_its_text_is_not_counted(packed: bo
         sizes: list[int] = []
         for pages in (1, 12):
             said = Content((media_part("application/pdf", _pdf(pages, packed=packed)),), "user")
-            compiled = weft.compile(Agent("bot", model=model), message=said)
+            compiled = compile_request(Agent("bot", model=model), message=said)
             assert compiled.uncounted == ("the text of the PDF",)
             sizes.append(compiled.tokens)
         assert sizes[1] - sizes[0] >= 11 * 200
@@ -530,13 +532,13 @@ def test_the_report_says_at_least_and_what_is_unknown() -> None:
         model="claude-sonnet-4-5",
         generate_config={"extra": {"anthropic": {"mcp_servers": [{"name": "a", "url": "b"}]}}},
     )
-    compiled = weft.compile(agent, message="Hi")
+    compiled = compile_request(agent, message="Hi")
     report = compiled.explain()
     assert report.uncounted == ("the tools of its MCP servers",)
     assert f"at least {compiled.tokens:,}" in report.to_text()
     assert "the tools of its MCP servers" in report.to_text()
     assert "at least" in report.to_html()
-    plain = weft.compile(Agent("bot", model="claude-sonnet-4-5"), message="Hi")
+    plain = compile_request(Agent("bot", model="claude-sonnet-4-5"), message="Hi")
     assert plain.uncounted == ()
     assert "at least" not in plain.explain().to_text()
 
@@ -580,12 +582,16 @@ def test_a_recording_counts_its_seconds() -> None:
     head = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0" + (8000).to_bytes(4, "little")
     head += (16_000).to_bytes(4, "little") + b"\2\0\x10\0data\0\0\0\0"
     ten = media_part("audio/wav", head + bytes(160_000))
-    compiled = weft.compile(Agent("bot", model="gemini-2.5-flash"), message=Content((ten,), "user"))
-    silent = weft.compile(Agent("bot", model="gemini-2.5-flash"), message=" ")
+    compiled = compile_request(
+        Agent("bot", model="gemini-2.5-flash"), message=Content((ten,), "user")
+    )
+    silent = compile_request(Agent("bot", model="gemini-2.5-flash"), message=" ")
     assert compiled.uncounted == ()
     assert abs(compiled.tokens - silent.tokens - 320) < 8
     odd = media_part("audio/ogg", b"OggS" + bytes(5_000))
-    compiled = weft.compile(Agent("bot", model="gemini-2.5-flash"), message=Content((odd,), "user"))
+    compiled = compile_request(
+        Agent("bot", model="gemini-2.5-flash"), message=Content((odd,), "user")
+    )
     assert compiled.uncounted == ("the recording of type audio/ogg",)
 
 

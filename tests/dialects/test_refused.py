@@ -9,6 +9,7 @@ import weft
 from tests.cli.run import weft as shell
 from tests.support.linear import calls
 from weft import Agent, Event, RunConfig, Session
+from weft.compiler import compile_request
 from weft.compiler.prefix import refused
 from weft.content import Content, Part, call_part, media_part, result_part
 from weft.dialects import DIALECTS, dialect_named, refusals
@@ -45,7 +46,7 @@ def test_under_strict_nothing_is_sent() -> None:
         weft.run_sync(agent, "Hi", config=RunConfig(strict=True))
     assert model.wires == []
     with pytest.raises(LoweringError, match="WEFT702"):
-        weft.compile(agent, message="Hi", config=RunConfig(strict=True)).wire  # noqa: B018
+        compile_request(agent, message="Hi", config=RunConfig(strict=True)).wire  # noqa: B018
 
 
 def test_what_the_agent_allows_is_sent_even_under_strict() -> None:
@@ -106,8 +107,8 @@ def test_a_name_nobody_knows_is_the_same_error_everywhere(
     agent = Agent("bot", model=name, instruction="Hi.")
     told: set[str] = set()
     for ask in (
-        lambda: weft.compile(agent, message="Hi"),
-        lambda: weft.compile(Agent("bot"), message="Hi", config=RunConfig(model=name)),
+        lambda: compile_request(agent, message="Hi"),
+        lambda: compile_request(Agent("bot"), message="Hi", config=RunConfig(model=name)),
         lambda: weft.run_sync(agent, "Hi"),
     ):
         with pytest.raises(UsageError) as caught:
@@ -137,7 +138,7 @@ def test_the_shell_refuses_an_unknown_model_on_compile_and_replay(tmp_path: Path
      "http://host/v1#gpt-proo", "openrouter/openai/gpt-proo", "gemini-flash-latest", "o9-mini"],
 )  # fmt: skip
 def test_new_versions_and_other_servers_names_raise_no_alarm(name: str) -> None:
-    assert weft.compile(Agent("bot", model=name), message="Hi").diagnostics == ()
+    assert compile_request(Agent("bot", model=name), message="Hi").diagnostics == ()
 
 
 # --- at the cost of what is new
@@ -173,15 +174,15 @@ def test_step_by_step_the_same_is_said_as_all_at_once(model: str) -> None:
         session = Session("s")
         for event in _log(random.Random(seed), 6):
             session = session.append(event)
-            compiled = weft.compile(agent, session=session)
+            compiled = compile_request(agent, session=session)
             whole = refusals(compiled.dialect, compiled.wire, compiled.prompt.model)
             assert [one.message for one in compiled.refused] == [one.message for one in whole]
-            cold = weft.compile(agent, session=Session("s", events=list(session.events)))
+            cold = compile_request(agent, session=Session("s", events=list(session.events)))
             assert cold.refused == compiled.refused
-    older = weft.compile(agent, session=session.before(3))
+    older = compile_request(agent, session=session.before(3))
     assert (
         older.refused
-        == weft.compile(agent, session=Session("s", events=list(session.events)[:3])).refused
+        == compile_request(agent, session=Session("s", events=list(session.events)[:3])).refused
     )
 
 
@@ -192,9 +193,9 @@ def test_one_more_step_costs_what_is_new(model: str) -> None:
     def step(turns: int) -> int:
         lines = [(who, f"{n} of {turns}") for n in range(turns) for who in ("user", "bot")]
         session = make_session(*lines)
-        weft.compile(agent, session=session).refused  # noqa: B018
+        compile_request(agent, session=session).refused  # noqa: B018
         session = session.append(Event("user", Content((Part(text="on"),), "user")))
-        compiled = weft.compile(agent, session=session)
+        compiled = compile_request(agent, session=session)
         compiled.lowered()
         return calls(lambda: refused(compiled.lowered(), compiled.prompt.model))
 

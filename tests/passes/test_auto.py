@@ -9,7 +9,7 @@ import pytest
 import weft
 from tests.support.recorded import coding_run
 from weft import Agent, C, RunConfig, Session
-from weft.compiler import Compiled
+from weft.compiler import Compilation, compile_request
 from weft.compiler.breaks import break_of, read_again
 from weft.content import call_part, result_part
 from weft.declare import Policy
@@ -29,7 +29,7 @@ POLICIES = (
 )
 
 
-def turns_of(compiled: Compiled) -> list[object]:
+def turns_of(compiled: Compilation) -> list[object]:
     return cast("list[object]", compiled.wire["messages"])
 
 
@@ -108,7 +108,7 @@ def test_what_was_decided_at_one_step_is_found_again_from_the_log_alone(seed: in
         if index % 5 == 0:
             alone = Session(session.id, events=list(session.events)[:index])
             model = RunConfig(model=compiled.prompt.model)
-            again = weft.compile(compiled.plan.path[0], session=alone, config=model)
+            again = compile_request(compiled.plan.path[0], session=alone, config=model)
             assert again.wire == compiled.wire
 
 
@@ -150,7 +150,7 @@ def test_no_policy_costs_more_than_append_only_without_an_announced_break(seed: 
 def test_nothing_that_is_used_later_is_further_than_a_handle_away(seed: int) -> None:
     session = working_session(seed, 20)
     got = replay(recording_of(session), C.auto(), uses=uses_of(session.events))
-    assert got.kept == 1.0
+    assert got.kept_share == 1.0
 
 
 def test_windows_that_are_shown_again_cost_what_changed() -> None:

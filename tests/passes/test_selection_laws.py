@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import Agent, C
-from weft.compiler import Compiled
+from weft.compiler import Compilation, compile_request
 from weft.content import Content, Part, call_part, result_part
 from weft.declare import Policy
 from weft.ir import CallBlock, Item, ResultBlock
@@ -59,18 +59,18 @@ def _events(rng: random.Random, turns: int) -> Iterator[Event]:
         yield event("bot", turn, "model", Part(text=rng.choice(SCRAPS)))
 
 
-def compiled(policy: Policy, seed: int) -> Compiled:
+def compiled(policy: Policy, seed: int) -> Compilation:
     asked = random.Random(seed).choice(ASKED)
     agent = Agent("bot", model="gpt-4o", context=policy)
-    return weft.compile(agent, session=session_of(seed), message=asked)
+    return compile_request(agent, session=session_of(seed), message=asked)
 
 
-def items_of(made: Compiled) -> list[Item]:
+def items_of(made: Compilation) -> list[Item]:
     """The items that come from the log or are asked now."""
     return [item for item in made.prompt.items if item.event or item.author == "user"]
 
 
-def taken(made: Compiled) -> int:
+def taken(made: Compilation) -> int:
     """What the items take that lie before the current turn."""
     return sum(made.scale.item(item) for item in items_of(made)[:-1])
 
@@ -139,10 +139,10 @@ def test_a_session_that_grew_compiles_as_one_that_was_read_anew() -> None:
         grown = Session("s")
         for event in events:
             grown = grown.append(event)
-            weft.compile(agent, session=grown, message="Who sells pianos?")
+            compile_request(agent, session=grown, message="Who sells pianos?")
         fresh = Session("s", events=events)
-        one = weft.compile(agent, session=grown, message="Who sells pianos?")
-        other = weft.compile(agent, session=fresh, message="Who sells pianos?")
+        one = compile_request(agent, session=grown, message="Who sells pianos?")
+        other = compile_request(agent, session=fresh, message="Who sells pianos?")
         assert one.wire == other.wire
 
 
@@ -191,7 +191,7 @@ def test_a_request_never_exceeds_what_it_is_to_fit_by_the_count_it_reports(model
         for tokens in (600, 2048):
             for policy in policies(tokens)[:4]:
                 agent = Agent("bot", model=model, context=policy)
-                made = weft.compile(agent, session=session, message=asked)
+                made = compile_request(agent, session=session, message=asked)
                 assert made.tokens <= tokens, (seed, tokens, str(policy))
                 counted = weft.count_tokens(made.wire, model=model, dialect=made.dialect)
                 assert counted == made.tokens
@@ -202,7 +202,7 @@ def test_a_long_question_leaves_less_room_and_stays_whole() -> None:
                              for who in ("user", "bot")])  # fmt: skip
     agent = Agent("bot", model="gpt-4o", context=C.relevant().fit(500))
     asked = "the harbour " * 150
-    made = weft.compile(agent, session=session, message=asked)
+    made = compile_request(agent, session=session, message=asked)
     assert made.tokens <= 500
-    huge = weft.compile(agent, session=session, message="the harbour " * 400)
+    huge = compile_request(agent, session=session, message="the harbour " * 400)
     assert [item.author for item in huge.prompt.items] == ["user"]

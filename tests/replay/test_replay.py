@@ -165,7 +165,7 @@ def test_append_only_repeats_every_request_and_keeps_all() -> None:
     got = trial(recording, C.default())
     assert got.requests == 9
     assert got.broken == 0
-    assert got.in_view == got.kept == 1
+    assert got.in_view == got.kept_share == 1
     assert got.used > 5
     assert got.with_recalls == got.cost
     assert got.largest == got.curve[-1] == max(got.curve)
@@ -187,7 +187,7 @@ def test_a_window_costs_more_and_says_so_each_time() -> None:
     assert window.cost > base.cost
     assert window.broken > 3
     assert window.announced == window.broken
-    assert window.kept < 1
+    assert window.kept_share < 1
 
 
 def test_requests_that_fit_no_budget_are_counted_apart() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import weft
 from weft import Agent, C, RunConfig, Runner, count_tokens
+from weft.compiler import compile_request
 from weft.errors import BudgetExceeded
 from weft.testing import ScriptedModel, call
 
@@ -114,7 +115,7 @@ async def test_what_does_not_fit_is_summed_up_once_by_the_model() -> None:
     assert count_tokens(model.wires[asked[-1]], model="gpt-4.1", dialect="openai-chat") <= 900
     session = await runner.session(session_id="s")
     replies = [index for index, event in enumerate(session.events) if event.text == "done"]
-    rebuilt = weft.compile(runner.root, session=session.before(replies[0]))  # type: ignore[arg-type]
+    rebuilt = compile_request(runner.root, session=session.before(replies[0]))  # type: ignore[arg-type]
     assert rebuilt.wire == model.wires[asked[-1]]
     assert rebuilt.prompt.wants == ()
 
@@ -125,7 +126,7 @@ async def test_what_was_given_up_is_reported() -> None:
     runner = Runner(agent)
     await runner.run(message="Hi", session_id="s")
     session = await runner.session(session_id="s")
-    compiled = weft.compile(agent, session=session, message="Go on")
+    compiled = compile_request(agent, session=session, message="Go on")
     found = {one.code: one.message for one in compiled.diagnostics}
     assert "WEFT503" in found
     assert "600" in found["WEFT503"]
@@ -139,7 +140,7 @@ async def test_an_estimated_count_is_kept_with_its_margin() -> None:
         author, role = ("user", "user") if number % 2 == 0 else ("desk", "model")
         content = weft.Content(role=role, parts=(weft.Part(text=f"{number} " + "word " * 90),))
         session = session.append(weft.Event(author=author, content=content, invocation_id="1"))
-    compiled = weft.compile(agent, session=session, message="Go on")
+    compiled = compile_request(agent, session=session, message="Go on")
     assert compiled.tokens * (1 + compiled.scale.counter.margin) <= 1000
 
 
@@ -149,18 +150,20 @@ async def test_the_reserve_is_what_the_answer_may_take() -> None:
         C.default().budget(1000, overflow="error")
     )
     with pytest.raises(BudgetExceeded, match="900 are for the answer"):
-        weft.compile(agent, session=session, message="word " * 120)
+        compile_request(agent, session=session, message="word " * 120)
     config = RunConfig(generate_config={"max_output_tokens": 100})
-    assert weft.compile(agent, session=session, message="word " * 120, config=config).tokens < 900
+    assert (
+        compile_request(agent, session=session, message="word " * 120, config=config).tokens < 900
+    )
 
 
 def test_the_tool_that_the_budget_itself_brings_is_named_with_a_way_to_do_without_it() -> None:
     agent = Agent("desk", model="claude-sonnet-4-5")
     with pytest.raises(BudgetExceeded) as caught:
-        weft.compile(agent.sees(C.default().budget(300)), message="Hi")
+        compile_request(agent.sees(C.default().budget(300)), message="Hi")
     assert "the tool recall" in caught.value.message
     assert 'overflow="drop", which needs no recall' in str(caught.value.hint)
-    weft.compile(agent.sees(C.default().budget(300, overflow="drop")), message="Hi")
+    compile_request(agent.sees(C.default().budget(300, overflow="drop")), message="Hi")
     with pytest.raises(BudgetExceeded) as caught:
-        weft.compile(agent.sees(C.default().compact().budget(300)), message="Hi")
+        compile_request(agent.sees(C.default().compact().budget(300)), message="Hi")
     assert "overflow" not in str(caught.value.hint)

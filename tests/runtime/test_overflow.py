@@ -6,6 +6,7 @@ import pytest
 
 import weft
 from weft import Agent, RunConfig, Runner
+from weft.compiler import compile_request
 from weft.errors import ModelError
 from weft.runtime.model_call import tighter
 from weft.testing import ScriptedModel
@@ -76,7 +77,7 @@ async def test_the_shortened_request_can_be_rebuilt_from_the_log() -> None:
     runner = Runner(agent)
     await _talk(runner, f"first {LONG}", f"second {LONG}", "third")
     session = await runner.session(user_id="u", session_id="s")
-    again = weft.compile(agent, session=session)
+    again = compile_request(agent, session=session)
     assert again.previous is not None
     assert again.previous.wire == model.wires[-1]
 
@@ -93,5 +94,5 @@ async def test_the_shortened_request_can_be_rebuilt_from_the_log() -> None:
 def test_the_limit_a_provider_names_is_scaled_to_how_weft_counts(
     message: str, share: float
 ) -> None:
-    compiled = weft.compile(Agent("a", model="gpt-5"), message=LONG, config=RunConfig())
+    compiled = compile_request(Agent("a", model="gpt-5"), message=LONG, config=RunConfig())
     assert tighter(compiled, _too_long(message)) == int(compiled.tokens * share)

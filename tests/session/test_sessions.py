@@ -16,6 +16,7 @@ from inline_snapshot import snapshot
 import weft
 from tests.support.strategies import json_values, logs
 from weft import Actions, Agent, Content, Event, Part, Session
+from weft.compiler import compile_request
 from weft.content import (
     Blob,
     CodeExecutionResult,
@@ -231,7 +232,7 @@ def test_a_file_that_is_not_there_is_refused_by_name() -> None:
     ("build", "where"),
     [
         (lambda bad: Session(state={"k": [bad]}), "session.state.k[0]"),
-        (lambda bad: weft.compile(BOT, state={"k": bad}), "state.k"),
+        (lambda bad: compile_request(BOT, state={"k": bad}), "state.k"),
         (
             lambda bad: Session(events=[said("user", "Hi"), said("bot", k=bad)]),
             "session.events[1].actions.stateDelta.k",
@@ -246,7 +247,7 @@ def test_a_file_that_is_not_there_is_refused_by_name() -> None:
             "append[2].content.parts[0].functionResponse.response.r",
         ),
         (
-            lambda bad: weft.compile(BOT, message=[call_part("look", {"q": bad})]),
+            lambda bad: compile_request(BOT, message=[call_part("look", {"q": bad})]),
             "message.parts[0].functionCall.args.q",
         ),
     ],
@@ -269,8 +270,8 @@ def test_a_value_that_is_not_json_is_refused_where_it_enters(
         (lambda: Session().append({}), "a dict is not an event"),  # type: ignore[arg-type]
         (lambda: Session().before(1), "there is no event 1"),
         (lambda: Session().before(-1), "there is no event -1"),
-        (lambda: weft.compile(BOT, message=5), "a int is not a message"),  # type: ignore[arg-type]
-        (lambda: weft.compile(BOT, message=[5]), "is not part of a message"),  # type: ignore[list-item]
+        (lambda: compile_request(BOT, message=5), "a int is not a message"),  # type: ignore[arg-type]
+        (lambda: compile_request(BOT, message=[5]), "is not part of a message"),  # type: ignore[list-item]
         (
             lambda: Session(events=[Event(content=Content(parts=("Hi",)))]),  # type: ignore[arg-type]
             "a str is not a part",
@@ -287,7 +288,7 @@ def test_what_is_no_event_or_message_is_refused(build: Callable[[], object], mes
 def test_plain_json_is_made_of_what_is_nearly_json() -> None:
     session = Session(state={"t": (1, (2,))})  # type: ignore[dict-item]
     assert session.state == {"t": [1, [2]]}
-    assert weft.compile(BOT.instruct("{t[1][0]}"), session=session).system.endswith("2")
+    assert compile_request(BOT.instruct("{t[1][0]}"), session=session).system.endswith("2")
 
 
 # S1: state.
@@ -402,7 +403,7 @@ def test_H4_partial_events_never_reach_the_model() -> None:
         author="bot", partial=True, content=Content(role="model", parts=(Part(text="par"),))
     )
     session = Session("s", events=[said("user", "Hi"), partial])
-    assert weft.compile(BOT, session=session).wire["contents"] == [
+    assert compile_request(BOT, session=session).wire["contents"] == [
         {"role": "user", "parts": [{"text": "Hi"}]}
     ]
 
@@ -467,7 +468,7 @@ def test_H5_compiling_never_changes_a_stored_event(events: list[Event]) -> None:
     session = Session("s", events=events)
     before = session.to_json()
     for agent in (BOT, Agent("helper", model="claude-sonnet-4-5")):
-        compiled = weft.compile(agent, session=session, message="And now?")
+        compiled = compile_request(agent, session=session, message="And now?")
         for dialect in DIALECTS:
             compiled.lower(dialect)
         assert compiled.hash
@@ -480,7 +481,7 @@ def test_H5_compiling_never_changes_a_stored_event(events: list[Event]) -> None:
 )
 def test_odd_text_compiles_to_json_that_can_be_sent(text: str) -> None:
     events = [*exchange({"q": text}, {"r": text}), said("user", text)]
-    compiled = weft.compile(BOT, session=Session("s", events=events), state={"intent": text})
+    compiled = compile_request(BOT, session=Session("s", events=events), state={"intent": text})
     mended = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
     for dialect in DIALECTS:
         body = json.dumps(compiled.lower(dialect), ensure_ascii=False)
@@ -495,7 +496,7 @@ def test_the_deepest_value_a_session_takes_also_compiles(dialect: str) -> None:
     value = nested(MAX_DEPTH - 1)
     session = Session("s", events=exchange(value, value), state={"intent": value})
     assert Session.from_json(session.to_json()) == session
-    compiled = weft.compile(BOT, session=session)
+    compiled = compile_request(BOT, session=session)
     assert json.dumps(compiled.lower(dialect)).count("a") > 3 * MAX_DEPTH - 9
     assert sum(1 for _ in compiled.source_map(dialect).segments())
     assert compiled.hash
@@ -506,7 +507,7 @@ def test_the_deepest_value_a_session_takes_also_compiles(dialect: str) -> None:
 def test_a_tool_result_of_ten_megabytes_stays_whole_in_the_log() -> None:
     large = "0123456789" * 1_000_000
     session = Session("s", events=exchange({}, {"result": large}))
-    compiled = weft.compile(BOT, session=session)
+    compiled = compile_request(BOT, session=session)
     for dialect in DIALECTS:
         assert len(json.dumps(compiled.lower(dialect))) < 50_000
     assert compiled.hash
@@ -522,7 +523,7 @@ def test_a_tool_that_is_not_compacted_sends_ten_megabytes() -> None:
         return large
 
     session = Session("s", events=exchange({}, {"result": large}))
-    compiled = weft.compile(weft.Agent("bot", tools=[look]), session=session)
+    compiled = compile_request(weft.Agent("bot", tools=[look]), session=session)
     for dialect in DIALECTS:
         assert large in json.dumps(compiled.lower(dialect))
 
@@ -533,20 +534,20 @@ def test_a_hundred_thousand_events_compile_in_one_go() -> None:
         for n in range(100_000)
     ]
     session = Session("s", events=events)
-    contents = weft.compile(BOT, session=session).wire["contents"]
+    contents = compile_request(BOT, session=session).wire["contents"]
     assert isinstance(contents, list)
     assert len(contents) in (100_000, 100_001)
-    grown = weft.compile(BOT, session=session.append(said("user", "last", invocation="z"))).wire
+    grown = compile_request(BOT, session=session.append(said("user", "last", invocation="z"))).wire
     assert isinstance(grown["contents"], list)
     assert grown["contents"][-1] == {"role": "user", "parts": [{"text": "last"}]}
 
 
 def test_a_compiled_session_is_copied_and_pickled_like_a_fresh_one() -> None:
     session = Session("s", state={"intent": "x"}, events=[said("user", "Hi"), said("bot", "Yes")])
-    before = weft.compile(BOT, session=session)
+    before = compile_request(BOT, session=session)
     for again in (pickle.loads(pickle.dumps(session)), copy.deepcopy(session)):
         assert again == session
-        assert weft.compile(BOT, session=again).hash == before.hash
+        assert compile_request(BOT, session=again).hash == before.hash
 
 
 @pytest.mark.parametrize("data", [None, 5, {}, []])

@@ -5,8 +5,9 @@ import json
 import random
 from typing import NamedTuple
 
-from weft import Agent, C, Content, Event, Part, Session, compile
-from weft.compiler import Compiled
+from weft import Agent, C, Content, Event, Part, Session
+from weft.compiler import Compilation
+from weft.compiler import compile_request as compile
 from weft.compiler.count import Scale
 from weft.content import call_part, result_part, text_part, thought_part
 from weft.declare import Policy
@@ -165,7 +166,7 @@ class Case(NamedTuple):
     session: Session
     policy: Policy
 
-    def under(self, tokens: int, overflow: str) -> "Compiled | None":
+    def under(self, tokens: int, overflow: str) -> "Compilation | None":
         """The request within a budget; None where it cannot be met."""
         policy = self.policy.budget(tokens, overflow=overflow)  # type: ignore[arg-type]
         try:
@@ -173,7 +174,7 @@ class Case(NamedTuple):
         except BudgetExceeded:
             return None
 
-    def whole(self) -> Compiled:
+    def whole(self) -> Compilation:
         """The request without a budget."""
         return compile(self.agent.sees(self.policy), session=self.session)
 
@@ -193,7 +194,7 @@ def check(seed: int) -> int:
     most = round(whole.tokens * (1 + scale.counter.margin) * 1.15)
     budgets = sorted(max(20, round(most * dice.random() ** 0.7)) for _ in range(3))
     overflow = dice.choice(("degrade", "degrade", "drop", "summarize"))
-    before: Compiled | None = None
+    before: Compilation | None = None
     met = 0
     for tokens in budgets:
         made = one.under(tokens, overflow)
@@ -243,7 +244,7 @@ def _check_request(seed: int, whole: Prompt, made: Prompt) -> None:
             assert all(one.key in kept for one in asked), f"{seed}: an answer without a question"
 
 
-def _check_stays(seed: int, whole: Compiled, made: Compiled, scale: Scale) -> None:
+def _check_stays(seed: int, whole: Compilation, made: Compilation, scale: Scale) -> None:
     """What the user asks now is untouched, tier 1 too; and a second time changes nothing."""
     forms = {item.key: item for item in made.prompt.items}
     said = [item for item in whole.prompt.items if item.kind == "user" and item.author == "user"]

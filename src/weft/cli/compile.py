@@ -6,7 +6,7 @@ import sys
 from weft.cli.inputs import exit_code, request
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_request
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.compiler.report import safe
 from weft.models.counting import count
 from weft.models.registry import model_for
@@ -26,7 +26,7 @@ def compile_command(options: CommandOptions) -> int:
     return exit_code(compiled, strict=options.strict)
 
 
-def print_count(compiled: Compiled) -> None:
+def print_count(compiled: Compilation) -> None:
     """Ask the provider, and print both counts where they do not mix with the request."""
     name = compiled.prompt.model
     model = model_for(name, where="--count")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from weft.cli.inputs import last_step, request
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.errors import UsageError
 
 
@@ -27,7 +27,7 @@ class _ComparedRequest(NamedTuple):
     """One of the two requests, and how it is called."""
 
     name: str
-    request: Compiled
+    request: Compilation
 
 
 def _sides(
@@ -66,5 +66,5 @@ def _sides(
     ), _ComparedRequest(_step(step, now), now)
 
 
-def _step(step: int, request: Compiled) -> str:
+def _step(step: int, request: Compilation) -> str:
     return f"step {step} ({request.prompt.agent})"

@@ -3,7 +3,7 @@
 from weft.cli.inputs import exit_code, request
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_report
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.errors import ModelError, UsageError
 
 
@@ -24,7 +24,7 @@ def explain_command(options: CommandOptions) -> int:
     return exit_code(compiled, strict=options.strict)
 
 
-def read_as_its_model_does(compiled: Compiled) -> None:
+def read_as_its_model_does(compiled: Compilation) -> None:
     """Use the model's own tokens to tell what is reused. Without them it is estimated.
 
     Only where there is something to compare: loading the weights takes a second. Nothing is

@@ -12,7 +12,7 @@ import msgspec
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
-from weft.compiler import Compiled, compile
+from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
 from weft.declare.inputs import shape_of
@@ -27,7 +27,7 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
 
 
-def request(options: CommandOptions, *, policy: str | None = None) -> Compiled:
+def request(options: CommandOptions, *, policy: str | None = None) -> Compilation:
     """Compile what the options ask for; with `step`, the request behind that model event.
 
     `policy` is laid over those of the agents, as it is written in code.
@@ -67,7 +67,7 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compiled:
     branch = _branch(session, name or home.name)
     labels = labels_of(root, config)
     part_of = Whole(labels, session or Session()) if labels else None
-    compiled = compile(
+    compiled = compile_request(
         home,
         state=state or None,
         message=options.message,
@@ -80,7 +80,7 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compiled:
     )
     if options.dialect is None or options.dialect == compiled.dialect:
         return compiled
-    return compile(
+    return compile_request(
         home,
         state=state or None,
         message=options.message,
@@ -112,7 +112,7 @@ def seeing(root: Node, policy: Policy) -> Node:
     return rebuild(root, lambda agent: agent.sees(policy))
 
 
-def exit_code(compiled: Compiled, *, strict: bool) -> int:
+def exit_code(compiled: Compilation, *, strict: bool) -> int:
     """1 under `strict` where a diagnostic is an error, else 0."""
     errors = any(diagnostic.severity is Severity.ERROR for diagnostic in compiled.diagnostics)
     return 1 if strict and errors else 0
@@ -211,7 +211,7 @@ def at_step(
     dialect: str | None,
     config: RunConfig,
     artifacts: Mapping[str, str] | None = None,
-) -> Compiled:
+) -> Compilation:
     """The request that led to the session's n-th model event, from the log before it."""
     index = index_of(session, step, agent)
     return before_event(root, session, index, dialect=dialect, config=config, artifacts=artifacts)
@@ -238,7 +238,7 @@ def before_event(
     dialect: str | None,
     config: RunConfig,
     artifacts: Mapping[str, str] | None = None,
-) -> Compiled:
+) -> Compilation:
     """The request that led to the event at `index`; `artifacts` are their texts at that time."""
     event = session.events[index]
     homes = homes_of(root)
@@ -255,7 +255,7 @@ def before_event(
     state = None
     if event.isolation_scope:
         state, through = session.before(index).state, _scope(through, event.isolation_scope)
-    after = compile(
+    after = compile_request(
         home,
         session=through,
         state=state,
@@ -266,7 +266,7 @@ def before_event(
         part_of=part_of,
     )
     if dialect is not None and dialect != after.dialect:
-        after = compile(
+        after = compile_request(
             home,
             session=through,
             state=state,
@@ -291,7 +291,7 @@ def model_events(session: Session, agent: str | None = None) -> list[int]:
     ]
 
 
-def speaking(dialect: str, compiled: Compiled, config: RunConfig) -> RunConfig:
+def speaking(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfig:
     """The run's config with the same model in another dialect."""
     return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(compiled.prompt.model)}")
 

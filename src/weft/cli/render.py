@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.compiler.report import (
     Report,
     block_text,
@@ -46,7 +46,7 @@ def print_json(value: JsonObject) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
-def print_request(compiled: Compiled) -> None:
+def print_request(compiled: Compilation) -> None:
     """The request as a person reads it: system, tools, turns, options."""
     lines = request_lines(compiled)
     if not is_terminal():
@@ -71,7 +71,7 @@ def print_report(report: Report, *, everything: bool = False) -> None:
         console.print(table)
 
 
-def request_lines(compiled: Compiled) -> Iterator[PrintedLine]:
+def request_lines(compiled: Compilation) -> Iterator[PrintedLine]:
     """The readable form of a request, line by line."""
     prompt, counter = compiled.prompt, compiled.scale.counter
     counted = "at least " if compiled.uncounted else "" if counter.exact else "about "

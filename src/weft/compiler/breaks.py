@@ -16,7 +16,7 @@ from weft.passes import Step
 from weft.passes.pipeline import names_of
 
 if TYPE_CHECKING:
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 _EDGES = frozenset(
     ("attribute_foreign", "open_turn", "prune_tools", "order_system", "close_turn",
@@ -36,13 +36,13 @@ class Break(NamedTuple):
     rates: Rates
 
 
-def may_rewrite(compiled: "Compiled") -> bool:
+def may_rewrite(compiled: "Compilation") -> bool:
     """Whether the policy can change what was sent before, so that it is worth a look."""
     budget = compiled.policy.limit is not None or compiled.plan.agent.context_compressor is not None
     return budget or not {*_EDGES, "fit_budget"}.issuperset(names_of(compiled.passes.request))
 
 
-def read_again(compiled: "Compiled") -> int:
+def read_again(compiled: "Compilation") -> int:
     """The tokens of the conversation that the request before had too, behind what changed."""
     before, shared = compiled.previous, compiled.shared
     if before is None or shared is None or shared.broken is None or not shared.system:
@@ -55,34 +55,36 @@ def read_again(compiled: "Compiled") -> int:
     )
 
 
-def break_of(compiled: "Compiled") -> Break | None:
+def break_of(compiled: "Compilation") -> Break | None:
     """What the policy changed of the request before and what that costs, or None."""
     before = compiled.previous if may_rewrite(compiled) else None
     again = read_again(compiled) if before is not None else 0
     if before is None or not again:
         return None
     by = tuple(
-        dict.fromkeys((*_names(compiled.steps), *_names(before.steps), *_found(compiled, before)))
+        dict.fromkeys(
+            (*_names(compiled.steps), *_names(before.steps), *_label_steps(compiled, before))
+        )
     )
     if not by:
         return None
-    rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, kept=compiled.prompt.cache)
+    rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, lifetime=compiled.prompt.cache)
     removed = max(0, _removed(compiled, compiled.steps) - _removed(compiled, before.steps))
     cost, saves = again * (rates.write - rates.read), removed * rates.read
     return Break(again, removed, cost, saves, by, rates)
 
 
-def announced(compiled: "Compiled") -> list[Diagnostic]:
+def announced(compiled: "Compilation") -> list[Diagnostic]:
     """The change as a diagnostic: what is read again, what that costs, what it saves."""
-    found = break_of(compiled)
-    if found is None:
+    broken = break_of(compiled)
+    if broken is None:
         return []
-    worth = found.rates.worth
+    worth = broken.rates.worth
     planned = any(isinstance(stage.selector, Auto) for stage in compiled.policy.stages)
-    who = " and ".join(found.passes)
+    who = " and ".join(broken.passes)
     message = (
-        f"{who} changed what was sent before: {found.tokens:,} tokens are read again, which"
-        f" costs {worth(found.cost)} now and saves {worth(found.saves)} at each later request"
+        f"{who} changed what was sent before: {broken.tokens:,} tokens are read again, which"
+        f" costs {worth(broken.cost)} now and saves {worth(broken.saves)} at each later request"
     )
     hint = "nothing to do: it was planned to pay" if planned else _HINT
     severity = Severity.INFO if planned else None
@@ -93,7 +95,7 @@ def announced(compiled: "Compiled") -> list[Diagnostic]:
 _HINT = "write C.auto(), which changes what was sent only where that pays, or C.default()"
 
 
-def _found(compiled: "Compiled", before: "Compiled") -> list[str]:
+def _label_steps(compiled: "Compilation", before: "Compilation") -> list[str]:
     """The pass that withholds, where more is known to carry a label than before."""
     now, then = compiled.labelled, before.labelled
     same = now is None or (then is not None and now.all == then.all)
@@ -104,13 +106,13 @@ def _names(steps: Iterable[Step]) -> list[str]:
     return [step.name for step in steps if step.notes and step.name not in _EDGES]
 
 
-def _removed(compiled: "Compiled", steps: Iterable[Step]) -> int:
+def _removed(compiled: "Compilation", steps: Iterable[Step]) -> int:
     """The tokens that passes on a request took out of it."""
     notes = [note for step in steps if step.name not in _EDGES for note in step.notes]
     return sum(_shrunk(compiled, note) for note in notes)
 
 
-def _shrunk(compiled: "Compiled", note: Note) -> int:
+def _shrunk(compiled: "Compilation", note: Note) -> int:
     item = compiled.scale.item
     after = item(note.after) if note.after is not None and note.after.blocks else 0
     return (item(note.before) if note.before.blocks else 0) - after

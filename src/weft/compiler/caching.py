@@ -17,7 +17,7 @@ from weft.session import Event, Usage
 from weft.values import JsonObject, Strand
 
 if TYPE_CHECKING:
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 EVICTED = "evicted or not yet written: the provider did not keep it"
 
@@ -71,12 +71,12 @@ class Miss(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """The miss as it is recorded with the answer."""
-        found: JsonObject = {"tokens": self.tokens, "predicted": self.predicted, "read": self.read}
-        found["blame"] = self.blame
-        return {**found, "origin": self.origin} if self.origin else found
+        fields: JsonObject = {"tokens": self.tokens, "predicted": self.predicted, "read": self.read}
+        fields["blame"] = self.blame
+        return {**fields, "origin": self.origin} if self.origin else fields
 
 
-def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
+def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction:
     """What the provider will reuse of this request, given the one before it in the session.
 
     `tokens` reads a request as the model does, for one that runs here: what it reuses is then
@@ -94,7 +94,7 @@ def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
     total = round(total * _calibration(before))
     sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
     whole = _whole(before)
-    possible = _kept(before, whole, sent, cache)
+    possible = _tokens_reused(before, whole, sent, cache)
     changed = "" if cache.exact else _other_change(sent, now, compiled.dialect)
     if before.prompt.model != compiled.prompt.model:
         changed = "model"
@@ -108,9 +108,9 @@ def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
     if shared is not None and shared.system and shared.turns >= whole.turns:
         cached = possible
     elif shared is not None:
-        cached = _kept(before, shared, now, cache)
+        cached = _tokens_reused(before, shared, now, cache)
     if broken is not None and cached < possible:
-        blame = _told(broken)
+        blame = _break_words(broken)
         return Prediction(cached, total, possible, blame=blame, origin=broken.origin)
     if not cached:
         return Prediction(0, total, possible, blame=_too_short(before.tokens, cache))
@@ -118,17 +118,17 @@ def predict(compiled: "Compiled", tokens: Tokens | None = None) -> Prediction:
 
 
 def _exactly(
-    before: "Compiled", compiled: "Compiled", read: Sequence[int], now: Sequence[int]
+    before: "Compilation", compiled: "Compilation", read: Sequence[int], now: Sequence[int]
 ) -> Prediction:
     """What two readings have in common, and of the answer after the first what is repeated."""
     broken, exact = compiled.prefix_break, True
-    cached, possible = common(read, now), _left(before, len(read))
+    cached, possible = common(read, now), _tokens_available(before, len(read))
     if cached == len(read) and _answer_follows(before, compiled):
         cached, exact = possible, before.known is not None
     cached = min(cached, len(now) - 1)
     blame, origin = "", None
     if broken is not None and cached < possible:
-        blame, origin = _told(broken), broken.origin
+        blame, origin = _break_words(broken), broken.origin
     return Prediction(cached, len(now), possible, exact, blame, origin)
 
 
@@ -138,7 +138,7 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _left(before: "Compiled", read: int) -> int:
+def _tokens_available(before: "Compilation", read: int) -> int:
     """The tokens that a request and its answer leave behind, as far as that can be told."""
     if before.known is not None:
         return before.known
@@ -146,7 +146,7 @@ def _left(before: "Compiled", read: int) -> int:
     return read + max(0, (answered or 0) - 1)
 
 
-def _told(broken: PrefixBreak) -> str:
+def _break_words(broken: PrefixBreak) -> str:
     line = f", line {broken.line}" if broken.line else ""
     return f"{broken.reason} at {broken.pointer}{line}"
 
@@ -166,7 +166,7 @@ def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
     return Miss(expected - read, prediction.cached, read, prediction.blame or EVICTED, origin)
 
 
-def _kept(before: "Compiled", shared: Shared, after: JsonObject, cache: Cache) -> int:
+def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cache: Cache) -> int:
     """The tokens of the request `before` that are repeated, and that the provider has kept.
 
     They are counted as the provider counted that request, where its answer said so.
@@ -185,15 +185,15 @@ def _kept(before: "Compiled", shared: Shared, after: JsonObject, cache: Cache) -
         reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
-    kept = round(reached * _calibration(before))
+    tokens_kept = round(reached * _calibration(before))
     if whole and cache.exact and len(entries) == len(lowered.entries):
-        kept = _left(before, kept)
-    if kept < cache.minimum:
+        tokens_kept = _tokens_available(before, tokens_kept)
+    if tokens_kept < cache.minimum:
         return 0
-    return kept // cache.stride * cache.stride
+    return tokens_kept // cache.stride * cache.stride
 
 
-def _marked(before: "Compiled", after: JsonObject, tools: int) -> int:
+def _marked(before: "Compilation", after: JsonObject, tools: int) -> int:
     """The tokens up to the last mark in the head that both requests have, in the same words."""
     wire = before.lowered().wire
     if not tools:
@@ -222,7 +222,7 @@ def _ends_marked(wire: JsonObject, key: str) -> bool:
     return False
 
 
-def _is_exact(before: "Compiled", after: "Compiled", cache: Cache) -> bool:
+def _is_exact(before: "Compilation", after: "Compilation", cache: Cache) -> bool:
     """Whether the count is certain: the model said it, nothing was said once, all is repeated."""
     lowered = before.lowered()
     if not cache.exact or before.known is None or lowered.lasting is not lowered.rest:
@@ -230,21 +230,21 @@ def _is_exact(before: "Compiled", after: "Compiled", cache: Cache) -> bool:
     return _answer_follows(before, after)
 
 
-def _answer_follows(before: "Compiled", after: "Compiled") -> bool:
+def _answer_follows(before: "Compilation", after: "Compilation") -> bool:
     """Whether the answer to the request before stands in this one, behind what it answers."""
     lowered = before.lowered()
     turns = after.lowered().entries.since(lowered.final + len(lowered.lasting))
     return bool(turns) and any(block.role == "model" for _, block in turns[0].blocks)
 
 
-def _calibration(before: "Compiled") -> float:
+def _calibration(before: "Compilation") -> float:
     """What the provider counted for a token that was counted here."""
     usage = before.usage
     counted = usage.prompt_token_count if usage is not None else None
     return counted / before.tokens if counted and before.tokens else 1.0
 
 
-def _whole(before: "Compiled") -> Shared:
+def _whole(before: "Compilation") -> Shared:
     """What a request shares with itself."""
     lowered = before.lowered()
     return Shared(True, True, lowered.final + len(lowered.lasting), 0, None)
@@ -256,7 +256,7 @@ def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 
 
-def _expired(before: "Compiled", after: "Compiled", cache: Cache) -> str:
+def _expired(before: "Compilation", after: "Compilation", cache: Cache) -> str:
     """Why what was kept is gone by now, as far as the log says when it was asked."""
     ttl = after.prompt.cache if after.prompt.cache in cache.ttls else "".join(cache.ttls[:1])
     if not ttl or not before.answered or not after.asked:
@@ -272,7 +272,7 @@ def _too_short(total: int, cache: Cache) -> str:
 
 
 def watch(
-    compiled: "Compiled",
+    compiled: "Compilation",
     usage: Usage,
     log: Strand[Event],
     *,
@@ -309,7 +309,7 @@ class _Spent(NamedTuple):
     known: int | None = None
 
 
-def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: str) -> _Spent:
+def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope: str) -> _Spent:
     """What the agent's last answer in the log cost."""
     for event in reversed(log.since(0)):
         if (
@@ -323,15 +323,15 @@ def _last_spent(compiled: "Compiled", log: Strand[Event], branch: str, scope: st
     return _Spent()
 
 
-def _may_miss(compiled: "Compiled", spent: _Spent, usage: Usage) -> bool:
+def _may_miss(compiled: "Compilation", spent: _Spent, usage: Usage) -> bool:
     """Whether fewer tokens were reused than the request before and its answer may have left."""
     read, before = usage.cached_content_token_count, spent.usage
     cache = compiled.plan.target.facts.cache
     if read is None or before is None or cache == Cache():
         return False
-    left = before.prompt_token_count or 0
+    reusable = before.prompt_token_count or 0
     if cache.exact and spent.known is not None:
         return read < spent.known
     if cache.exact:
-        return read < left + max(0, (before.candidates_token_count or 0) - 1)
-    return left >= cache.minimum and read < left * (1 - SLACK)
+        return read < reusable + max(0, (before.candidates_token_count or 0) - 1)
+    return reusable >= cache.minimum and read < reusable * (1 - SLACK)

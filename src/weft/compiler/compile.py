@@ -5,15 +5,15 @@ plan, what the log decides from its threads, so one more step costs what it adde
 that may not be needed (lowering, counting, hashing, the report) is done when it is asked for.
 """
 
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
 
 import msgspec
 
 from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
-from weft.compiler.compiled import Compiled
+from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
 from weft.compiler.incremental import WHOLE, Basis, Facts, Slot, Woven, facts_of, weave
 from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
@@ -45,13 +45,12 @@ from weft.values import Json, JsonObject, Strand, require_object
 if TYPE_CHECKING:
     from weft.passes.labels import Labelled
 
-__all__ = ["SET_RESPONSE", "ModelLike", "compile", "output_for"]
+__all__ = ["SET_RESPONSE", "ModelLike", "compile", "compile_request", "output_for"]
 
 _DEFAULT = RunConfig()
 
 
-@explained('weft.compile(agent, message="...")', words=RUN_WORDS)
-def compile(
+def compile_request(
     root: Agent,
     /,
     *,
@@ -65,7 +64,7 @@ def compile(
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
     part_of: Whole | None = None,
-) -> Compiled:
+) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
     `state` is laid over the session's, `message` is what the user says now, `branch` where in a
@@ -300,7 +299,7 @@ def _basis(env: Env, facts: Facts, labelled: "Labelled | None") -> Basis:
     )
 
 
-def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _View) -> Compiled:
+def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _View) -> Compilation:
     """Put the request together, and run the passes that look at all of it."""
     plan, woven, env = inputs.plan, view.woven, view.env
     instructions, policy = delivered.instructions, view.policy
@@ -331,13 +330,13 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         if call.config.strict:
             require_valid(prompt)
     previous = partial(_previous, call, plan.agent)
-    compiled = Compiled(prompt, plan, call.config, woven, steps, instructions.provided, previous)
+    compiled = Compilation(prompt, plan, call.config, woven, steps, instructions.provided, previous)
     compiled.policy, compiled.passes = policy, view.passes
     if delivered.changes:
         compiled.instructions = instructions.system
     compiled.labelled = view.labelled
     if policy.protections:
-        compiled.shown = partial(shown_item, policy=policy, env=env)
+        compiled.presentable = partial(shown_item, policy=policy, env=env)
     if view.labelled is not None and delivered.changes:
         compiled.instructions = without_labelled(instructions.system, prompt, policy, env)
     newest = inputs.events.tip
@@ -439,7 +438,7 @@ def _context(
     )
 
 
-def _previous(call: _Call, asked: Agent) -> Compiled | None:
+def _previous(call: _Call, asked: Agent) -> Compilation | None:
     """The request that led to this agent's last answer, rebuilt from the log.
 
     It was sent, so a variable that has no value in it is no reason to refuse it; what `state`
@@ -456,7 +455,7 @@ def _previous(call: _Call, asked: Agent) -> Compiled | None:
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
         if event.author == asked.name and spoke and (event.branch or "") == call.branch:
-            before = compile(
+            before = compile_request(
                 call.root,
                 state={k: v for k, v in (call.state or {}).items() if k not in session.state},
                 session=session.before(index),
@@ -517,3 +516,21 @@ def _with_message(events: Strand[Event], message: ContentLike) -> Strand[Event]:
         timestamp=0.0,
     )
     return events.with_tail([posted])
+
+
+P = ParamSpec("P")
+
+
+def _as_public(build: Callable[P, Compilation]) -> Callable[P, Compiled]:
+    """The same function, with a result that has only public names."""
+
+    @wraps(build, assigned=("__doc__", "__module__"))
+    def compile(*args: P.args, **kwargs: P.kwargs) -> Compiled:
+        return Compiled(build(*args, **kwargs))
+
+    return compile
+
+
+compile = explained('weft.compile(agent, message="...")', words=RUN_WORDS)(
+    _as_public(compile_request)
+)

@@ -26,7 +26,107 @@ if TYPE_CHECKING:
 
 
 class Compiled:
-    """One request: its prompt, its wire, its cost, and where everything came from."""
+    """One request: what is sent, what it costs, and where everything came from.
+
+    Each answer is worked out when it is first asked for.
+    """
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: "Compilation") -> None:
+        self._request = request
+
+    @property
+    def system(self) -> str:
+        """The system instruction as it holds now, one string, however it is delivered."""
+        return self._request.system
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt in Weft's own form; printed, it is a stable, readable text."""
+        return self._request.prompt
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools, in the order they are sent."""
+        return self._request.tools
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the agent's model."""
+        return self._request.dialect
+
+    @property
+    def wire(self) -> JsonObject:
+        """The provider's JSON for the agent's model.
+
+        It shares its turns and its head with the session's next requests: copy it, deeply, before
+        you change it.
+        """
+        return self._request.wire
+
+    def lower(self, dialect: str) -> JsonObject:
+        """The request in any dialect."""
+        return self._request.lower(dialect)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole request, as `count_tokens` finds them in `wire`."""
+        return self._request.tokens
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """What the provider adds that nobody else can count; then `tokens` is the least."""
+        return self._request.uncounted
+
+    @property
+    def cached(self) -> Prediction:
+        """How many of its tokens the provider has read before, as far as that can be told."""
+        return self._request.cached
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What the compiler has to say, without what the agent allows."""
+        return self._request.diagnostics
+
+    @property
+    def hash(self) -> str:
+        """A content hash: equal inputs give an equal hash, in every process."""
+        return self._request.hash
+
+    @property
+    def provided(self) -> Mapping[str, str]:
+        """What instruction providers said; give it to `compile(recorded=)` to rebuild this."""
+        return self._request.provided
+
+    def explain(self) -> "Report":
+        """The report: a row a pass, a row a block, and why anything was left out."""
+        return self._request.explain()
+
+    def origin(self, pointer: str, offset: int = 0, *, dialect: str | None = None) -> Origin:
+        """Where a place of the request came from: a JSON pointer, and an offset in a string."""
+        return self._request.origin(pointer, offset, dialect=dialect)
+
+    @property
+    def stable_prefix(self) -> Prefix:
+        """What this request shares with the previous one of the session."""
+        return self._request.stable_prefix
+
+    @property
+    def prefix_break(self) -> PrefixBreak | None:
+        """What broke the prefix, or None."""
+        return self._request.prefix_break
+
+    def diff(self, other: "Compiled") -> "Diff":
+        """What changed from this compilation to another, in words and tokens."""
+        return self._request.diff(other._request)
+
+    def __repr__(self) -> str:
+        return repr(self._request)
+
+
+class Compilation:
+    """A compiled request with all that the runtime, the report and the next request read of it."""
 
     previous_problem = ""
     asked = 0.0
@@ -40,7 +140,7 @@ class Compiled:
     """How its model reads a request, where the model runs here."""
     labelled: "Labelled | None" = None
     """What the model may not see of all that carries a label; None where it may see all."""
-    shown: "Callable[[Item], Item] | None" = None
+    presentable: "Callable[[Item], Item] | None" = None
     """What a report may show of an item, where the policy keeps something from the model."""
     instructions: tuple[TextBlock, ...] | None = None
     """The instruction as it holds now, where a part of it is said behind the conversation."""
@@ -53,7 +153,7 @@ class Compiled:
         woven: Woven,
         steps: list[Step],
         provided: Mapping[str, str],
-        previous: "Callable[[], Compiled | None]",
+        previous: "Callable[[], Compilation | None]",
     ) -> None:
         self.prompt = prompt
         self.plan = plan
@@ -99,25 +199,25 @@ class Compiled:
     def lowered(self, dialect: str | None = None) -> Lowered:
         """The request in a dialect with its source map's material and diagnostics."""
         name = dialect if dialect is not None else self.dialect
-        held = self._lowered.get(name)
-        if held is None:
+        lowered = self._lowered.get(name)
+        if lowered is None:
             target = DIALECTS.get(name) or dialect_named(name)
             heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
             head = heads.get(slot)
             # agents that share a thread share its turns, and each has a head of its own
             if head is not None and track.head is not head:
                 track.head = head
-            held = target.lower(self.prompt, strict=self._strict, track=track)
-            if heads.get(slot) is not held.head:
-                heads[slot] = held.head
-            self.require_protected(self.prompt, held.wire, held)
-            self.require_cleared(held.wire)
+            lowered = target.lower(self.prompt, strict=self._strict, track=track)
+            if heads.get(slot) is not lowered.head:
+                heads[slot] = lowered.head
+            self.require_protected(self.prompt, lowered.wire, lowered)
+            self.require_cleared(lowered.wire)
             if self._strict and name == self.dialect:
                 from weft.compiler.prefix import require_accepted
 
-                require_accepted(held, self.prompt.model, self.plan.agent.allow)
-            self._lowered[name] = held
-        return held
+                require_accepted(lowered, self.prompt.model, self.plan.agent.allow)
+            self._lowered[name] = lowered
+        return lowered
 
     @cached_property
     def refused(self) -> tuple[Diagnostic, ...]:
@@ -147,14 +247,14 @@ class Compiled:
         """What the compiler has to say, without what the agent allows."""
         from weft.compiler.breaks import announced
 
-        found = (
+        reported = (
             *self.prompt.diagnostics,
             *self.lowered().diagnostics,
             *self.refused,
             *announced(self),
         )
-        unique = dict.fromkeys(str(d) for d in found)
-        by_text = {str(d): d for d in reversed(found)}
+        unique = dict.fromkeys(str(d) for d in reported)
+        by_text = {str(d): d for d in reversed(reported)}
         allowed = self.plan.agent.allow
         return tuple(by_text[text] for text in unique if by_text[text].code not in allowed)
 
@@ -205,7 +305,7 @@ class Compiled:
         return SourceMap(self.lowered(dialect))
 
     @cached_property
-    def previous(self) -> "Compiled | None":
+    def previous(self) -> "Compilation | None":
         """The request that led to this agent's last answer, if there was one.
 
         One that cannot be rebuilt, because the budget does not allow it, is none;
@@ -237,7 +337,7 @@ class Compiled:
         lost = max(0, before.tokens - self._shared_tokens(shared))
         return PrefixBreak(pointer, origin, reason, line, lost)
 
-    def diff(self, other: "Compiled") -> "Diff":
+    def diff(self, other: "Compilation") -> "Diff":
         """What changed from this compilation to another, in words and tokens."""
         from weft.compiler.diff import diff
 
@@ -250,7 +350,7 @@ class Compiled:
         reads = model.tokens if isinstance(model, Reader) else None
         return predict(self, self.reads or reads)
 
-    def follows(self, before: "Compiled") -> None:
+    def follows(self, before: "Compilation") -> None:
         """Take this as the request before, which need not be rebuilt then."""
         self.__dict__["previous"] = before
 
@@ -286,5 +386,5 @@ class Compiled:
         return f"Compiled({self.prompt.agent!r}, {self.dialect}, {len(self.prompt.items)} items)"
 
 
-def _no_previous() -> Compiled | None:
+def _no_previous() -> Compilation | None:
     return None

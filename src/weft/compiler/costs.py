@@ -14,7 +14,7 @@ from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
 
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 READ, WRITE = 0.10, 1.25
 """What a token costs that is read again, or kept, where nobody knows: shares of a fresh one."""
@@ -83,21 +83,21 @@ class Cost(NamedTuple):
     cliff: int = 0
 
 
-def rates_for(model: str, *, tokens: int = 0, kept: str = "") -> Rates:
+def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
     """What a model's tokens cost in a request of so many of them; `kept` is for how long."""
     # imported above
 
     price, cache = price_of(model, tokens=tokens), facts_for(model).cache
     if price is not None:
-        return _in_money(price, longer=_is_long(cache, kept))
-    return shares_of(cache, kept=kept)
+        return _in_money(price, longer=_is_long(cache, lifetime))
+    return shares_of(cache, lifetime=lifetime)
 
 
-def shares_of(cache: Cache, *, kept: str = "") -> Rates:
+def shares_of(cache: Cache, *, lifetime: str = "") -> Rates:
     """What tokens cost against a fresh one, from how the provider reuses what it has read."""
     if cache == Cache():
         return RELATIVE
-    write = cache.write_long if _is_long(cache, kept) else cache.write
+    write = cache.write_long if _is_long(cache, lifetime) else cache.write
     return Rates(1.0, cache.read, write)
 
 
@@ -113,12 +113,12 @@ def load_of(total: int, cached: int, cache: Cache, *, asked: bool = True) -> Loa
     return Load(cached, rest, 0) if writes else Load(cached, 0, rest)
 
 
-def cost_of(compiled: "Compiled") -> Cost:
+def cost_of(compiled: "Compilation") -> Cost:
     """What a request is predicted to cost, from what its provider is predicted to reuse."""
     # imported above
 
     model, prediction = compiled.prompt.model, compiled.cached
-    rates = rates_for(model, tokens=prediction.total, kept=compiled.prompt.cache)
+    rates = rates_for(model, tokens=prediction.total, lifetime=compiled.prompt.cache)
     cache = compiled.plan.target.facts.cache
     asked = bool(compiled.prompt.cache)
     load = Load(0, 0, prediction.total)
@@ -136,7 +136,7 @@ def cost_of(compiled: "Compiled") -> Cost:
     )
 
 
-def said(cost: Cost) -> str:
+def cost_words(cost: Cost) -> str:
     """A predicted cost in a line: the whole, what is cached of it, and what a break costs."""
     worth = cost.rates.worth
     line = worth(cost.total) + ("" if cost.rates.money else "' worth, no price is known")
@@ -161,9 +161,9 @@ def _in_money(price: "Price", *, longer: bool) -> Rates:
     )
 
 
-def _is_long(cache: Cache, kept: str) -> bool:
+def _is_long(cache: Cache, lifetime: str) -> bool:
     """Whether it is asked to be kept longer than usual."""
-    return kept in cache.ttls[1:]
+    return lifetime in cache.ttls[1:]
 
 
 class Price(NamedTuple):
@@ -205,7 +205,7 @@ def cliffs_of(model: str) -> tuple[int, ...]:
     prices = _prices(model)
     if prices is None:
         return ()
-    tiers = (_tiers(held) for held in prices.values())
+    tiers = (_tiers(price) for price in prices.values())
     return tuple(sorted({start for listed in tiers for start, _ in listed}))
 
 
@@ -214,8 +214,8 @@ def window_of(model: str) -> int:
     known = facts_for(model).window
     if known:
         return known
-    found = _listed(model)
-    return found.context_window or 0 if found is not None else 0
+    entry = _listed(model)
+    return entry.context_window or 0 if entry is not None else 0
 
 
 @functools.lru_cache(maxsize=256)
@@ -233,23 +233,23 @@ def _listed(model: str) -> "ModelInfo | None":
 
 def _prices(model: str) -> dict[str, object] | None:
     """The prices of today by the name of what they are for."""
-    found = _listed(model)
-    return dict(vars(found.get_prices(datetime.now(UTC)))) if found is not None else None
+    entry = _listed(model)
+    return dict(vars(entry.get_prices(datetime.now(UTC)))) if entry is not None else None
 
 
 def _amount(prices: dict[str, object], name: str, tokens: int) -> float | None:
     """A price for a request of so many tokens."""
-    held = prices.get(name)
-    base = held if isinstance(held, Decimal) else vars(held).get("base") if held else None
-    for start, price in _tiers(held):
+    listed = prices.get(name)
+    base = listed if isinstance(listed, Decimal) else vars(listed).get("base") if listed else None
+    for start, price in _tiers(listed):
         base = price if tokens > start else base
     return float(base) if isinstance(base, Decimal) else None
 
 
-def _tiers(held: object) -> list[tuple[int, Decimal]]:
+def _tiers(price: object) -> list[tuple[int, Decimal]]:
     """From how many tokens on a price is another, and which."""
-    if held is None or isinstance(held, Decimal):
+    if price is None or isinstance(price, Decimal):
         return []
-    listed = cast("list[object]", vars(held).get("tiers") or [])
+    listed = cast("list[object]", vars(price).get("tiers") or [])
     pairs = [(vars(tier).get("start"), vars(tier).get("price")) for tier in listed]
     return [(s, p) for s, p in pairs if isinstance(s, int) and isinstance(p, Decimal)]

@@ -17,7 +17,7 @@ from weft.ir import Item, TextBlock
 from weft.values import JsonObject, compact
 
 if TYPE_CHECKING:
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 What = Literal["model", "system", "tool", "schema", "option", "item"]
 Action = Literal["added", "removed", "changed", "moved"]
@@ -69,7 +69,7 @@ class Diff(msgspec.Struct, frozen=True):
         return "\n".join([f"{head}, {items} unchanged", *(str(change) for change in self.changes)])
 
 
-def diff(before: "Compiled", after: "Compiled") -> Diff:
+def diff(before: "Compilation", after: "Compilation") -> Diff:
     """What changed from one compilation to another."""
     items, same = _items(before, after)
     changes = [
@@ -83,7 +83,7 @@ def diff(before: "Compiled", after: "Compiled") -> Diff:
     return Diff(before.tokens, after.tokens, tuple(changes), same)
 
 
-def _target(before: "Compiled", after: "Compiled") -> Iterator[Change]:
+def _target(before: "Compilation", after: "Compilation") -> Iterator[Change]:
     old = f"{before.prompt.model} ({before.dialect})"
     new = f"{after.prompt.model} ({after.dialect})"
     if old != new:
@@ -95,7 +95,7 @@ def _target(before: "Compiled", after: "Compiled") -> Iterator[Change]:
         yield Change("model", "changed", "agent", origin, 0, 0, detail)
 
 
-def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
+def _tools(before: "Compilation", after: "Compilation") -> Iterator[Change]:
     old = {tool.name: tool for tool in before.prompt.tools}
     new = {tool.name: tool for tool in after.prompt.tools}
     old_sizes, new_sizes = _tool_sizes(before), _tool_sizes(after)
@@ -104,20 +104,20 @@ def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
             yield Change("tool", "removed", name, tool.origin, old_sizes[name], 0)
     for name, tool in new.items():
         size = new_sizes[name]
-        held = old.get(name)
-        if held is None:
+        before_tool = old.get(name)
+        if before_tool is None:
             yield Change("tool", "added", name, tool.origin, 0, size, tool.description)
             continue
-        said = [
+        changes = [
             what
             for what, one, other in (
-                ("description", held.description, tool.description),
-                ("parameters", held.parameters, tool.parameters),
+                ("description", before_tool.description, tool.description),
+                ("parameters", before_tool.parameters, tool.parameters),
             )
             if one != other
         ]
-        if said:
-            detail = " and ".join(said)
+        if changes:
+            detail = " and ".join(changes)
             yield Change("tool", "changed", name, tool.origin, old_sizes[name], size, detail)
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]
@@ -126,12 +126,12 @@ def _tools(before: "Compiled", after: "Compiled") -> Iterator[Change]:
         yield Change("tool", "moved", "", origin, 0, 0, f"now in the order {', '.join(reordered)}")
 
 
-def _tool_sizes(side: "Compiled") -> dict[str, int]:
+def _tool_sizes(side: "Compilation") -> dict[str, int]:
     sizes = side.scale.head(side.lowered()).tools
     return {tool.name: size for tool, size in zip(side.prompt.tools, sizes, strict=False)}
 
 
-def _schema(before: "Compiled", after: "Compiled") -> Iterator[Change]:
+def _schema(before: "Compilation", after: "Compilation") -> Iterator[Change]:
     old, new = before.prompt.output, after.prompt.output
     if old == new:
         return
@@ -148,7 +148,7 @@ def _schema(before: "Compiled", after: "Compiled") -> Iterator[Change]:
         yield Change("schema", "changed", new.name, new.origin, *sizes, how)
 
 
-def _system(before: "Compiled", after: "Compiled") -> Iterator[Change]:
+def _system(before: "Compilation", after: "Compilation") -> Iterator[Change]:
     old = {str(block.origin): block for block in before.prompt.system}
     new = {str(block.origin): block for block in after.prompt.system}
     for name, block in old.items():
@@ -156,12 +156,12 @@ def _system(before: "Compiled", after: "Compiled") -> Iterator[Change]:
             size = before.scale.counter.count(block.text)
             yield Change("system", "removed", "", block.origin, size, 0, block.text)
     for name, block in new.items():
-        held, size = old.get(name), after.scale.counter.count(block.text)
-        if held is None:
+        before_block, size = old.get(name), after.scale.counter.count(block.text)
+        if before_block is None:
             yield Change("system", "added", "", block.origin, 0, size, block.text)
-        elif held.text != block.text:
-            detail, origin = _line_of_difference(held, block)
-            was = before.scale.counter.count(held.text)
+        elif before_block.text != block.text:
+            detail, origin = _line_of_difference(before_block, block)
+            was = before.scale.counter.count(before_block.text)
             yield Change("system", "changed", "", origin, was, size, detail)
     common = [name for name in old if name in new]
     reordered = [name for name in new if name in old]
@@ -192,7 +192,7 @@ def _around(text: str, at: int) -> str:
     return compact(f"{lead}{text[start:end]}{tail}")
 
 
-def _options(before: "Compiled", after: "Compiled") -> Iterator[Change]:
+def _options(before: "Compilation", after: "Compilation") -> Iterator[Change]:
     old, new = before.prompt.config, after.prompt.config
     for name in [*old, *(name for name in new if name not in old)]:
         if name in old and name in new and old[name] == new[name]:
@@ -208,7 +208,7 @@ def _options(before: "Compiled", after: "Compiled") -> Iterator[Change]:
             yield Change("option", "changed", name, origin, 0, 0, detail)
 
 
-def _items(before: "Compiled", after: "Compiled") -> tuple[list[Change], int]:
+def _items(before: "Compilation", after: "Compilation") -> tuple[list[Change], int]:
     """Items matched by what they say, then by event; common ends are walked, not searched."""
     old, new = list(before.prompt.items), list(after.prompt.items)
     head = 0
@@ -231,7 +231,7 @@ def _items(before: "Compiled", after: "Compiled") -> tuple[list[Change], int]:
 
 
 def _replaced(
-    before: "Compiled", after: "Compiled", gone: Sequence[Item], come: Sequence[Item]
+    before: "Compilation", after: "Compilation", gone: Sequence[Item], come: Sequence[Item]
 ) -> Iterator[Change]:
     by_event = {item.event: item for item in come if item.event}
     rewritten: set[int] = set()

@@ -33,7 +33,7 @@ from weft.passes.history import REPLACED
 from weft.values import compact
 
 if TYPE_CHECKING:
-    from weft.compiler.compiled import Compiled
+    from weft.compiler.compiled import Compilation
 
 __all__ = ["Report", "explain"]
 
@@ -47,7 +47,7 @@ _ASKED = {
 }
 
 
-def explain(compiled: "Compiled") -> Report:
+def explain(compiled: "Compilation") -> Report:
     """The report of one request: a row a pass, a row a block, and why anything was left out."""
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
@@ -76,7 +76,7 @@ def explain(compiled: "Compiled") -> Report:
     )
 
 
-def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+def _sent(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
     head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
     turns = list(_turns(compiled, prefix))
@@ -89,7 +89,7 @@ def _sent(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
     return iter((*head, *turns, *fixed))
 
 
-def _fixed(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+def _fixed(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """What the provider adds to every request, to any tools, and to thinking."""
     shared = prefix.tokens > 0
     head = compiled.scale.head(compiled.lowered())
@@ -104,12 +104,12 @@ def _fixed(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
         yield _overhead(compiled, head.thinking, "thinking switched on")
 
 
-def _overhead(compiled: "Compiled", tokens: int, text: str, *, shared: bool = False) -> SentRow:
+def _overhead(compiled: "Compilation", tokens: int, text: str, *, shared: bool = False) -> SentRow:
     origin = Origin("dialect", compiled.dialect)
     return SentRow("overhead", "overhead", "", tokens, origin, "", "", text, shared)
 
 
-def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     prompt, lowered = compiled.prompt, compiled.lowered()
     head = compiled.scale.head(lowered)
     shared = prefix.tokens > 0
@@ -140,7 +140,7 @@ def _tools(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
         )
 
 
-def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
     shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
@@ -164,7 +164,7 @@ def _system(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
         counted = total
 
 
-def _turns(compiled: "Compiled", prefix: PrefixRow) -> Iterator[SentRow]:
+def _turns(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     places = _places(compiled.lowered())
     sizes = compiled.scale.blocks(compiled.prompt, compiled.lowered())
     numbers = turn_numbers(compiled.prompt.items)
@@ -202,7 +202,7 @@ def _blocks(placed: Placed) -> tuple[TextBlock, ...]:
     return () if isinstance(placed.source, Origin) else placed.source
 
 
-def _system_places(compiled: "Compiled") -> list[str]:
+def _system_places(compiled: "Compilation") -> list[str]:
     """The pointer of each system block; empty where the dialect leaves it out.
 
     Requests with equal heads share one lowered head. It was made of the blocks of the first of
@@ -225,35 +225,35 @@ def _source(item: Item, block: Block) -> Source:
     return "model" if block.role == "model" else "user"
 
 
-def _turn_count(compiled: "Compiled") -> int:
+def _turn_count(compiled: "Compilation") -> int:
     turns = compiled.lowered().wire[compiled.lowered().turns]
     return len(turns) if isinstance(turns, list) else 0
 
 
-def _notes(compiled: "Compiled") -> Iterator[Note]:
+def _notes(compiled: "Compilation") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
     woven = compiled.woven
-    said = (*woven.notes, *woven.beside())
-    yield from sorted(said, key=lambda note: (note.before.position, note.step))
+    notes = (*woven.notes, *woven.beside())
+    yield from sorted(notes, key=lambda note: (note.before.position, note.step))
     for step in compiled.steps:
         yield from step.notes
 
 
-def _left_out(compiled: "Compiled", note: Note) -> LeftOutRow:
+def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
     before, after = _weight(compiled, note.before), _weight(compiled, note.after)
     action: Action = "dropped"
-    shown = note.before
+    item = note.before
     if note.after is not None and (_made_up(note.after) or note.after.kind == "system"):
-        action, shown, before = "added", note.after, 0
+        action, item, before = "added", note.after, 0
     elif note.after is not None:
         action = "changed"
     elif note.step == _MOVER and note.reason != REPLACED:
         action, after = "moved", before
-    text = _item_text(compiled.shown(shown) if compiled.shown is not None else shown)
-    return LeftOutRow(note.step, action, note.reason, _origin(shown), before, after, text)
+    text = _item_text(compiled.presentable(item) if compiled.presentable is not None else item)
+    return LeftOutRow(note.step, action, note.reason, _origin(item), before, after, text)
 
 
-def _unsaid(compiled: "Compiled", sent: Iterable[SentRow]) -> list[LeftOutRow]:
+def _unsaid(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
     """Blocks of the prompt that the dialect has no place for."""
     return [
         LeftOutRow(
@@ -270,7 +270,7 @@ def _unsaid(compiled: "Compiled", sent: Iterable[SentRow]) -> list[LeftOutRow]:
     ]
 
 
-def _weight(compiled: "Compiled", item: Item | None) -> int:
+def _weight(compiled: "Compilation", item: Item | None) -> int:
     return compiled.scale.item(item) if item is not None and item.blocks else 0
 
 
@@ -286,7 +286,7 @@ def _item_text(item: Item) -> str:
     return "\n".join(block_text(block) for block in item.blocks)
 
 
-def _passes(compiled: "Compiled", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
+def _passes(compiled: "Compilation", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
     for name in names_of(compiled.passes.fresh):
         yield _pass_row(name, "fresh", rows, changed=False)
     changed = {step.name for step in compiled.steps}
@@ -310,7 +310,7 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
     )
 
 
-def _prefix(compiled: "Compiled") -> PrefixRow:
+def _prefix(compiled: "Compilation") -> PrefixRow:
     """What is shared with the request before; that one may be impossible to rebuild."""
     if compiled.previous is None:
         problem = compiled.previous_problem
@@ -332,29 +332,34 @@ def _prefix(compiled: "Compiled") -> PrefixRow:
     )
 
 
-def _cached(compiled: "Compiled") -> CachedRow:
-    found = compiled.cached
+def _cached(compiled: "Compilation") -> CachedRow:
+    prediction = compiled.cached
     return CachedRow(
-        found.cached, found.total, found.possible, found.exact, found.blame, found.origin
+        prediction.cached,
+        prediction.total,
+        prediction.possible,
+        prediction.exact,
+        prediction.blame,
+        prediction.origin,
     )
 
 
-def _cost(compiled: "Compiled") -> CostRow:
-    from weft.compiler.costs import cost_of, said
+def _cost(compiled: "Compilation") -> CostRow:
+    from weft.compiler.costs import cost_of, cost_words
 
-    found = cost_of(compiled)
+    cost = cost_of(compiled)
     return CostRow(
-        found.total,
-        found.cached,
-        found.saved,
-        found.broken,
-        found.rates.money,
-        found.cliff,
-        said(found),
+        cost.total,
+        cost.cached,
+        cost.saved,
+        cost.broken,
+        cost.rates.money,
+        cost.cliff,
+        cost_words(cost),
     )
 
 
-def _options(compiled: "Compiled") -> Iterator[OptionRow]:
+def _options(compiled: "Compilation") -> Iterator[OptionRow]:
     prompt = compiled.prompt
     dialect = DIALECTS[compiled.dialect]
     for name, value in prompt.config.items():
@@ -371,7 +376,7 @@ def _options(compiled: "Compiled") -> Iterator[OptionRow]:
         )
 
 
-def _inferred(compiled: "Compiled") -> Iterator[str]:
+def _inferred(compiled: "Compilation") -> Iterator[str]:
     """What nobody wrote down and the compiler worked out."""
     prompt, counter = compiled.prompt, compiled.scale.counter
     yield f"the model `{prompt.model}` is spoken to in {compiled.dialect}"

@@ -83,7 +83,7 @@ class Source(NamedTuple):
     field: Field | None = None
     finished: bool = True
     block: TextBlock | None = None
-    said: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 class Wording(NamedTuple):
@@ -105,31 +105,31 @@ class Wording(NamedTuple):
 
         Values are taken as text, so that a list or dict changed in place is noticed.
         """
-        found: list[object] = []
+        values: list[object] = []
         for variable in self.variables:
             value = lookup(variable, state, artifacts)
             if type(value) is str or (value is None and variable.optional):
-                found.append(value)
+                values.append(value)
             elif value is None:
                 return None
             else:
-                found.append((to_text(value, where=f"state.{variable.name}"),))
-        return tuple(found)
+                values.append((to_text(value, where=f"state.{variable.name}"),))
+        return tuple(values)
 
 
 def wording_of(path: tuple[Agent, ...], output: Output | None) -> Wording:
     """The wording for the last agent of `path`, which starts at the root."""
     root, agent = path[0], path[-1]
-    said: list[Diagnostic] = []
-    identity = _identity(agent, said)
-    told: list[Diagnostic] = []
-    transfer = _transfer(path, told)
+    diagnostics: list[Diagnostic] = []
+    identity = _identity(agent, diagnostics)
+    unread_diagnostics: list[Diagnostic] = []
+    transfer = _transfer(path, unread_diagnostics)
     sources = (
         _written(root, "global", "global_instruction"),
-        Source("identity", agent, block=identity, said=tuple(said)),
+        Source("identity", agent, block=identity, diagnostics=tuple(diagnostics)),
         _written(agent, "instruction", "instruction"),
         Source("schema", agent, block=_schema(output)),
-        Source("transfer", agent, block=transfer, said=tuple(told)),
+        Source("transfer", agent, block=transfer, diagnostics=tuple(unread_diagnostics)),
     )
     texts = [_text_of(s.agent, s.field) for s in sources if s.field and not s.finished]
     variables = [v for text in texts if isinstance(text, str) for v in parse(text).variables]
@@ -150,7 +150,7 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
         if source.field is not None and (scope.recorded or not source.finished):
             block = _templated(source.agent, source.field, scope, carried, provided, diagnostics)
         else:
-            diagnostics += source.said
+            diagnostics += source.diagnostics
         if block is not None:
             parts.append(SystemPart(source.name, block))
     system = tuple(part.block for part in parts)
@@ -164,9 +164,9 @@ def _written(agent: Agent, name: PartName, field: Field) -> Source:
     text = _text_of(agent, field)
     if not isinstance(text, str) or parse(text).variables:
         return Source(name, agent, field, finished=False)
-    said: list[Diagnostic] = []
-    block = _templated(agent, field, Scope({}), {}, {}, said)
-    return Source(name, agent, field, block=block, said=tuple(said))
+    diagnostics: list[Diagnostic] = []
+    block = _templated(agent, field, Scope({}), {}, {}, diagnostics)
+    return Source(name, agent, field, block=block, diagnostics=tuple(diagnostics))
 
 
 def _text_of(agent: Agent, field: Field) -> object:
@@ -234,23 +234,23 @@ def _templated(
         if key in scope.recorded:
             value, dynamic = again(scope.recorded[key]), True
     context = None if isinstance(value, str | Raw) else scope.context()
-    given = provide(value, context, whole, on_error=scope.on_provider_error)
-    if given.problem is not None:
-        diagnostics.append(given.problem)
-    dynamic = dynamic or given.dynamic
-    values = given.values
-    if told := scope.recorded.get(f"{field}{VALUES}"):
-        values = tuple(int(at) for at in told.split() if at.isdecimal())
+    answer = provide(value, context, whole, on_error=scope.on_provider_error)
+    if answer.problem is not None:
+        diagnostics.append(answer.problem)
+    dynamic = dynamic or answer.dynamic
+    values = answer.values
+    if recorded_values := scope.recorded.get(f"{field}{VALUES}"):
+        values = tuple(int(at) for at in recorded_values.split() if at.isdecimal())
     if dynamic:
-        provided[f"{field}.raw" if given.raw else field] = given.text
+        provided[f"{field}.raw" if answer.raw else field] = answer.text
         if values:
             provided[f"{field}{VALUES}"] = " ".join(map(str, values))
-    if not given.text:
+    if not answer.text:
         return None
-    if given.raw:
-        text = _sendable(given.text, whole, diagnostics)
+    if answer.raw:
+        text = _sendable(answer.text, whole, diagnostics)
         return _system_block(text, whole, (Span(len(text), whole),), Stability.TURN)
-    template = parse(given.text)
+    template = parse(answer.text)
     if values:
         template = without_values(template, values)
         diagnostics.append(
@@ -266,9 +266,9 @@ def _templated(
     )
     _report_missing(pieces, agent, field, scope, diagnostics)
     for variable in template.variables:
-        held = scope.state.get(variable.key)
-        if variable.key and not variable.path and held is not None:
-            carried[variable.key] = held
+        current = scope.state.get(variable.key)
+        if variable.key and not variable.path and current is not None:
+            carried[variable.key] = current
     stability = Stability.TURN if dynamic else _stability(pieces, scope.volatile)
     texts: list[str] = []
     spans: list[Span] = []
@@ -326,11 +326,11 @@ def _report_missing(
             continue
         origin = Origin("field", field, agent.name, piece.start, piece.end)
         artifact = bool(variable.artifact)
-        held = sorted(scope.artifacts if artifact else scope.state)
-        known = ", ".join(f"`{key}`" for key in held[:12]) or "none"
+        names = sorted(scope.artifacts if artifact else scope.state)
+        known = ", ".join(f"`{key}`" for key in names[:12]) or "none"
         what = "artifacts" if artifact else "state keys"
         give = "pass it in `artifacts`" if artifact else "put it into state"
-        near = _meant_variable(variable, held, scope)
+        near = _meant_variable(variable, names, scope)
         hint = f"{near}{give}, or make it optional: `{{{variable.name}?}}`"
         if scope.on_missing == "error":
             raise MissingVariable(
@@ -350,9 +350,9 @@ def _report_missing(
             )
 
 
-def _meant_variable(variable: Variable, held: list[str], scope: Scope) -> str:
+def _meant_variable(variable: Variable, known: list[str], scope: Scope) -> str:
     """The placeholder that a misspelt one is near to: a key, or a field of a value."""
-    names = [f"artifact.{name}" for name in held] if variable.artifact else held
+    names = [f"artifact.{name}" for name in known] if variable.artifact else known
     value = scope.state.get(variable.key)
     if not variable.artifact and isinstance(value, dict):
         names = [f"{variable.key}.{field}" for field in value]

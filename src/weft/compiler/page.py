@@ -79,15 +79,15 @@ def page(report: Report) -> str:
 
 
 def _body(report: Report) -> Iterator[str]:
-    yield f"<h1>{_shown(report.agent)} → {_shown(report.model)}</h1>"
+    yield f"<h1>{_visible(report.agent)} → {_visible(report.model)}</h1>"
     yield (
-        f'<p class="dim">{_shown(report.dialect)} · {at_least(report)}{report.tokens:,} tokens,'
-        f" {_shown(counter_words(report))} · <code>{_shown(report.hash)}</code></p>"
+        f'<p class="dim">{_visible(report.dialect)} · {at_least(report)}{report.tokens:,} tokens,'
+        f" {_visible(counter_words(report))} · <code>{_visible(report.hash)}</code></p>"
     )
     if report.uncounted:
-        yield f'<p class="dim">{_shown(uncounted_words(report))}</p>'
+        yield f'<p class="dim">{_visible(uncounted_words(report))}</p>'
     prefix = "<br>".join(
-        _shown(line.strip())
+        _visible(line.strip())
         for line in (
             *prefix_lines(report.prefix, report.tokens),
             cached_line(report),
@@ -123,7 +123,7 @@ def _bars(report: Report) -> Iterator[str]:
 def _segment(source: Source, tokens: int, title: str) -> str:
     return (
         f'<span class="{_class(source)}" style="--h:{_HUES[source]};flex:{tokens} 1 0"'
-        f' title="{_shown(title)}"></span>'
+        f' title="{_visible(title)}"></span>'
     )
 
 
@@ -145,10 +145,10 @@ def _sent(rows: Iterable[SentRow]) -> Iterator[str]:
         )
         yield _row(
             _number(f"{row.tokens:,}{shared}"),
-            _cell(f"{_key(row.source)}{_shown(what)}"),
-            _cell(_shown(row.stability)),
+            _cell(f"{_key(row.source)}{_visible(what)}"),
+            _cell(_visible(row.stability)),
             _from(row.origin),
-            f'<td class="mono dim">{_shown(row.pointer)}</td>',
+            f'<td class="mono dim">{_visible(row.pointer)}</td>',
             _cell(_folded(row)),
         )
     yield "</table>"
@@ -158,7 +158,7 @@ def _folded(row: SentRow) -> str:
     """The text behind its first words, each piece with its origin."""
     line = preview(row.text)
     if len(row.text) <= 80 and not row.pieces:
-        return f'<span title="{_shown(str(row.origin))}">{escape(line)}</span>'
+        return f'<span title="{_visible(str(row.origin))}">{escape(line)}</span>'
     short = line[:80] + ("…" if len(line) > 80 else "")
     return f"<details><summary>{escape(short)}</summary><pre>{_pieces(row)}</pre></details>"
 
@@ -170,7 +170,7 @@ def _pieces(row: SentRow) -> str:
     for piece in row.pieces:
         text = row.text[start : piece.end]
         out.append(
-            f'<span class="{piece.origin.kind}" title="{_shown(str(piece.origin))}">'
+            f'<span class="{piece.origin.kind}" title="{_visible(str(piece.origin))}">'
             f"{_long(text)}</span>"
         )
         start = piece.end
@@ -187,10 +187,10 @@ def _left_out(report: Report) -> Iterator[str]:
         text = f"<details><summary>{escape(short)}</summary><pre>{_long(row.text)}</pre></details>"
         yield _row(
             _number(f"{row.before:,} → {row.after:,}"),
-            _cell(f"<code>{_shown(row.step)}</code>"),
+            _cell(f"<code>{_visible(row.step)}</code>"),
             _cell(row.action),
             _from(row.origin),
-            _cell(_shown(row.reason)),
+            _cell(_visible(row.reason)),
             _cell(text if row.text else ""),
         )
     yield "</table>"
@@ -202,9 +202,9 @@ def _passes(report: Report) -> Iterator[str]:
     for row in report.passes:
         touched = f"{row.before:,} → {row.after:,}" if row.acted and not row.remark else row.remark
         yield _row(
-            _cell(f"<code>{_shown(row.name)}</code>"),
+            _cell(f"<code>{_visible(row.name)}</code>"),
             *(_cell(str(n or "")) for n in (row.dropped, row.changed, row.added, row.moved)),
-            _cell(_shown(touched)),
+            _cell(_visible(touched)),
         )
     yield "</table>"
 
@@ -215,19 +215,19 @@ def _rest(report: Report) -> Iterator[str]:
         yield _head("name", "value", "set by", "place")
         for option in report.options:
             yield _row(
-                _cell(_shown(option.name)),
-                f'<td class="mono">{_shown(compact(option.value))}</td>',
-                _cell(_shown(str(option.origin))),
-                _cell(_shown(option.pointer if option.sent else "not sent")),
+                _cell(_visible(option.name)),
+                f'<td class="mono">{_visible(compact(option.value))}</td>',
+                _cell(_visible(str(option.origin))),
+                _cell(_visible(option.pointer if option.sent else "not sent")),
             )
         yield "</table>"
     if report.diagnostics:
         yield "<h2>Diagnostics</h2>"
         for one in report.diagnostics:
-            yield f'<pre class="{one.severity.value}">{_shown(str(one))}</pre>'
+            yield f'<pre class="{one.severity.value}">{_visible(str(one))}</pre>'
     if report.inferred:
         yield "<h2>Inferred</h2>\n<ul>"
-        yield from (f"<li>{_shown(fact)}</li>" for fact in report.inferred)
+        yield from (f"<li>{_visible(fact)}</li>" for fact in report.inferred)
         yield "</ul>"
 
 
@@ -244,18 +244,18 @@ def _cell(content: str) -> str:
 
 
 def _from(origin: Origin) -> str:
-    return f'<td class="mono" title="{_shown(str(origin))}">{escape(place_of(origin))}</td>'
+    return f'<td class="mono" title="{_visible(str(origin))}">{escape(place_of(origin))}</td>'
 
 
 def _number(content: str) -> str:
     return f'<td class="number">{content}</td>'
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     return escape(safe(text))
 
 
 def _long(text: str) -> str:
     if len(text) <= LONGEST_TEXT:
-        return _shown(text)
-    return f"{_shown(text[:LONGEST_TEXT])}\n… {len(text) - LONGEST_TEXT:,} more characters"
+        return _visible(text)
+    return f"{_visible(text[:LONGEST_TEXT])}\n… {len(text) - LONGEST_TEXT:,} more characters"

@@ -269,7 +269,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
 
 def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
     """What passes may know of the model."""
-    shares = shares_of(target.facts.cache, kept=cache)
+    shares = shares_of(target.facts.cache, lifetime=cache)
     return ModelFacts(
         name=target.model,
         dialect=target.dialect,

@@ -179,7 +179,7 @@ class SourceMap:
             if rest == suffix or rest.startswith(suffix + "/")
         ]
         if inside:
-            return max(inside, key=lambda found: found[0])[1]
+            return max(inside, key=lambda candidate: candidate[0])[1]
         below = [block for suffix, block in entry.blocks if suffix.startswith(rest + "/")]
         return below[0] if below else None
 
@@ -201,12 +201,12 @@ class SourceMap:
         """Segments of a value's compact JSON, beginning at `at`."""
         if isinstance(value, dict):
             labelled = [
-                (f"{compact(key)}:", f"{pointer}/{_escape(key)}", held)
-                for key, held in value.items()
+                (f"{compact(key)}:", f"{pointer}/{_escape(key)}", child)
+                for key, child in value.items()
             ]
             yield from self._walk_children(labelled, pointer, at)
         elif isinstance(value, list):
-            indexed = [("", f"{pointer}/{index}", held) for index, held in enumerate(value)]
+            indexed = [("", f"{pointer}/{index}", child) for index, child in enumerate(value)]
             yield from self._walk_children(indexed, pointer, at)
         elif isinstance(value, str):
             start = 0
@@ -225,12 +225,12 @@ class SourceMap:
         here = self.origin(pointer)
         yield Segment(at, at + 1, pointer, here)
         at += 1
-        for index, (label, below, held) in enumerate(children):
+        for index, (label, below, child) in enumerate(children):
             lead = len(label) + (1 if index else 0)
             if lead:
                 yield Segment(at, at + lead, pointer, here)
                 at += lead
-            for segment in self._walk(held, below, at):
+            for segment in self._walk(child, below, at):
                 yield segment
                 at = segment.end
         yield Segment(at, at + 1, pointer, here)
@@ -240,18 +240,18 @@ def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, O
     """The first part of a turn that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in new.items():
-            held = old.get(key)
-            if isinstance(held, list) and isinstance(value, list):
-                for index, (one, other) in enumerate(zip(held, value, strict=False)):
+            old_part = old.get(key)
+            if isinstance(old_part, list) and isinstance(value, list):
+                for index, (one, other) in enumerate(zip(old_part, value, strict=False)):
                     if one != other:
                         place = f"{where}/{key}/{index}"
                         return place, origins.origin(place, 0), "this part changed"
-                if len(value) > len(held):
-                    place = f"{where}/{key}/{len(held)}"
+                if len(value) > len(old_part):
+                    place = f"{where}/{key}/{len(old_part)}"
                     return place, origins.origin(place, 0), "this turn was extended"
-                if len(value) < len(held):
+                if len(value) < len(old_part):
                     return where, origins.origin(where, 0), "this turn was shortened"
-            elif held != value:
+            elif old_part != value:
                 place = f"{where}/{key}"
                 return place, origins.origin(place, 0), "this turn changed"
     return where, origins.origin(where, 0), "this turn changed"
@@ -349,7 +349,7 @@ def _value_at(wire: Json, pointer: str) -> Json:
             raise UsageError(
                 f"the request has nothing at `{pointer}`",
                 where="origin",
-                hint="look at Compiled.wire for what is there",
+                hint="look at Compilation.wire for what is there",
             )
     return value
 
@@ -400,10 +400,12 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
     """Refuse, under strict, what the provider would refuse."""
-    for found in refused(lowered, model):
-        if found.severity is not Severity.INFO and found.code not in allow:
+    for diagnostic in refused(lowered, model):
+        if diagnostic.severity is not Severity.INFO and diagnostic.code not in allow:
             raise LoweringError(
-                f"{found.message} [{found.code}]", where=str(found.origin), hint=found.hint or ""
+                f"{diagnostic.message} [{diagnostic.code}]",
+                where=str(diagnostic.origin),
+                hint=diagnostic.hint or "",
             )
 
 
@@ -418,11 +420,11 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
         head.memo.keep(_HeadFindings(()), *key)
         return ()  # nothing in it is the author's but the model and a text
     dialect = dialect_named(lowered.dialect)
-    found = list(dialect.refused_head(head.wire, model))
+    refusals = list(dialect.refused_head(head.wire, model))
     turns = dialect.turn_rules(name)
     for index, entry in enumerate(head.lead):
-        found += turns.read(entry.wire, f"/{lowered.turns}/{index}")
-    diagnostics = _placed(found, places, lowered.head.of.agent)
+        refusals += turns.read(entry.wire, f"/{lowered.turns}/{index}")
+    diagnostics = _placed(refusals, places, lowered.head.of.agent)
     head.memo.keep(_HeadFindings(diagnostics), *key)
     return diagnostics
 
@@ -439,30 +441,32 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
     entries, first = lowered.entries, len(lowered.lead)
     dialect = dialect_named(lowered.dialect)
     key = (lowered.dialect, name, first)
-    kept = entries.memo.of(_Settled, *key)
-    if kept is None:
-        kept = entries.memo.keep(_Settled(dialect.turn_rules(name)), *key)
-    with kept.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
-        if kept.length > entries.settled:  # an older request, asked about after a newer one
-            kept = _Settled(dialect.turn_rules(name))
-        for entry in entries.since(kept.length)[: entries.settled - kept.length]:
-            found = list(kept.turns.read(entry.wire, f"/{lowered.turns}/{first + kept.length}"))
-            kept.length += 1
-            if found:
-                kept.diagnostics += _placed(found, places, lowered.head.of.agent)
-        turns, later = kept.turns.fork(), list[Finding]()
-        for index, entry in enumerate(entries.since(kept.length), start=first + kept.length):
+    settled = entries.memo.of(_Settled, *key)
+    if settled is None:
+        settled = entries.memo.keep(_Settled(dialect.turn_rules(name)), *key)
+    with settled.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
+        if settled.length > entries.settled:  # an older request, asked about after a newer one
+            settled = _Settled(dialect.turn_rules(name))
+        for entry in entries.since(settled.length)[: entries.settled - settled.length]:
+            findings = list(
+                settled.turns.read(entry.wire, f"/{lowered.turns}/{first + settled.length}")
+            )
+            settled.length += 1
+            if findings:
+                settled.diagnostics += _placed(findings, places, lowered.head.of.agent)
+        turns, later = settled.turns.fork(), list[Finding]()
+        for index, entry in enumerate(entries.since(settled.length), start=first + settled.length):
             later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
-        if not later and not kept.diagnostics:  # the common case: nothing is wrong
+        if not later and not settled.diagnostics:  # the common case: nothing is wrong
             return ()
-        return (*kept.diagnostics, *_placed(later, places, lowered.head.of.agent))
+        return (*settled.diagnostics, *_placed(later, places, lowered.head.of.agent))
 
 
-def _placed(found: Iterable[Finding], places: SourceMap, agent: str) -> tuple[Diagnostic, ...]:
+def _placed(findings: Iterable[Finding], places: SourceMap, agent: str) -> tuple[Diagnostic, ...]:
     return tuple(
         report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)
-        for each in found
+        for each in findings
     )
 
 

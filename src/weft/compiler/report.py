@@ -229,10 +229,10 @@ def report_text(report: Report, *, everything: bool = False) -> str:
         facts = [line for fact in report.inferred for line in _wrapped(safe(fact))]
         lines += ["", "inferred", *facts]
     if report.diagnostics:
-        shown = report.diagnostics[:limit]
+        listed = report.diagnostics[:limit]
         lines += ["", "diagnostics"]
-        lines += [line for one in shown for line in _wrapped(safe(str(one)))]
-        lines += _more(len(report.diagnostics) - len(shown))
+        lines += [line for one in listed for line in _wrapped(safe(str(one)))]
+        lines += _more(len(report.diagnostics) - len(listed))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -465,9 +465,9 @@ def _sent_line(row: SentRow, widths: Sequence[int]) -> str:
 def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
     saved = sum(row.before - row.after for row in rows)
     yield f"left out or rewritten, {abs(saved):,} tokens {'fewer' if saved >= 0 else 'more'}"
-    shown = rows if limit is None else rows[-limit:]
-    yield from _more(len(rows) - len(shown))
-    for row in shown:
+    newest = rows if limit is None else rows[-limit:]
+    yield from _more(len(rows) - len(newest))
+    for row in newest:
         line = f"  {row.step} {row.action} {place_of(row.origin)}: {safe(row.reason)}"
         cost = f"  {row.before:,} -> {row.after:,}"
         yield clip(line, WIDTH - len(cost)) + cost
@@ -488,8 +488,10 @@ def block_text(block: Block) -> str:
             media = f" [+{len(block.media)} media]" if block.media else ""
             return f"{block.name} -> {compact(block.response)}{media}"
         case MediaBlock():
-            held = block.uri if block.uri is not None else f"{len(block.data or ''):,} base64 chars"
-            return f"{block.mime_type} {held}"
+            content = (
+                block.uri if block.uri is not None else f"{len(block.data or ''):,} base64 chars"
+            )
+            return f"{block.mime_type} {content}"
         case CodeBlock():
             return block.code
         case CodeResultBlock():

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, TypeVar, assert_never, cast
 
 import msgspec
 
@@ -350,11 +350,13 @@ class Changes:
         """Tag the newest thing an agent said, for C.select(tag=...)."""
         return _step("tag", _nothing, tags, tags=_keys("tag", tags))
 
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        words = [word for word in dir(type(self)) if not word.startswith("_")]
-        raise no_such_word("S", name, words)
+    if not TYPE_CHECKING:  # or else a type checker would take any word
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            words = [word for word in dir(type(self)) if not word.startswith("_")]
+            raise no_such_word("S", name, words)
 
     def __repr__(self) -> str:
         return "S"

@@ -239,11 +239,13 @@ class Vocabulary(Verbs[Transforms]):
             )
         return _of(When(predicate, policy))
 
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        words = [word for word in dir(type(self)) if not word.startswith("_")]
-        raise no_such_word("C", name, words)
+    if not TYPE_CHECKING:  # or else a type checker would take any word
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            words = [word for word in dir(type(self)) if not word.startswith("_")]
+            raise no_such_word("C", name, words)
 
     def __repr__(self) -> str:
         return "C"

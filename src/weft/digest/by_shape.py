@@ -30,8 +30,8 @@ class Digester(msgspec.Struct, frozen=True):
 
     def json(self, value: Json, limit: int) -> Digest:
         """A JSON value within so many tokens as compact JSON."""
-        held = reduced_json(value, limit=limit, count=self.count, text=_as_text)
-        return held, "json", _gone(value)
+        reduced = reduced_json(value, limit=limit, count=self.count, text=_as_text)
+        return reduced, "json", _gone(value)
 
     def text(self, text: str, limit: int) -> Digest:
         """A text within so many tokens, in the way that keeps its shape."""
@@ -41,9 +41,9 @@ class Digester(msgspec.Struct, frozen=True):
         if not text.strip():
             return "", shape, f"{len(text):,} blanks"
         if shape == "json":
-            held, _, left_out = self.json(parsed_json(text), limit)
-            if held is not None:
-                return compact(held), shape, left_out
+            reduced, _, left_out = self.json(parsed_json(text), limit)
+            if reduced is not None:
+                return compact(reduced), shape, left_out
             shape = "text"
         if shape == "base64":
             short = cut_text(base64_digest(text), limit=limit, count=count)
@@ -55,7 +55,7 @@ class Digester(msgspec.Struct, frozen=True):
         if shape == "html" or total <= 1:
             return chosen.text, shape, f"some of {len(text):,} characters"
         unit = "rows" if shape == "table" else "lines"
-        return chosen.text, shape, f"{total - chosen.kept:,} of {total:,} {unit}"
+        return chosen.text, shape, f"{total - chosen.size:,} of {total:,} {unit}"
 
 
 def _as_text(text: str, limit: int, count: Count) -> str:

@@ -179,4 +179,4 @@ def _in_escape(text: str, index: int) -> bool:
     while start > 0 and text[start - 1] == "\\":  # an even number of them is not an escape
         start -= 1
     near, at = text[start : index + _AROUND], index - start
-    return any(found.start() < at < found.end() for found in _units().finditer(near))
+    return any(unit.start() < at < unit.end() for unit in _units().finditer(near))

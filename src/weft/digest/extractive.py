@@ -39,12 +39,12 @@ def extract(entries: Sequence[Entry], *, wanted: Sequence[str], limit: int, coun
         range(len(sentences)), key=lambda i: (-sentences[i].weight / (8 + sentences[i].size), i)
     )
     chosen: list[int] = []
-    left = limit
+    remaining = limit
     for index in ranked:
         cost = sentences[index].size + 4
-        if cost <= left:
+        if cost <= remaining:
             chosen.append(index)
-            left -= cost
+            remaining -= cost
     text = _joined(entries, sentences, chosen, wanted)
     while len(chosen) > 1 and count(text) > limit:
         chosen.pop()
@@ -58,18 +58,18 @@ def _joined(
     chosen: Sequence[int],
     wanted: Sequence[str],
 ) -> str:
-    said: dict[int, list[str]] = {}
+    by_entry: dict[int, list[str]] = {}
     for index in sorted(chosen):
-        said.setdefault(sentences[index].entry, []).append(sentences[index].text)
+        by_entry.setdefault(sentences[index].entry, []).append(sentences[index].text)
     text = "\n".join(
-        str(Entry(entries[number].speaker, " ".join(texts))) for number, texts in said.items()
+        str(Entry(entries[number].speaker, " ".join(texts))) for number, texts in by_entry.items()
     )
     rest = missing(text, wanted)
     return f"{text}\nAlso: {'; '.join(rest)}".strip() if rest else text
 
 
 def _sentences(entries: Sequence[Entry], wanted: frozenset[str], count: Count) -> list[_Sentence]:
-    found: list[_Sentence] = []
+    sentences: list[_Sentence] = []
     for number, entry in enumerate(entries):
         pieces = [piece.strip() for piece in _SENTENCE.split(entry.text)]
         pieces = [piece for piece in pieces if piece]
@@ -80,5 +80,5 @@ def _sentences(entries: Sequence[Entry], wanted: frozenset[str], count: Count) -
             weight += 0.4 * min(len(marks), 5)
             weight += sum(2.0 for mark in marks if mark in wanted)
             weight += 6.0 if open_lines(piece) or piece in wanted else 0.0
-            found.append(_Sentence(number, text, weight, count(text)))
-    return found
+            sentences.append(_Sentence(number, text, weight, count(text)))
+    return sentences

@@ -51,8 +51,8 @@ def marks_in(text: str) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def _marks(text: str) -> tuple[str, ...]:
-    found = (one.rstrip(".:?/-&=\\").lstrip("-:=&?") for one in _TOKEN.findall(text))
-    return tuple(dict.fromkeys(one for one in found if _is_mark(one)))
+    tokens = (one.rstrip(".:?/-&=\\").lstrip("-:=&?") for one in _TOKEN.findall(text))
+    return tuple(dict.fromkeys(one for one in tokens if _is_mark(one)))
 
 
 def _is_mark(token: str) -> bool:
@@ -98,11 +98,14 @@ def must_keep(
     behind = {normal(mark) for entry in later for mark in marks_in(entry)}
     ahead = [mark for mark in seen if normal(mark) in behind]
     again = [mark for mark, times in seen.items() if times > 1]
-    held = [mark for text in pinned for mark in marks_in(text) if mark in seen]
+    pinned_marks = [mark for text in pinned for mark in marks_in(text) if mark in seen]
     asked = [one.strip()[:_LONGEST_LINE] for one in questions if one.strip()]
-    left = [line for entry in entries for line in open_lines(entry)]
-    marks = list(dict.fromkeys([*held, *ahead, *again]))[: 4 * MOST_MARKS]
-    return (*_widest(marks)[:MOST_MARKS], *list(dict.fromkeys([*asked, *left]))[-MOST_OPEN:])
+    open_entries = [line for entry in entries for line in open_lines(entry)]
+    marks = list(dict.fromkeys([*pinned_marks, *ahead, *again]))[: 4 * MOST_MARKS]
+    return (
+        *_widest(marks)[:MOST_MARKS],
+        *list(dict.fromkeys([*asked, *open_entries]))[-MOST_OPEN:],
+    )
 
 
 def _widest(marks: list[str]) -> list[str]:
@@ -140,16 +143,16 @@ def _holds(spoken: str, what: str) -> bool:
 def invented(summary: str, source: str) -> list[str]:
     """Addresses and long numbers of a summary that its source does not have."""
     spoken = normal(source)
-    found: list[str] = []
+    new_marks: list[str] = []
     for mark in marks_in(summary):
         if "://" in mark or "@" in mark:
             if not _stands(normal(mark), spoken):
-                found.append(mark)
+                new_marks.append(mark)
             continue
         groups = re.findall(r"\d{3,}", normal(mark))
         if any(group not in spoken for group in groups):
-            found.append(mark)
-    return found
+            new_marks.append(mark)
+    return new_marks
 
 
 def normal(text: str) -> str:

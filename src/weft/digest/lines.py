@@ -43,7 +43,7 @@ class Chosen(NamedTuple):
     """The text that is left, and how many lines of it are whole."""
 
     text: str
-    kept: int
+    size: int
     total: int
 
 
@@ -99,25 +99,25 @@ def choose_lines(
     order = _in_order_of_worth(pieces, limit)
     room = limit - int(limit * named)
 
-    def shown(size: int) -> str:
+    def joined(size: int) -> str:
         return _rendered(pieces, sorted(order[:size]), mark)
 
-    kept = _most(len(order), lambda size: count(shown(size)) <= room)
-    text = shown(kept)
+    size_kept = _most(len(order), lambda size: count(joined(size)) <= room)
+    text = joined(size_kept)
     used = count(text)
-    if kept < len(pieces):
-        names = _left_out_names(pieces, set(order[:kept]), known)
+    if size_kept < len(pieces):
+        names = _left_out_names(pieces, set(order[:size_kept]), known)
         listed = _listed(text, names, limit, count)
         if not listed.endswith("…") or not names:  # there is room for more lines
             spare = limit - (count(listed) - used)
-            kept = max(kept, _most(len(order), lambda size: count(shown(size)) <= spare))
-            names = _left_out_names(pieces, set(order[:kept]), known)
-            listed = _listed(shown(kept), names, limit, count)
+            size_kept = max(size_kept, _most(len(order), lambda size: count(joined(size)) <= spare))
+            names = _left_out_names(pieces, set(order[:size_kept]), known)
+            listed = _listed(joined(size_kept), names, limit, count)
         text = listed
-    if not kept or count(text) > limit:
-        whole = "\n".join(line.text for line in lines) if not kept else text
+    if not size_kept or count(text) > limit:
+        whole = "\n".join(line.text for line in lines) if not size_kept else text
         text = cut_text(whole.strip(), limit=limit, count=count, keep="bookend")
-    return Chosen(text, _whole(pieces, order[:kept]), len(lines))
+    return Chosen(text, _whole(pieces, order[:size_kept]), len(lines))
 
 
 def _most(size: int, fits: Callable[[int], bool]) -> int:
@@ -167,7 +167,7 @@ def _piece_end(text: str, at: int, size: int) -> int:
     end = at + size
     if end >= len(text):
         return len(text)
-    breaks = [found.end() for found in _HEAD.finditer(text, at + size // 2, end)]
+    breaks = [gap.end() for gap in _HEAD.finditer(text, at + size // 2, end)]
     end = boundary_before(text, breaks[-1] if breaks else end)
     return end if end > at else min(len(text), at + size)
 
@@ -211,13 +211,13 @@ def _in_order_of_worth(pieces: Sequence[_Piece], limit: int) -> list[int]:
 
 def _looked_at(pieces: Sequence[_Piece]) -> list[int]:
     """The pieces that come into question; of very many the ends, the heavy ones and a sample."""
-    said = [index for index, piece in enumerate(pieces) if piece.text.strip()]
-    if len(said) <= _LINES:
-        return said
+    spoken = [index for index, piece in enumerate(pieces) if piece.text.strip()]
+    if len(spoken) <= _LINES:
+        return spoken
     part = _LINES // 4
-    heavy = sorted(said, key=lambda index: -pieces[index].weight)[:part]
-    step = len(said) // part
-    return sorted({*said[:part], *said[-part:], *heavy, *said[::step]})
+    heavy = sorted(spoken, key=lambda index: -pieces[index].weight)[:part]
+    step = len(spoken) // part
+    return sorted({*spoken[:part], *spoken[-part:], *heavy, *spoken[::step]})
 
 
 def _rough(text: str) -> float:
@@ -264,24 +264,24 @@ def _leave_out(out: list[str], pieces: Sequence[_Piece], start: int, end: int, m
 
 def _left_out_names(pieces: Sequence[_Piece], chosen: set[int], known: Container[str]) -> list[str]:
     """Names that occur only in what is left out, the likeliest to be typed again first."""
-    shown = {name for index in chosen for name in names_in(pieces[index].text)}
+    visible_names = {name for index in chosen for name in names_in(pieces[index].text)}
     times: dict[str, int] = {}
     for index in _looked_at(pieces):
         if index not in chosen:
             for name in names_in(pieces[index].text):
-                if name not in shown and name not in known:
+                if name not in visible_names and name not in known:
                     times[name] = times.get(name, 0) + 1
-    said = "\n".join(pieces[index].text for index in sorted(chosen))
-    found = sorted(
-        (name for name in times if worth(name) >= 1.0 and name not in said),
+    visible_text = "\n".join(pieces[index].text for index in sorted(chosen))
+    names = sorted(
+        (name for name in times if worth(name) >= 1.0 and name not in visible_text),
         key=lambda name: -min(times[name], 3),
     )
     listed: list[str] = []
-    for name in sorted(found, key=len, reverse=True)[:400]:
+    for name in sorted(names, key=len, reverse=True)[:400]:
         if not any(name in other for other in listed):
             listed.append(name)
     stay = set(listed)
-    return [name for name in found if name in stay]
+    return [name for name in names if name in stay]
 
 
 def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
@@ -298,9 +298,11 @@ def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
 
 def _whole(pieces: Sequence[_Piece], chosen: Sequence[int]) -> int:
     """How many lines are there from end to end."""
-    kept = set(chosen)
+    whole = set(chosen)
     missing = {
-        piece.line for index, piece in enumerate(pieces) if index not in kept and piece.text.strip()
+        piece.line
+        for index, piece in enumerate(pieces)
+        if index not in whole and piece.text.strip()
     }
     return len({piece.line for piece in pieces} - missing)
 
@@ -317,8 +319,8 @@ _LONGEST = 120
 @lru_cache(maxsize=4096)
 def names_in(text: str) -> tuple[str, ...]:
     """Paths, identifiers, numbers and long words, each once, in their order."""
-    found = (name.strip(".:-") for name in _NAME.findall(text))
-    return tuple(dict.fromkeys(name for name in found if _SHORTEST <= len(name) <= _LONGEST))
+    names = (name.strip(".:-") for name in _NAME.findall(text))
+    return tuple(dict.fromkeys(name for name in names if _SHORTEST <= len(name) <= _LONGEST))
 
 
 @lru_cache(maxsize=8192)

@@ -64,9 +64,9 @@ def _in_most_detail(
     low, high = 0, len(_LADDER) - 1
     while low <= high:
         middle = (low + high) // 2
-        shown = _Shower(_LADDER[middle], texts).shown(value, 0)
-        if count(compact(shown)) <= limit:
-            best, low = shown, middle + 1
+        reduced = _Shower(_LADDER[middle], texts).reduced(value, 0)
+        if count(compact(reduced)) <= limit:
+            best, low = reduced, middle + 1
         else:
             high = middle - 1
     return best, _LADDER[max(0, low - 1)]
@@ -88,7 +88,7 @@ def _with_documents(
         if room < 12 * len(documents):
             return None
         short = _shared_out(documents, room, spelled, text)
-        whole = _Shower(detail, short).shown(value, 0)
+        whole = _Shower(detail, short).reduced(value, 0)
         over = count(compact(whole)) - limit
         if over <= 0:
             return whole
@@ -106,18 +106,18 @@ def _shared_out(documents: list[str], room: int, count: Count, text: ReduceText)
     return short
 
 
-def _gather_documents(value: Json, found: list[str], depth: int) -> None:
-    if len(found) > _DOCUMENTS or depth > 12:
+def _gather_documents(value: Json, documents: list[str], depth: int) -> None:
+    if len(documents) > _DOCUMENTS or depth > 12:
         return
     if isinstance(value, str):
-        if len(value) >= _LONG and value not in found:
-            found.append(value)
+        if len(value) >= _LONG and value not in documents:
+            documents.append(value)
     elif isinstance(value, list):
         for item in value[:200]:
-            _gather_documents(item, found, depth + 1)
+            _gather_documents(item, documents, depth + 1)
     elif isinstance(value, dict):
         for item in value.values():
-            _gather_documents(item, found, depth + 1)
+            _gather_documents(item, documents, depth + 1)
 
 
 class _Shower(NamedTuple):
@@ -126,7 +126,7 @@ class _Shower(NamedTuple):
     detail: Detail
     texts: dict[str, str]
 
-    def shown(self, value: Json, depth: int) -> Json:
+    def reduced(self, value: Json, depth: int) -> Json:
         """The value, what is too much of it replaced by how much it was."""
         if isinstance(value, str):
             known = self.texts.get(value)
@@ -142,34 +142,36 @@ class _Shower(NamedTuple):
             return f"[{len(rows):,} items]"
         most = self.detail.rows if depth < 2 else max(1, self.detail.rows // 2)
         if len(rows) <= most + 1:
-            return [self.shown(row, depth + 1) for row in rows]
+            return [self.reduced(row, depth + 1) for row in rows]
         last = most // 3
         first = most - last
         middle = rows[first : len(rows) - last]
-        kept = [self.shown(row, depth + 1) for row in rows[:first]]
-        kept.append(f"… {len(middle):,} more{_called(middle, self.detail)} …")
+        first_rows = [self.reduced(row, depth + 1) for row in rows[:first]]
+        first_rows.append(f"… {len(middle):,} more{_called(middle, self.detail)} …")
         if most >= 3:
-            kept += [self.shown(row, depth + 1) for row in _troubled(middle)[:1]]
-        return kept + [self.shown(row, depth + 1) for row in rows[len(rows) - last :]]
+            first_rows += [self.reduced(row, depth + 1) for row in _troubled(middle)[:1]]
+        return first_rows + [self.reduced(row, depth + 1) for row in rows[len(rows) - last :]]
 
     def _object(self, fields: JsonObject, depth: int) -> Json:
         most = self.detail.keys
         if depth >= self.detail.depth:
             return f"{{{len(fields):,} keys}}"
-        keys, left = list(fields), list[str]()
+        keys, omitted = list(fields), list[str]()
         if len(keys) > most + 1:
             ranked = sorted(keys, key=lambda key: (not _is_telling(key), _is_large(fields[key])))
             stay = set(ranked[:most])
-            left = [key for key in keys if key not in stay]
+            omitted = [key for key in keys if key not in stay]
             keys = [key for key in keys if key in stay]
-        kept: JsonObject = {
-            _shortened(key, max(60, self.detail.letters)): self.shown(fields[key], depth + 1)
+        fields_kept: JsonObject = {
+            _shortened(key, max(60, self.detail.letters)): self.reduced(fields[key], depth + 1)
             for key in keys
         }
-        if left:
-            names = ", ".join(_shortened(key, 40) for key in left[:most])
-            kept["…"] = f"{len(left):,} more keys: {names}" + (", …" if len(left) > most else "")
-        return kept
+        if omitted:
+            names = ", ".join(_shortened(key, 40) for key in omitted[:most])
+            fields_kept["…"] = f"{len(omitted):,} more keys: {names}" + (
+                ", …" if len(omitted) > most else ""
+            )
+        return fields_kept
 
 
 def _shortened(text: str, letters: int) -> str:
@@ -189,9 +191,13 @@ def _called(rows: list[Json], detail: Detail) -> str:
     names: list[str] = []
     for row in rows[: detail.rows * 4]:
         fields = row if isinstance(row, dict) else {"id": row}
-        for key, held in fields.items():
-            if _is_telling(key) and isinstance(held, str | int) and len(str(held)) <= 24:
-                names.append(str(held))
+        for key, field_value in fields.items():
+            if (
+                _is_telling(key)
+                and isinstance(field_value, str | int)
+                and len(str(field_value)) <= 24
+            ):
+                names.append(str(field_value))
                 break
     if not names or detail.rows < 2:
         return ""

@@ -95,14 +95,14 @@ class Stock:
 
     def longest(self, lines: Sequence[str], start: int) -> Stretch | None:
         """The longest run in view that the lines have from `start` on; of equals the newest."""
-        found: Stretch | None = None
+        best: Stretch | None = None
         for source, line, end in reversed(self._known(tuple(lines[start : start + LEAST]))):
             size, most = LEAST, min(end - line, len(lines) - start)
             while size < most and source.lines[line + size] == lines[start + size]:
                 size += 1
-            if found is None or size > found.size:
-                found = Stretch(start, size, source, line)
-        return found
+            if best is None or size > best.size:
+                best = Stretch(start, size, source, line)
+        return best
 
     def _known(self, key: tuple[str, ...]) -> list[_Place]:
         own = self._places.get(key, [])
@@ -117,10 +117,10 @@ def stretches(
     """What of the lines stands in view, in their order, where a reference is worth it."""
     start = 0
     while start + LEAST <= len(lines):
-        found = stock.longest(lines, start)
-        if found is not None and is_worth(found):
-            yield found
-            start += found.size
+        stretch = stock.longest(lines, start)
+        if stretch is not None and is_worth(stretch):
+            yield stretch
+            start += stretch.size
         else:
             start += 1
 
@@ -132,8 +132,8 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
     source = Source(whole)
     stock = Stock()
     stock.add(source, [(0, len(source.lines))])
-    found = stretches(text.split("\n"), stock, lambda _: True)
-    return tuple((one.line, one.line + one.size) for one in found)
+    repeated = stretches(text.split("\n"), stock, lambda _: True)
+    return tuple((one.line, one.line + one.size) for one in repeated)
 
 
 def _unblanked(match: re.Match[str]) -> str:

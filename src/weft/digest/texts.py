@@ -28,9 +28,9 @@ def lines_of(text: str, shape: Shape) -> list[Line]:
 
 def base64_digest(text: str) -> str:
     """What is left of encoded bytes: how they begin, and how many they are."""
-    found = _ADDRESS.match(text)
+    address = _ADDRESS.match(text)
     size = len(text) * 3 // 4
-    kind = f"{found[1]}, " if found else ""
+    kind = f"{address[1]}, " if address else ""
     return f"{text[:24]}… ({kind}about {size:,} bytes of base64)"
 
 
@@ -109,16 +109,16 @@ def log_lines(text: str) -> list[Line]:
     lines = _without_repeats(_COLOUR.sub("", text).splitlines())
     weights = bookends(lines)
     trouble = [trouble_in(line) for line in lines]
-    grave = [index for index, found in enumerate(trouble) if found >= GRAVE_WEIGHT]
+    grave = [index for index, gravity in enumerate(trouble) if gravity >= GRAVE_WEIGHT]
     for index in (*grave[:_FIRST], *grave[-_FIRST:]):
         weights[index] = _WORST
-    for index, found in enumerate(trouble):
-        if found >= GRAVE_WEIGHT:
+    for index, gravity in enumerate(trouble):
+        if gravity >= GRAVE_WEIGHT:
             for near in range(max(0, index - _CONTEXT), min(len(lines), index + _CONTEXT + 1)):
                 weights[near] = max(weights[near], 4.0 - abs(near - index))
     return [
-        Line(line, max(weight, found))
-        for line, weight, found in zip(lines, weights, trouble, strict=True)
+        Line(line, max(weight, gravity))
+        for line, weight, gravity in zip(lines, weights, trouble, strict=True)
     ]
 
 
@@ -216,7 +216,7 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.lines: list[Line] = []
-        self._said: list[str] = []
+        self._spoken: list[str] = []
         self._open: list[str] = []
         self._links: list[str] = []
 
@@ -224,13 +224,13 @@ class _Page(HTMLParser):
         """A block begins a line; a link keeps where it leads."""
         if tag in _BLOCKS:
             self.end_line()
-        held = dict(attrs)
+        attributes = dict(attrs)
         if tag == "a":
-            self._links.append(held.get("href") or "")
-        elif tag == "img" and held.get("alt"):
-            self._said.append(f"[image: {held['alt']}]")
+            self._links.append(attributes.get("href") or "")
+        elif tag == "img" and attributes.get("alt"):
+            self._spoken.append(f"[image: {attributes['alt']}]")
         elif tag in ("td", "th"):
-            self._said.append(" | " if self._said else "")
+            self._spoken.append(" | " if self._spoken else "")
         if tag in _SILENT or tag in _ASIDE or tag == "title" or tag[:1] == "h":
             self._open.append(tag)
 
@@ -239,7 +239,7 @@ class _Page(HTMLParser):
         if tag == "a" and self._links:
             address = self._links.pop()
             if address and not address.startswith(("#", "javascript:")):
-                self._said.append(f" ({address})")
+                self._spoken.append(f" ({address})")
         if tag in _BLOCKS:
             self.end_line()
         if tag in self._open:
@@ -249,12 +249,12 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Text counts where a reader sees it."""
         if "title" in self._open or not any(tag in _SILENT for tag in self._open):
-            self._said.append(data)
+            self._spoken.append(data)
 
     def end_line(self) -> None:
         """Close the line that was being gathered."""
-        text = _SPACES.sub(" ", "".join(self._said)).strip(" |")
-        self._said.clear()
+        text = _SPACES.sub(" ", "".join(self._spoken)).strip(" |")
+        self._spoken.clear()
         if not text:
             return
         heading = next((tag for tag in self._open if re.fullmatch(r"h[1-6]", tag)), "")

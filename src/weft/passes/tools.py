@@ -12,7 +12,7 @@ from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
-from weft.relevance.index import Index, all_of, match, said, words
+from weft.relevance.index import Index, all_of, match, words, words_of
 from weft.values import Json, JsonObject
 
 
@@ -160,7 +160,7 @@ def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
 
 def _spoken(tool: ToolDecl) -> str:
     """A tool's name in words, and its description."""
-    return f"{said(tool.name)}: {tool.description}"
+    return f"{words_of(tool.name)}: {tool.description}"
 
 
 def _described(tool: ToolDecl) -> str:
@@ -171,7 +171,7 @@ def _described(tool: ToolDecl) -> str:
 def _parameters(schema: JsonObject) -> Iterator[str]:
     properties = schema.get("properties")
     for name, value in properties.items() if isinstance(properties, dict) else ():
-        yield said(name)
+        yield words_of(name)
         if isinstance(value, dict):
             choices = value.get("enum")
             for text in (value.get("description"), *(choices if isinstance(choices, list) else ())):

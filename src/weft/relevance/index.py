@@ -50,13 +50,13 @@ class Index:
         self.counts.append(counts)
         self.sizes.append(counts.total())
         for word in counts:
-            held = self._holders.get(word)
-            if held is None:
+            holders = self._holders.get(word)
+            if holders is None:
                 self._holders[word] = [number]
                 if len(word) >= NEAR:
                     self._beginning.setdefault(word[:NEAR], []).append(word)
             else:
-                held.append(number)
+                holders.append(number)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -96,9 +96,9 @@ class Scope:
     @property
     def usual(self) -> float:
         """How many words a text usually has."""
-        held = sum(self.index.sizes[: self.length]) + sum(self.more.sizes)
-        held -= sum(self.size(number) for number in self.without)
-        return held / max(1, self.searched) or 1.0
+        words_in_all = sum(self.index.sizes[: self.length]) + sum(self.more.sizes)
+        words_in_all -= sum(self.size(number) for number in self.without)
+        return words_in_all / max(1, self.searched) or 1.0
 
     def size(self, number: int) -> int:
         """How many words a text has."""
@@ -122,17 +122,17 @@ class Scope:
         """How often each text that has the word has it."""
         counts, holders = self.index.counts, self.index.holders(word)
         near = holders[: bisect_left(holders, self.length)]
-        found = {number: counts[number][word] for number in near}
+        counted = {number: counts[number][word] for number in near}
         for number in self.more.holders(word):
-            found[self.length + number] = self.more.counts[number][word]
+            counted[self.length + number] = self.more.counts[number][word]
         for number in self.without:
-            found.pop(number, None)
-        return found
+            counted.pop(number, None)
+        return counted
 
     def holding(self, word: str) -> int:
         """How many texts have the word."""
-        held = bisect_left(self.index.holders(word), self.length) + len(self.more.holders(word))
-        return held - sum(word in self.counts(number) for number in self.without)
+        count = bisect_left(self.index.holders(word), self.length) + len(self.more.holders(word))
+        return count - sum(word in self.counts(number) for number in self.without)
 
     def nearly(self, word: str) -> dict[int, float]:
         """As `times`; a text that has not the word counts with those that begin like it."""
@@ -155,19 +155,19 @@ def rarity(scope: Scope, holders: int) -> float:
     return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
 
 
-def match(scope: Scope, found: Mapping[str, Mapping[int, float]]) -> list[float]:
+def match(scope: Scope, matches: Mapping[str, Mapping[int, float]]) -> list[float]:
     """What each text has in common with a query (BM25), given who has its words how often."""
-    return weigh(scope, [(1.0, times) for times in found.values()])
+    return weigh(scope, [(1.0, times) for times in matches.values()])
 
 
 def weigh(
-    scope: Scope, found: Iterable[tuple[float, Mapping[int, float] | Mapping[int, int]]]
+    scope: Scope, weights: Iterable[tuple[float, Mapping[int, float] | Mapping[int, int]]]
 ) -> list[float]:
     """As `match`, with what each word counts."""
     scores = [0.0] * scope.total
     usual, sizes = scope.usual, (*scope.index.sizes[: scope.length], *scope.more.sizes)
     base, slope = _SATURATION * (1 - _LENGTH), _SATURATION * _LENGTH / usual
-    for weight, times in found:
+    for weight, times in weights:
         gain = weight * rarity(scope, len(times)) * (1 + _SATURATION)
         for number, often in times.items():
             scores[number] += gain * often / (often + base + slope * sizes[number])
@@ -219,7 +219,7 @@ def words(text: str) -> list[str]:
     return [_stem(word) for word in spoken if word not in common]
 
 
-def said(text: str) -> str:
+def words_of(text: str) -> str:
     """A name in words: `getWeather` and `get_weather` are `get weather`."""
     return _HUMP.sub(" ", text).replace("_", " ")
 

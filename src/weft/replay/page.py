@@ -48,16 +48,16 @@ def replay_page(trials: Sequence[Trial], *, source: str) -> str:
 def _body(trials: Sequence[Trial], title: str) -> Iterator[str]:
     yield f"<h1>{title}</h1>"
     for model in dict.fromkeys(trial.model for trial in trials):
-        shown = [trial for trial in trials if trial.model == model]
-        first = shown[0]
+        chosen = [trial for trial in trials if trial.model == model]
+        first = chosen[0]
         yield f"<h2>{escape(named(first))}</h2>"
         yield (
             f'<p class="dim">{first.runs:,} runs, {first.requests:,} requests;'
             f" costs in {unit(first)}, without the answers</p>"
         )
-        yield from _table(shown)
-        yield _against(shown)
-        yield _curves(shown)
+        yield from _table(chosen)
+        yield _against(chosen)
+        yield _curves(chosen)
 
 
 def _table(trials: Sequence[Trial]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _against(trials: Sequence[Trial]) -> str:
     drawn = [_frame("cost against append-only", f"{most:.2f}x", "evidence", f"{least:.0%}")]
     for index, trial in enumerate(trials):
         across = _EDGE + (trial.cost / base) / most * (_WIDTH - 2 * _EDGE)
-        for share, filled in ((trial.in_view, True), (trial.kept, False)):
+        for share, filled in ((trial.in_view, True), (trial.kept_share, False)):
             up = (share - least) / (1 - least)
             fill = _colour(index) if filled else "none"
             drawn.append(
@@ -152,7 +152,7 @@ def cells(trial: Trial, base: Trial) -> tuple[str, ...]:
         f"{trial.largest:,}",
         f"{trial.announced:,}" + (f" (+{silent:,} silent)" if silent else ""),
         f"{trial.in_view:.1%}",
-        f"{trial.kept - trial.in_view:.1%}",
+        f"{trial.kept_share - trial.in_view:.1%}",
         f"{trial.lost:.1%}",
         f"{trial.restorable:.1%}",
         f"{trial.recalls:,}",
@@ -163,13 +163,13 @@ def cells(trial: Trial, base: Trial) -> tuple[str, ...]:
 def lines(trials: Sequence[Trial]) -> Iterator[str]:
     """The tables as text, one for each model."""
     for model in dict.fromkeys(trial.model for trial in trials):
-        shown = [trial for trial in trials if trial.model == model]
-        first = shown[0]
+        chosen = [trial for trial in trials if trial.model == model]
+        first = chosen[0]
         yield (
             f"{named(first)}: {first.runs:,} runs, {first.requests:,} requests,"
             f" costs in {unit(first)} without the answers"
         )
-        table = [TITLES, *(cells(trial, first) for trial in shown)]
+        table = [TITLES, *(cells(trial, first) for trial in chosen)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for row in table:
             first_cell, *rest = zip(row, widths, strict=True)
@@ -179,7 +179,7 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
                     *(f"{cell:>{width}}" for cell, width in rest),
                 )
             ).rstrip()
-        for trial in shown:
+        for trial in chosen:
             if trial.refused:
                 yield f"  {trial.policy} refused {trial.refused:,} requests, which are not counted"
         yield ""
@@ -193,16 +193,16 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
     listed: list[JsonObject] = []
     for trial in trials:
         base = bases.setdefault(trial.model, trial)
-        held = cast("JsonObject", msgspec.to_builtins(trial))
+        fields = cast("JsonObject", msgspec.to_builtins(trial))
         listed.append(
             {
-                **held,
+                **fields,
                 "tokens_ratio": _ratio(trial.tokens, base.tokens),
                 "cost_ratio": _ratio(trial.cost, base.cost),
                 "with_recalls_ratio": _ratio(trial.with_recalls, base.cost),
                 "hit_ratio": trial.hit_ratio,
                 "present_share": trial.in_view,
-                "kept_share": trial.kept,
+                "kept_share": trial.kept_share,
                 "lost_share": trial.lost,
                 "rebuilt_share": trial.restorable,
             }

@@ -94,45 +94,45 @@ def _listed(data: bytes, name: str) -> list[msgspec.Raw]:
 
 def _recording(data: bytes, number: int, *, name: str) -> Recording:
     try:
-        held = cast("object", msgspec.json.decode(data))
+        parsed = cast("object", msgspec.json.decode(data))
     except (ValueError, RecursionError) as error:
         raise SessionError(f"this is not JSON: {error}", where=name, hint=_FORMS) from None
-    raw = cast("JsonObject", held) if isinstance(held, dict) else {}
+    raw = cast("JsonObject", parsed) if isinstance(parsed, dict) else {}
     if isinstance(raw.get("events"), list):
         return recording_of(Session.from_json(data, name=name))
-    said = str(raw.get("id") or number)
+    label = str(raw.get("id") or number)
     inner = raw.get("request")
     request = inner if isinstance(inner, dict) else raw
     named = raw.get("dialect")
     dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
     if dialect and (dialect != CHAT or "model" in request):
-        return _Request(name).read(said, dialect, request)
+        return _Request(name).read(label, dialect, request)
     messages = request.get("messages")
     if not isinstance(messages, list):
         raise SessionError("this is no recording", where=name, hint=_FORMS)
-    chat = _Chat(name).recording(said, messages, is_request="tools" in request)
+    chat = _Chat(name).recording(label, messages, is_request="tools" in request)
     return chat._replace(tools=_declared({"tools": request.get("tools")}, name))
 
 
 def _declared(request: JsonObject, where: str) -> tuple[Tool, ...]:
     """The functions that a chat declares; what a provider runs itself is none of them."""
     try:
-        given = dialect_named(CHAT).read(request).tools if request.get("tools") else ()
+        declared = dialect_named(CHAT).read(request).tools if request.get("tools") else ()
     except UsageError as error:
         raise SessionError(error.message, where=f"{where}: {error.where}", hint=_FORMS) from None
-    return tools_of(given)
+    return tools_of(declared)
 
 
-def tools_of(given: Iterable[ReadTool]) -> tuple[Tool, ...]:
+def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
     """Declarations as tools that can be declared again; names of Weft's own are left out."""
-    found: dict[str, Tool] = {}
-    for one in given:
+    by_name: dict[str, Tool] = {}
+    for one in declared:
         name = one.name
         if not one.own and NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
             parameters = one.parameters or {"type": "object", "properties": {}}
             about = one.description
-            found.setdefault(name, Tool(name=name, description=about, parameters=parameters))
-    return tuple(found.values())
+            by_name.setdefault(name, Tool(name=name, description=about, parameters=parameters))
+    return tuple(by_name.values())
 
 
 class _Chat:
@@ -183,8 +183,8 @@ class _Chat:
         elif role == "user":
             parts = _parts(message, where)
             if plain and index >= _TASK and self._waits(f"call_{index - 1}"):
-                held: JsonObject = {"result": "".join(part.text or "" for part in parts)}
-                self._say(AGENT, "user", [result_part(COMMAND, held, id=f"call_{index - 1}")])
+                response: JsonObject = {"result": "".join(part.text or "" for part in parts)}
+                self._say(AGENT, "user", [result_part(COMMAND, response, id=f"call_{index - 1}")])
                 return
             self.turn += 1
             self._say("user", "user", parts)
@@ -243,12 +243,12 @@ class _Request(_Chat):
             self._say(AGENT, "model", parts)
         else:
             results = [part for part in parts if part.function_response is not None]
-            said = [part for part in parts if part.function_response is None]
+            words = [part for part in parts if part.function_response is None]
             if results:
                 self._say(AGENT, "user", results)
-            if said:
+            if words:
                 self.turn += 1
-                self._say("user", "user", said)
+                self._say("user", "user", words)
 
 
 def _parts(message: JsonObject, where: str) -> list[Part]:
@@ -303,14 +303,14 @@ def _calls(message: JsonObject, where: str) -> Iterator[Part]:
         )
 
 
-def _arguments(given: Json) -> JsonObject:
-    if isinstance(given, dict):
-        return given
+def _arguments(raw: Json) -> JsonObject:
+    if isinstance(raw, dict):
+        return raw
     try:
-        held = cast("object", msgspec.json.decode(given)) if isinstance(given, str) else None
+        parsed = cast("object", msgspec.json.decode(raw)) if isinstance(raw, str) else None
     except (ValueError, RecursionError):
-        held = None
-    return cast("JsonObject", held) if isinstance(held, dict) else {"arguments": given}
+        parsed = None
+    return cast("JsonObject", parsed) if isinstance(parsed, dict) else {"arguments": raw}
 
 
 _AGENT = "request"
@@ -321,11 +321,11 @@ _ROUNDS = 3
 def read_request(dialect: str, wire: JsonObject, model: str = "") -> Prompt:
     """The prompt that a request in this dialect is; `model` where the request does not name it."""
     target = dialect_named(dialect)
-    given = target.spell(wire)
-    named = given.get("model")
+    spelled = target.spell(wire)
+    named = spelled.get("model")
     name = named if isinstance(named, str) else model
     reader = _Reader(target, name)
-    reading = target.read(given)
+    reading = target.read(spelled)
     turns = target.traits.turns
     items = [reader.item(turn, f"{turns}/{at}", at) for at, turn in enumerate(reading.turns)]
     system = [reader.block(one, "system", f"system/{at}") for at, one in enumerate(reading.system)]
@@ -339,20 +339,20 @@ def read_request(dialect: str, wire: JsonObject, model: str = "") -> Prompt:
         output=_output(reading.output, dialect),
         features=Feature.CALLS if any(item.kind == "calls" for item in items) else Feature.NONE,
     )
-    return _with_extra(prompt, target, given, reading.places)
+    return _with_extra(prompt, target, spelled, reading.places)
 
 
 def _with_extra(
-    prompt: Prompt, dialect: Dialect, given: JsonObject, places: Sequence[str]
+    prompt: Prompt, dialect: Dialect, wire: JsonObject, places: Sequence[str]
 ) -> Prompt:
     """The prompt with all the options the request has and Weft has no name for, and only those."""
     name = dialect.traits.name
     extra: JsonObject = {}
     for _ in range(_ROUNDS):  # an option may bring another with it: look again
-        made, _placed = dialect.head(
+        head, _placed = dialect.head(
             prompt, LoweringReport(dialect=name, strict=False, model=prompt.model)
         )
-        missing = difference(_without(made, places), _without(given, places))
+        missing = difference(_without(head, places), _without(wire, places))
         if not missing:
             break
         extra = _merged(extra, missing)
@@ -364,34 +364,34 @@ def _with_extra(
 def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
     merged = {**one}
     for key, value in other.items():
-        held = merged.get(key)
-        both = isinstance(held, dict) and isinstance(value, dict)
-        merged[key] = _merged(held, value) if both else value  # type: ignore[arg-type]
+        below = merged.get(key)
+        both = isinstance(below, dict) and isinstance(value, dict)
+        merged[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
     return merged
 
 
 def _without(wire: JsonObject, places: Sequence[str]) -> JsonObject:
-    held = deepcopy({key: value for key, value in wire.items() if key not in places})
+    rest = deepcopy({key: value for key, value in wire.items() if key not in places})
     for place in places:
         *above, last = place.split(".")
-        inner = held
+        inner = rest
         for key in above:
             below = inner.get(key)
             inner = below if isinstance(below, dict) else {}
         inner.pop(last, None)
-    return held
+    return rest
 
 
-def _output(given: ReadOutput | None, dialect: str) -> Output | None:
-    if given is None:
+def _output(output: ReadOutput | None, dialect: str) -> Output | None:
+    if output is None:
         return None
     return Output(
-        schema=given.schema,
+        schema=output.schema,
         how="native",
-        name=given.name,
+        name=output.name,
         origin=Origin("field", "output_schema"),
         provider=dialect,
-        kept=given.beside or None,
+        kept=output.beside or None,
     )
 
 
@@ -406,13 +406,13 @@ class _Reader:
 
     def item(self, turn: ReadTurn, event: str, position: int) -> Item:
         """What one side said together, as an item."""
-        found = [
-            self.block(given, turn.role, event, part=at, position=position)
-            for at, given in enumerate(turn.parts)
+        blocks = [
+            self.block(read_part, turn.role, event, part=at, position=position)
+            for at, read_part in enumerate(turn.parts)
         ]
         return Item(
             kind=_kind(turn),
-            blocks=tuple(found),
+            blocks=tuple(blocks),
             author="user" if turn.role == "user" else turn.role,
             invocation="",
             position=position,
@@ -421,55 +421,59 @@ class _Reader:
         )
 
     def block(
-        self, given: ReadPart, role: Role, event: str, *, part: int = 0, position: int = 0
+        self, read_part: ReadPart, role: Role, event: str, *, part: int = 0, position: int = 0
     ) -> Block:
         """A part as a block that lowers to what it was read from."""
-        block = self._read(given, role, event, position)
+        block = self._read(read_part, role, event, position)
         origin = Origin("event", event, role, part=part)
-        wire = given.wire
+        wire = read_part.wire
         if wire is None:
             assert block is not None
             return msgspec.structs.replace(block, origin=origin)
-        made = self.dialect.part(block, self.sink) if block is not None else None
+        spelled = self.dialect.part(block, self.sink) if block is not None else None
         self.sink.take()
-        if block is None or made is None:
+        if block is None or spelled is None:
             block = self._read(ReadPart(opaque_part(self.name, wire), wire), role, event, position)
             assert block is not None
-            made = wire
-        kept = difference(made, wire)
-        if kept or given.apart:
-            held = _merged(block.kept or {}, kept)
-            return msgspec.structs.replace(block, origin=origin, provider=self.name, kept=held)
+            spelled = wire
+        extra = difference(spelled, wire)
+        if extra or read_part.apart:
+            fields = _merged(block.kept or {}, extra)
+            return msgspec.structs.replace(block, origin=origin, provider=self.name, kept=fields)
         return msgspec.structs.replace(block, origin=origin)
 
-    def _read(self, given: ReadPart, role: Role, event: str, position: int) -> Block | None:
+    def _read(self, read_part: ReadPart, role: Role, event: str, position: int) -> Block | None:
         """The block of a part, made as the parts of a session's events are."""
         maker = Provenance(provider=self.name, model=self.model)
-        said = Event(
+        event_read = Event(
             author=_AGENT,
             id=event,
-            content=Content(parts=(given.part,), role=role),
+            content=Content(parts=(read_part.part,), role=role),
             custom_metadata=maker.onto(None) if role == "model" else None,
             timestamp=0.0,
         )
-        blocks = blocks_of(said, position, role, [])
+        blocks = blocks_of(event_read, position, role, [])
         return blocks[0] if blocks else None
 
-    def tool(self, given: ReadTool) -> ToolDecl:
+    def tool(self, read_tool: ReadTool) -> ToolDecl:
         """A tool as it is declared, with what its provider said beside."""
-        origin = Origin("tool", given.name)
-        if given.own:
-            return ToolDecl(given.name, "", {}, origin, provider=self.name, own=given.wire)
+        origin = Origin("tool", read_tool.name)
+        if read_tool.own:
+            return ToolDecl(read_tool.name, "", {}, origin, provider=self.name, own=read_tool.wire)
         tool = ToolDecl(
-            given.name, given.description, given.parameters or {}, origin, provider=self.name
+            read_tool.name,
+            read_tool.description,
+            read_tool.parameters or {},
+            origin,
+            provider=self.name,
         )
-        made = self.dialect.declaration(tool, self.sink)
+        spelled = self.dialect.declaration(tool, self.sink)
         self.sink.take()
-        return msgspec.structs.replace(tool, kept=difference(made, given.wire) or None)
+        return msgspec.structs.replace(tool, kept=difference(spelled, read_tool.wire) or None)
 
 
 def _kind(turn: ReadTurn) -> ItemKind:
-    kinds = {given.part.kind for given in turn.parts}
+    kinds = {read_part.part.kind for read_part in turn.parts}
     if "call" in kinds:
         return "calls"
     if "result" in kinds:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 import msgspec
 
 from weft.compiler.breaks import read_again
-from weft.compiler.compile import compile
-from weft.compiler.compiled import Compiled
+from weft.compiler.compile import compile_request
+from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
 from weft.content import Part
 from weft.declare import Agent, C, Policy, RunConfig, Tool
@@ -67,10 +67,10 @@ class Kept:
 
     def text(self, handle: str) -> str:
         """What stands behind a handle, as text."""
-        held = self._texts.get(handle)
-        if held is None:
-            held = self._texts[handle] = _spelled(self.values[handle])
-        return held
+        text_behind = self._texts.get(handle)
+        if text_behind is None:
+            text_behind = self._texts[handle] = _spelled(self.values[handle])
+        return text_behind
 
 
 class Rebuilt(NamedTuple):
@@ -80,18 +80,18 @@ class Rebuilt(NamedTuple):
     lost: tuple[str, ...]
 
 
-def rebuilt(compiled: "Compiled", kept: Kept) -> Rebuilt:
+def rebuilt(compiled: "Compilation", records: Kept) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
     What a policy was told to drop is not there to be rebuilt.
     """
     prompt = compiled.prompt
-    reader = _Reader(prompt, kept)
+    reader = _Reader(prompt, records)
     reduced, lost = 0, list[str]()
     for item in prompt.items:
         for block in item.blocks:
             place = (block.origin.name, block.origin.part)
-            whole = kept.places.get(place) if block.origin.kind == "event" else None
+            whole = records.places.get(place) if block.origin.kind == "event" else None
             if whole is None or not isinstance(block, ResultBlock | TextBlock):
                 continue
             sent: Json = block.response if isinstance(block, ResultBlock) else block.text
@@ -146,14 +146,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return self.cached / self.tokens if self.tokens else 0.0
 
     @property
-    def kept(self) -> float:
+    def kept_share(self) -> float:
         """The share of the strings used later that were present or one handle away."""
         return (self.present + self.behind) / self.used if self.used else 1.0
 
     @property
     def lost(self) -> float:
         """The share of the strings used later that nothing in the request leads to."""
-        return 1.0 - self.kept
+        return 1.0 - self.kept_share
 
     @property
     def restorable(self) -> float:
@@ -199,16 +199,16 @@ def replay(
     `agents` are the roots of the agents that speak in it by name; without, each is made of its
     recorded system text alone.
     """
-    tally, texts, kept = _Tally(policy, model), Texts(), Kept(recording.session.events)
+    tally, texts, records = _Tally(policy, model), Texts(), Kept(recording.session.events)
     requests = requests_of(recording, policy, model=model, agents=agents, refused=tally.refused)
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
         tally.step(compiled, spent)
         used = uses.by_event.get(index, ())
         if used:
-            view = View(compiled, texts, kept)
+            view = View(compiled, texts, records)
             tally.evidence(view, used, spent, compiled)
-        tally.rebuild(rebuilt(compiled, kept))
+        tally.rebuild(rebuilt(compiled, records))
     return tally.trial()
 
 
@@ -245,15 +245,15 @@ def total(trials: Iterable[Trial]) -> Trial:
 class View:
     """What can be read in a request: the texts in it, and the values behind its handles."""
 
-    def __init__(self, compiled: "Compiled", texts: "Texts", kept: Kept) -> None:
+    def __init__(self, compiled: "Compilation", texts: "Texts", records: Kept) -> None:
         prompt = compiled.prompt
         items = prompt.items.since(0)
-        self._born = [text for item in items for text in texts.born(item, prompt.agent, kept)]
-        self._kept = kept
+        self._born = [text for item in items for text in texts.born(item, prompt.agent, records)]
+        self._records = records
         self.behind: dict[str, str] = {}
         if any(tool.name == RECALL for tool in prompt.tools):
             named = dict.fromkeys(one for item in items for one in texts.handles(item))
-            self.behind = {one: kept.text(one) for one in named if one in kept.values}
+            self.behind = {one: records.text(one) for one in named if one in records.values}
 
     def has(self, string: str) -> bool:
         """Whether a text that is sent, and came from where the string did, holds it."""
@@ -261,8 +261,8 @@ class View:
 
     def handle_of(self, string: str) -> str | None:
         """The handle of the shortest value that holds the string, or None."""
-        held = [(len(text), handle) for handle, text in self.behind.items() if string in text]
-        return min(held)[1] if held else None
+        matches = [(len(text), handle) for handle, text in self.behind.items() if string in text]
+        return min(matches)[1] if matches else None
 
 
 class _Tally:
@@ -279,7 +279,7 @@ class _Tally:
         self.carried = 0
         self.money = False
 
-    def step(self, compiled: Compiled, spent: _Spent) -> None:
+    def step(self, compiled: Compilation, spent: _Spent) -> None:
         """One more request; what was recalled before is read again with it."""
         self.sizes.append(spent.tokens)
         self.cached += spent.cached
@@ -291,7 +291,7 @@ class _Tally:
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
 
     def evidence(
-        self, view: View, used: tuple[str, ...], spent: _Spent, compiled: Compiled
+        self, view: View, used: tuple[str, ...], spent: _Spent, compiled: Compilation
     ) -> None:
         """What the answer to a request used; what is only behind a handle is recalled, once."""
         self.used += len(used)
@@ -311,10 +311,10 @@ class _Tally:
             self.recalling += spent.rates.cost(Load(again, size, 0))
             self.carried += size
 
-    def rebuild(self, found: Rebuilt) -> None:
+    def rebuild(self, rebuilt_step: Rebuilt) -> None:
         """What of one request can be put together again."""
-        self.reduced += found.reduced
-        self.rebuilt += found.reduced - len(found.lost)
+        self.reduced += rebuilt_step.reduced
+        self.rebuilt += rebuilt_step.reduced - len(rebuilt_step.lost)
 
     def trial(self) -> Trial:
         """All of it."""
@@ -350,7 +350,7 @@ def requests_of(
     model: str | None = None,
     agents: Mapping[str, Agent] | None = None,
     refused: list[BudgetExceeded] | None = None,
-) -> Iterator[tuple[int, Event, Compiled]]:
+) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
 
     A request that does not fit its budget is added to `refused`; without, it is an error.
@@ -359,7 +359,7 @@ def requests_of(
     roots = {name: _seeing(root, policy) for name, root in known.items()}
     config = RunConfig(model=model or YARDSTICK)
     session = recording.session
-    before: dict[tuple[str, str | None], Compiled] = {}
+    before: dict[tuple[str, str | None], Compilation] = {}
     grown = Session(session.id, state=session.initial)
     waiting: list[Event] = []
     for index, event in enumerate(session.events):
@@ -368,7 +368,7 @@ def requests_of(
             waiting = []
             asked = (event.author, event.branch)
             try:
-                compiled = compile(
+                compiled = compile_request(
                     roots[event.author],
                     session=grown,
                     agent=event.author,
@@ -406,11 +406,11 @@ def speakers(session: Session) -> list[str]:
 
 def _made_up(recording: Recording) -> dict[str, Agent]:
     """Agents that have nothing but their recorded system text and their tools."""
-    told = recording.instructions
+    instructions = recording.instructions
     return {
         name: Agent(
             name,
-            instruction=_literal(told.get(name, "")),
+            instruction=_literal(instructions.get(name, "")),
             tools=_tools(recording, name),
         )
         for name in speakers(recording.session)
@@ -426,16 +426,18 @@ def _tools(recording: Recording, agent: str) -> list[Tool]:
 
 def _tools_called(session: Session, agent: str) -> list[Tool]:
     """The tools that an agent called, as far as its calls tell."""
-    found: dict[str, JsonObject] = {}
+    by_name: dict[str, JsonObject] = {}
     for event in session.events:
         for call in event.calls if event.author == agent else ():
             name = call.name or ""
             if NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
-                held = found.setdefault(name, {})
-                held.update({key: {"type": _type(one)} for key, one in (call.args or {}).items()})
+                properties = by_name.setdefault(name, {})
+                properties.update(
+                    {key: {"type": _type(one)} for key, one in (call.args or {}).items()}
+                )
     return [
-        Tool(name=name, description="", parameters={"type": "object", "properties": held})
-        for name, held in found.items()
+        Tool(name=name, description="", parameters={"type": "object", "properties": properties})
+        for name, properties in by_name.items()
     ]
 
 
@@ -464,7 +466,7 @@ def _literal(text: str) -> str:
     return "".join(written)
 
 
-def _spent(compiled: Compiled, *, by_price: bool) -> _Spent:
+def _spent(compiled: Compilation, *, by_price: bool) -> _Spent:
     """What a request takes: by its provider's rules and prices, or by the yardstick.
 
     The yardstick reads again all that two requests begin with in common, and keeps the rest.
@@ -478,7 +480,7 @@ def _spent(compiled: Compiled, *, by_price: bool) -> _Spent:
 
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     longest = max(len(one), len(other))
-    padded = [held + (0,) * (longest - len(held)) for held in (one, other)]
+    padded = [row + (0,) * (longest - len(row)) for row in (one, other)]
     return tuple(a + b for a, b in zip(*padded, strict=True))
 
 
@@ -516,8 +518,8 @@ _DROPPED = "[dropped: "
 
 def strings_in(text: str) -> list[str]:
     """The strings of a text that look like a name, a path or a number, each once."""
-    found = dict.fromkeys(_STRING.findall(text))
-    return [one for one in found if len(one) >= SHORTEST and _TELLING.search(one)]
+    strings = dict.fromkeys(_STRING.findall(text))
+    return [one for one in strings if len(one) >= SHORTEST and _TELLING.search(one)]
 
 
 def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
@@ -525,7 +527,7 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
 
     `instruction` and what the user says before the agent's first word are the task.
     """
-    task, told = [instruction], list[str]()
+    task, heard = [instruction], list[str]()
     coined: set[str] = set()
     uses: dict[int, tuple[str, ...]] = {}
     spoken = False
@@ -534,15 +536,15 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
         parts = (content.parts or ()) if content is not None else ()
         if content is not None and content.role == "user":
             for part in parts:
-                (told if spoken or part.function_response else task).append(_part_text(part))
+                (heard if spoken or part.function_response else task).append(_part_text(part))
             continue
-        said = strings_in("\n".join(map(_part_text, parts)))
+        quoted = strings_in("\n".join(map(_part_text, parts)))
         spoken = spoken or bool(parts)
-        born = [one for one in said if one not in coined and not any(one in t for t in task)]
-        found = tuple(one for one in born if any(one in text for text in told))
-        coined.update(one for one in born if one not in found)
-        if found:
-            uses[index] = found
+        born = [one for one in quoted if one not in coined and not any(one in t for t in task)]
+        used = tuple(one for one in born if any(one in text for text in heard))
+        coined.update(one for one in born if one not in used)
+        if used:
+            uses[index] = used
     return Uses(uses)
 
 
@@ -553,11 +555,11 @@ class Texts:
         self._born: dict[int, tuple[Item, tuple[str, ...]]] = {}
         self._handles: dict[int, tuple[Item, tuple[str, ...]]] = {}
 
-    def born(self, item: "Item", agent: str, kept: Kept) -> tuple[str, ...]:
+    def born(self, item: "Item", agent: str, records: Kept) -> tuple[str, ...]:
         """What of an item came with it: without what was put in, and without the task."""
-        held = self._born.get(id(item))
-        if held is None or held[0] is not item:
-            task = item.kind == "user" and item.position < kept.task
+        cached = self._born.get(id(item))
+        if cached is None or cached[0] is not item:
+            task = item.kind == "user" and item.position < records.task
             own = item.author == agent
             texts = [
                 _ADDED.sub("", _sent(block))
@@ -565,28 +567,28 @@ class Texts:
                 if isinstance(block, ResultBlock)
                 or (isinstance(block, TextBlock) and not task and not own)
             ]
-            held = self._born[id(item)] = (item, tuple(texts))
-        return held[1]
+            cached = self._born[id(item)] = (item, tuple(texts))
+        return cached[1]
 
     def handles(self, item: "Item") -> tuple[str, ...]:
         """The handles that stand in an item."""
-        held = self._handles.get(id(item))
-        if held is None or held[0] is not item:
+        cached = self._handles.get(id(item))
+        if cached is None or cached[0] is not item:
             texts = [
                 block.text if isinstance(block, TextBlock) else compact(block.response)
                 for block in item.blocks
                 if isinstance(block, ResultBlock | TextBlock)
             ]
             named = tuple(one for text in texts for one in _HANDLE.findall(text))
-            held = self._handles[id(item)] = (item, named)
-        return held[1]
+            cached = self._handles[id(item)] = (item, named)
+        return cached[1]
 
 
 class _Reader:
     """Somebody who has a request and `recall`, and nothing else."""
 
-    def __init__(self, prompt: "Prompt", kept: Kept) -> None:
-        self._kept = kept
+    def __init__(self, prompt: "Prompt", records: Kept) -> None:
+        self._records = records
         self._recalls = any(tool.name == RECALL for tool in prompt.tools)
         self._results: list[ResultBlock] = []
         self._blocks: list[ResultBlock | TextBlock] = []
@@ -634,13 +636,13 @@ class _Reader:
         else:
             others = [one for one in self._blocks if one is not block]
         places = ((one.origin.name, one.origin.part) for one in others)
-        there = any(handle_of(self._kept.places.get(one)) == match[2] for one in places)
+        there = any(handle_of(self._records.places.get(one)) == match[2] for one in places)
         return self._behind(match[2], 1, 0) if there else None
 
     def _behind(self, handle: str, first: int, last: int) -> str | None:
-        if handle not in self._kept.values:
+        if handle not in self._records.values:
             return None
-        lines = self._kept.text(handle).split("\n")
+        lines = self._records.text(handle).split("\n")
         return "\n".join(lines[first - 1 : last or len(lines)])
 
     def _above(self, block: ResultBlock | TextBlock, back: int) -> ResultBlock | None:
@@ -703,39 +705,39 @@ def policy_from(text: str) -> Policy:
         ) from None
     except (RecursionError, MemoryError):
         raise DeclarationError("it nests too deep", where="policy", hint=_HINT) from None
-    made = _made(tree.body, text)
-    if not isinstance(made, Policy):
+    policy = _evaluated(tree.body, text)
+    if not isinstance(policy, Policy):
         raise DeclarationError(
             f"`{text}` is no policy: it says what to do, but not with which items",
             where="policy",
             hint=f"begin with a selector: C.default().{text.strip().removeprefix('C.')}",
         )
-    return made
+    return policy
 
 
-def _made(node: ast.expr, text: str) -> object:
+def _evaluated(node: ast.expr, text: str) -> object:
     """The value of one part of the expression."""
     if isinstance(node, ast.Name) and node.id == "C":
         return C
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return _apply_call(node, node.func, text)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
-        left, right = _made(node.left, text), _made(node.right, text)
-        if left is C or right is C:
+        one, other = _evaluated(node.left, text), _evaluated(node.right, text)
+        if one is C or other is C:
             _refuse(node, text)
-        joins = cast("Policy", left)
-        return joins + cast("Policy", right) if isinstance(node.op, ast.Add) else joins | right
+        joins = cast("Policy", one)
+        return joins + cast("Policy", other) if isinstance(node.op, ast.Add) else joins | other
     _refuse(node, text)
 
 
 def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
     """What a word of `C`, or a verb of a policy, gives with these options."""
-    held, word = _made(function.value, text), function.attr
+    value, word = _evaluated(function.value, text), function.attr
     if word.startswith("_"):
         _refuse(node, text)
-    verb = cast("object", getattr(held, word, None))
+    verb = cast("object", getattr(value, word, None))
     if not inspect.ismethod(verb) and not inspect.isfunction(verb):
-        known = [name for name in dir(held) if not name.startswith("_")]
+        known = [name for name in dir(value) if not name.startswith("_")]
         near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
         raise DeclarationError(
             f"there is no `{word}` in `{ast.unparse(node)}`",
@@ -744,15 +746,15 @@ def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
         )
     if any(keyword.arg is None for keyword in node.keywords):
         _refuse(node, text)
-    given = [_argument(one, text) for one in node.args]
+    arguments = [_argument(one, text) for one in node.args]
     named = {one.arg or "": _argument(one.value, text) for one in node.keywords}
-    return verb(*given, **named)
+    return verb(*arguments, **named)
 
 
 def _argument(node: ast.expr, text: str) -> object:
     """An option: a literal, or a policy of its own."""
     if isinstance(node, ast.Call):
-        return _made(node, text)
+        return _evaluated(node, text)
     try:
         return cast("object", ast.literal_eval(node))
     except (ValueError, TypeError):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from weft.codes import report
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.compiler.plan import ModelLike
 from weft.declare import Agent, Flow, Node, RunBudget, RunConfig, agents_of
 from weft.diagnostics import Diagnostic, Origin
@@ -92,7 +92,7 @@ class Spending:
             return ""
         return f"the run has spent its budget of {' and '.join(map(self._limit, over))}: {spent}"
 
-    def entry(self, compiled: Compiled, response: ModelResponse, steps: int) -> Provenance:
+    def entry(self, compiled: Compilation, response: ModelResponse, steps: int) -> Provenance:
         """What an answer cost, for its event, and the warning if this is the time for it."""
         tokens = tokens_of(response.usage) or estimated(compiled, response)
         money = 0.0
@@ -220,7 +220,7 @@ def tokens_of(usage: Usage | None) -> int | None:
     return usage.total_token_count or sum(part or 0 for part in parts) or None
 
 
-def estimated(compiled: Compiled, response: ModelResponse) -> int:
+def estimated(compiled: Compilation, response: ModelResponse) -> int:
     """The tokens of a request and its answer where the provider reports none."""
     return compiled.tokens + answer_tokens(response, compiled.scale.counter)
 
@@ -235,7 +235,7 @@ def answer_tokens(response: ModelResponse, counter: Counter) -> int:
     return sum(map(counter.count, texts))
 
 
-def money_for(model: str, response: ModelResponse, compiled: Compiled, tokens: int) -> float:
+def money_for(model: str, response: ModelResponse, compiled: Compilation, tokens: int) -> float:
     """What an answer cost in US dollars; what was read from a cache at its own price."""
     usage = response.usage
     if usage is None or usage.prompt_token_count is None:
@@ -251,7 +251,7 @@ def _priced(model: str, usage: Usage, written: int, cache: str) -> float:
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    rates = rates_for(model, tokens=asked, kept=cache)
+    rates = rates_for(model, tokens=asked, lifetime=cache)
     if not rates.money or is_free(model):
         return 0.0
     return rates.cost(Load(cached, written, max(0, asked - cached - written), answer))

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler import Compiled, compile
+from weft.compiler import Compilation, compile_request
 from weft.compiler.inputs import ReadonlyContext, effects_of
 from weft.compiler.plan import Plan
 from weft.declare import Agent, C, Raw, RunConfig
@@ -54,7 +54,7 @@ _OPTIONS = ("extra", "service_tier", "thinking", "user")
 
 
 async def perform(
-    invocation: Invocation, place: Place, plan: Plan, compiled: Compiled
+    invocation: Invocation, place: Place, plan: Plan, compiled: Compilation
 ) -> list[Event] | None:
     """Ask for what the request wants and the log does not have; None if nothing came of it.
 
@@ -110,7 +110,7 @@ class _Asking(NamedTuple):
     invocation: Invocation
     place: Place
     plan: Plan
-    compiled: Compiled
+    compiled: Compilation
     stored: list[Event]
 
     def aside(self) -> Session:
@@ -200,7 +200,7 @@ class _Asking(NamedTuple):
             cleared=self.plan.agent.cleared if own else (),
         )
         model = chosen_model(self.invocation.services, agent, chosen)
-        request = compile(
+        request = compile_request(
             agent,
             session=aside,
             state=self.invocation.state_at(self.place),
@@ -228,7 +228,7 @@ class _Asking(NamedTuple):
         return {**{name: merged[name] for name in _OPTIONS if name in merged}, "cache": False}
 
 
-def _guarded(compiled: Compiled) -> Policy:
+def _guarded(compiled: Compilation) -> Policy:
     """The current turn only, redacted as the request is that this is for."""
     redactions = tuple(one for one in compiled.policy.protections if isinstance(one, Redact))
     return replace(C.none(), protections=redactions)
@@ -255,7 +255,9 @@ _WORD = late_pattern(r"[^\W_]{4,}")
 _NUMBER = late_pattern(r"\d+")
 
 
-def accepted(want: Want, response: ModelResponse | None, asked: Compiled, agent: Agent) -> Accepted:
+def accepted(
+    want: Want, response: ModelResponse | None, asked: Compilation, agent: Agent
+) -> Accepted:
     """The outcome of an answer, or what is wrong with it."""
     if response is None:
         return Accepted(error="the model returned nothing")
@@ -288,7 +290,7 @@ def _refused(problem: str, text: str) -> Accepted:
     return Accepted(error=problem, more={"rejected": text[:_KEPT]})
 
 
-def _sent(asked: Compiled) -> str:
+def _sent(asked: Compilation) -> str:
     """What the model was shown. It cannot repeat what was redacted or withheld."""
     texts: list[str] = []
     for item in asked.prompt.items:

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from weft.compiler import Compiled, ReadonlyContext, compile
+from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.caching import Miss, Reader, watch
 from weft.compiler.incremental import is_cold
 from weft.compiler.inputs import target_of, values_in
@@ -85,7 +85,7 @@ class ModelCall:
         self._root = root
         self._plan = plan
         self._bindings = bindings
-        self._compiled: Compiled
+        self._compiled: Compilation
         self._prompt: Prompt
         self._wire: JsonObject | None = None
         self._changed: Lowered | None = None
@@ -279,7 +279,7 @@ class ModelCall:
         named = response.provenance.cached_content is not None
         return None if named else miss  # what is kept by name is all that is reused
 
-    async def _compile(self, within: int | None) -> Compiled:
+    async def _compile(self, within: int | None) -> Compilation:
         """The compiled request. Other models are asked first, if passes want something of them."""
         config = self._invocation.config
         try:
@@ -298,7 +298,7 @@ class ModelCall:
             compiled = await self._compile_now(within, config)
         return compiled
 
-    async def _perform(self, compiled: Compiled) -> bool:
+    async def _perform(self, compiled: Compilation) -> bool:
         """Ask models for what the request wants; whether anything came of it."""
         if not compiled.prompt.wants:
             return False
@@ -308,7 +308,7 @@ class ModelCall:
         self.performed += events or ()
         return events is not None
 
-    async def _compile_now(self, within: int | None, config: RunConfig) -> Compiled:
+    async def _compile_now(self, within: int | None, config: RunConfig) -> Compilation:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
         session = invocation.view(place.scope)
@@ -325,7 +325,7 @@ class ModelCall:
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
         request = partial(
-            compile,
+            compile_request,
             self._root,
             session=session,
             agent=agent.name,
@@ -415,7 +415,7 @@ _SUM = late_pattern(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
 _NUMBER = late_pattern(r"\d[\d,_]*\d|\d")
 
 
-def _warmed(request: Callable[[], Compiled], session: Session) -> Compiled:
+def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
     """Compile, and derive at once what the turn will ask of a long log."""
     compiled = request()
     with suppress(WeftError):  # who asks for the wire next gets the error
@@ -424,7 +424,7 @@ def _warmed(request: Callable[[], Compiled], session: Session) -> Compiled:
     return compiled
 
 
-def tighter(compiled: Compiled, error: ModelError) -> int:
+def tighter(compiled: Compilation, error: ModelError) -> int:
     """The tokens to stay within, as Weft counts them, after the provider refused this request."""
     counted = compiled.tokens
     if (parts := _SUM.search(error.message)) is not None:

@@ -193,8 +193,8 @@ def event_from(value: object, refused: msgspec.ValidationError | None = None) ->
         if refused is not None:
             raise refused from None
         raise
-    held = cast("JsonObject", unknown)
-    return msgspec.structs.replace(event, unread=held) if unknown else event
+    unread = cast("JsonObject", unknown)
+    return msgspec.structs.replace(event, unread=unread) if unknown else event
 
 
 _HUMP = re.compile(r"(?=[A-Z])")
@@ -205,18 +205,18 @@ def respelled(value: object, kind: type[Value]) -> object:
     if not isinstance(value, dict):
         return value
     names, inner = _spelling(kind)
-    found: dict[str, object] = {}
-    for key, held in cast("dict[str, object]", value).items():
+    spelled: dict[str, object] = {}
+    for key, field_value in cast("dict[str, object]", value).items():
         name = names.get(key, key)
-        if held is None and name in names.values():
+        if field_value is None and name in names.values():
             continue
         within = inner.get(name)
-        if within is not None and isinstance(held, list):
-            held = [respelled(each, within) for each in cast("list[object]", held)]
+        if within is not None and isinstance(field_value, list):
+            field_value = [respelled(each, within) for each in cast("list[object]", field_value)]
         elif within is not None:
-            held = respelled(held, within)
-        found[name] = held
-    return found
+            field_value = respelled(field_value, within)
+        spelled[name] = field_value
+    return spelled
 
 
 @functools.cache
@@ -224,16 +224,20 @@ def _spelling(kind: type[Value]) -> tuple[dict[str, str], dict[str, type[Value]]
     """The JSON name of each field by its snake_case name, and the values that fields hold."""
     fields = msgspec.structs.fields(kind)
     names = {_HUMP.sub("_", field.encode_name).lower(): field.encode_name for field in fields}
-    inner = {field.encode_name: held for field in fields if (held := _held(field.type))}
+    inner = {
+        field.encode_name: kind_inside
+        for field in fields
+        if (kind_inside := _value_type(field.type))
+    }
     if kind is FunctionResponse:
         inner["parts"] = Part
     return names, inner
 
 
-def _held(tp: object) -> type[Value] | None:
+def _value_type(tp: object) -> type[Value] | None:
     if isinstance(tp, type) and issubclass(tp, Value):
         return tp
-    return next((held for arg in get_args(tp) if (held := _held(arg))), None)
+    return next((kind_inside for arg in get_args(tp) if (kind_inside := _value_type(arg))), None)
 
 
 def without_unknown(value: object, kind: type[Value]) -> tuple[object, dict[str, object]]:
@@ -248,24 +252,26 @@ def _known(value: object, kind: type[Value], where: str, unknown: dict[str, obje
     names, inner = _spelling(kind)
     fields = {*names.values()}
     known: dict[str, object] = {}
-    for name, held in cast("dict[str, object]", value).items():
+    for name, field_value in cast("dict[str, object]", value).items():
         place = f"{where}/{name.replace('~', '~0').replace('/', '~1')}"
         within = inner.get(name)
         if name not in fields:
-            unknown[place] = held
-        elif within is not None and isinstance(held, list):
-            listed = cast("list[object]", held)
+            unknown[place] = field_value
+        elif within is not None and isinstance(field_value, list):
+            listed = cast("list[object]", field_value)
             known[name] = [
                 _known(one, within, f"{place}/{n}", unknown) for n, one in enumerate(listed)
             ]
         else:
-            known[name] = _known(held, within, place, unknown) if within is not None else held
+            known[name] = (
+                _known(field_value, within, place, unknown) if within is not None else field_value
+            )
     return known
 
 
 def with_unknown(value: object, unknown: Mapping[str, object]) -> object:
     """The JSON with the fields that were unknown when it was read, each where it stood."""
-    for place, held in unknown.items():
+    for place, field_value in unknown.items():
         *steps, name = [s.replace("~1", "/").replace("~0", "~") for s in place.split("/")[1:]]
         inside = value
         for step in steps:
@@ -275,5 +281,5 @@ def with_unknown(value: object, unknown: Mapping[str, object]) -> object:
             elif isinstance(inside, dict):
                 inside = cast("dict[str, object]", inside).setdefault(step, {})
         if isinstance(inside, dict):
-            cast("dict[str, object]", inside)[name] = held
+            cast("dict[str, object]", inside)[name] = field_value
     return value

@@ -107,7 +107,7 @@ class Session:
             for event in complete:
                 positions[event.id] = at
                 at += 1
-        newest, made = log.tip, complete[-1].timestamp
+        newest, time_written = log.tip, complete[-1].timestamp
         invocation = newest.invocation_id if newest is not None else ""
         after = Session.__new__(Session)
         after._fill(
@@ -117,7 +117,7 @@ class Session:
             self.initial,
             _fold(self.initial, self.state, invocation, complete),
             grown,
-            made if made > self.last_update_time else self.last_update_time,
+            time_written if time_written > self.last_update_time else self.last_update_time,
             self.unread,
         )
         return after
@@ -185,8 +185,8 @@ class Session:
             "events": list[msgspec.Raw](),
             "lastUpdateTime": self.last_update_time,
             **{
-                name: msgspec.Raw(encode(held, where=f"session.{name}"))
-                for name, held in self.unread.items()
+                name: msgspec.Raw(encode(field_value, where=f"session.{name}"))
+                for name, field_value in self.unread.items()
             },
         }
         if not len(self.events):
@@ -339,8 +339,8 @@ def _opened(data: bytes | str) -> _Opened:
         text = data if isinstance(data, str) else data.decode()
         if not _surrogate.search(text):
             raise
-    held: object = json.loads(text, parse_constant=_refuse_constant)
-    return _respelled_session(held)
+    parsed: object = json.loads(text, parse_constant=_refuse_constant)
+    return _respelled_session(parsed)
 
 
 def _respelled_session(data: object, refused: msgspec.ValidationError | None = None) -> _Opened:
@@ -348,10 +348,10 @@ def _respelled_session(data: object, refused: msgspec.ValidationError | None = N
 
     A field is unknown where none of ours is missing: else it is one of them, misspelt.
     """
-    held = respelled(data, _SessionJson)
-    if not isinstance(held, dict):
+    spelled = respelled(data, _SessionJson)
+    if not isinstance(spelled, dict):
         raise refused or ValueError("expected an object")
-    parsed = cast("dict[str, object]", held)
+    parsed = cast("dict[str, object]", spelled)
     names = {field.encode_name for field in msgspec.structs.fields(_SessionJson)}
     unread: JsonObject = {}
     if names <= parsed.keys():
@@ -366,8 +366,8 @@ def _respelled_session(data: object, refused: msgspec.ValidationError | None = N
 
 def _respelled_event(raw: object, refused: msgspec.ValidationError) -> Event:
     """The event in another spelling; if that is not what is wrong, the first complaint."""
-    held: object = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
-    return event_from(held, refused)
+    parsed: object = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
+    return event_from(parsed, refused)
 
 
 def _event_from(value: object) -> Event:
@@ -416,11 +416,11 @@ def _unchecked(raw: object) -> tuple[object, str | None, bool]:
         value = msgspec.json.decode(data)
     if not isinstance(value, dict):
         return raw, None, True
-    held = cast("dict[str, object]", value)
-    checksum = held.get("checksum")
+    fields = cast("dict[str, object]", value)
+    checksum = fields.get("checksum")
     if not isinstance(checksum, str) or not re.fullmatch("[0-9a-f]{8}", checksum):
         return raw, None, True
-    rest = {key: one for key, one in held.items() if key != "checksum"}
+    rest = {key: one for key, one in fields.items() if key != "checksum"}
     text = encode(rest, where="event")
     sums = (crc32(text), crc32(_sealed(rest)))
     sound = int(checksum, 16) in sums
@@ -452,11 +452,11 @@ def _unsealed(raw: object) -> tuple[object, str | None]:
         value = msgspec.json.decode(data)
     if not isinstance(value, dict):
         return raw, None
-    held = cast("dict[str, object]", value)
-    seal = held.get("sessionChecksum")
+    fields = cast("dict[str, object]", value)
+    seal = fields.get("sessionChecksum")
     if not isinstance(seal, str):
         return raw, None
-    rest = {key: one for key, one in held.items() if key != "sessionChecksum"}
+    rest = {key: one for key, one in fields.items() if key != "sessionChecksum"}
     return msgspec.Raw(encode(rest, where="event")) if value is not raw else rest, seal
 
 
@@ -500,10 +500,10 @@ def _last_invocation(log: Strand[Event]) -> str:
 def stored(event: Event) -> Event:
     """The event without its `temp:` deltas."""
     delta = event.actions.state_delta
-    kept = without_temp(delta) if delta else delta
-    if len(kept) == len(delta):
+    lasting = without_temp(delta) if delta else delta
+    if len(lasting) == len(delta):
         return event
-    return replace(event, actions=replace(event.actions, state_delta=kept))
+    return replace(event, actions=replace(event.actions, state_delta=lasting))
 
 
 def _fold(
@@ -561,9 +561,9 @@ def admitted(
         name = event.id
         if name and not event.partial:
             at = positions.get(name, length)
-            held = log[at] if at < length else fresh.get(name)
-            if held is not None:
-                if _same(held, event):
+            known_event = log[at] if at < length else fresh.get(name)
+            if known_event is not None:
+                if _same(known_event, event):
                     continue
                 raise SessionError(
                     f"two different events have the id `{name}`",
@@ -614,9 +614,9 @@ def _misplaced(value: object, where: str, wanted: str) -> SessionError:
     )
 
 
-def _same(held: Event, event: Event) -> bool:
+def _same(known: Event, event: Event) -> bool:
     """Whether this is the event the log has, perhaps made again at another time."""
-    return held is event or held == replace(event, timestamp=held.timestamp)
+    return known is event or known == replace(event, timestamp=known.timestamp)
 
 
 class Positions(dict[str, int]):

@@ -83,7 +83,7 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[SessionKey, Kept] = {}
+        self._records: dict[SessionKey, Kept] = {}
         self._app: dict[str, JsonObject] = {}
         self._user: dict[tuple[str, str], JsonObject] = {}
         self._numbers = count(1)
@@ -95,12 +95,12 @@ class MemoryStore:
         require_key(key)
         own, app, user = scoped([require_object(state or {}, where="session.state")])
         with self._lock:
-            if key in self._kept:
+            if key in self._records:
                 raise exists_already(key)
-            kept = Kept(key, next(self._numbers), time.time(), own, own, Strand())
-            self._kept[key] = kept
+            record = Kept(key, next(self._numbers), time.time(), own, own, Strand())
+            self._records[key] = record
             self._share(key, app, user)
-            return self._session(kept)
+            return self._session(record)
 
     async def get(
         self,
@@ -112,10 +112,10 @@ class MemoryStore:
     ) -> Session | None:
         """The session, or None."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
+            record = self._records.get(key)
+            if record is None:
                 return None
-            session = self._session(kept)
+            session = self._session(record)
         if recent is None and after is None:
             return session
         return part(session, recent=recent, after=after)
@@ -124,15 +124,15 @@ class MemoryStore:
         """The session with the events stored, each id once."""
         key = key_of(session)
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
+            record = self._records.get(key)
+            if record is None:
                 raise unknown(key)
-            if not follows(session, kept.events):
-                if has_all(kept.events, events):
-                    return self._session(kept)
-                raise conflict(session, kept.events)
+            if not follows(session, record.events):
+                if has_all(record.events, events):
+                    return self._session(record)
+                raise conflict(session, record.events)
             growth = grow(session, events)
-            self._commit(kept, growth)
+            self._commit(record, growth)
             return growth.session
 
     async def take(self, key: SessionKey, value: Session) -> Session:
@@ -140,29 +140,32 @@ class MemoryStore:
         session = await self.create(key, state=value.initial)
         with self._lock:
             growth = taken(session, value)
-            self._commit(self._kept[key], growth)
+            self._commit(self._records[key], growth)
             return growth.session
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
         with self._lock:
-            found = [
-                kept
-                for key, kept in self._kept.items()
+            listed = [
+                record
+                for key, record in self._records.items()
                 if key.app_name == app_name and user_id in (None, key.user_id)
             ]
-        found.sort(key=lambda kept: (kept.last_update_time, kept.number), reverse=True)
-        return [SessionInfo(kept.key, len(kept.events), kept.last_update_time) for kept in found]
+        listed.sort(key=lambda record: (record.last_update_time, record.number), reverse=True)
+        return [
+            SessionInfo(record.key, len(record.events), record.last_update_time)
+            for record in listed
+        ]
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         with self._lock:
-            return sorted({key.app_name for key in self._kept})
+            return sorted({key.app_name for key in self._records})
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         with self._lock:
-            self._kept.pop(key, None)
+            self._records.pop(key, None)
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, inside this process."""
@@ -176,26 +179,26 @@ class MemoryStore:
         transaction = _MemoryTransaction(session)
         yield transaction
         with self._lock:
-            kept = self._kept.get(key_of(session))
-            if kept is None:
+            record = self._records.get(key_of(session))
+            if record is None:
                 raise unknown(key_of(session))
-            if not follows(session, kept.events):
-                raise conflict(session, kept.events)
+            if not follows(session, record.events):
+                raise conflict(session, record.events)
             for growth in transaction.growths:
-                kept = self._commit(kept, growth)
+                record = self._commit(record, growth)
 
     async def close(self) -> None:
         """Nothing to close: the sessions stay as long as the store."""
 
-    def _session(self, kept: Kept) -> Session:
-        app_name, user_id, _ = kept.key
-        return kept.session(self._app.get(app_name, {}), self._user.get((app_name, user_id), {}))
+    def _session(self, record: Kept) -> Session:
+        app_name, user_id, _ = record.key
+        return record.session(self._app.get(app_name, {}), self._user.get((app_name, user_id), {}))
 
-    def _commit(self, kept: Kept, growth: Growth) -> Kept:
+    def _commit(self, record: Kept, growth: Growth) -> Kept:
         if not growth.added:
-            return kept
-        self._kept[kept.key] = after = kept.after(growth)
-        self._share(kept.key, growth.app, growth.user)
+            return record
+        self._records[record.key] = after = record.after(growth)
+        self._share(record.key, growth.app, growth.user)
         return after
 
     def _share(self, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
@@ -289,20 +292,20 @@ def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonOb
 
 def follows(session: Session, log: Strand[Event]) -> bool:
     """Whether the session value is the newest: it has the log's events, and no others."""
-    held = session.events
-    if held is log:
+    own_log = session.events
+    if own_log is log:
         return True
-    if len(held) != len(log):
+    if len(own_log) != len(log):
         return False
-    return not len(log) or held[-1] is log[-1] or held[-1] == log[-1]
+    return not len(log) or own_log[-1] is log[-1] or own_log[-1] == log[-1]
 
 
 def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
     """Whether the log has these very events already, perhaps made again at another time."""
     complete = [stored(event) for event in events if not event.partial]
-    held = {event.id: event for event in log if event.id}
+    by_id = {event.id: event for event in log if event.id}
     return all(
-        event.id in held and held[event.id] == replace(event, timestamp=held[event.id].timestamp)
+        event.id in by_id and by_id[event.id] == replace(event, timestamp=by_id[event.id].timestamp)
         for event in complete
     )
 
@@ -346,11 +349,11 @@ def require_key(key: SessionKey) -> None:
 
 def conflict(session: Session, log: Strand[Event]) -> Conflict:
     """The error for a session value that is not the newest."""
-    given, held = len(session.events), len(log)
-    if given == held:
+    own_length, log_length = len(session.events), len(log)
+    if own_length == log_length:
         message = "the session was deleted and created again since this value of it was read"
     else:
-        message = f"the session has {held} events, and this value of it has {given}"
+        message = f"the session has {log_length} events, and this value of it has {own_length}"
     return Conflict(
         message, where=str(key_of(session)), hint="read it again with get, and append to all of it"
     )
@@ -394,5 +397,5 @@ def _copied(value: Json) -> Json:
     if isinstance(value, dict):
         return _copy(value)
     if isinstance(value, list):
-        return [_copied(held) for held in value]
+        return [_copied(entry) for entry in value]
     return value

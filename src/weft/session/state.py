@@ -97,8 +97,8 @@ class State(MutableMapping[str, Json]):
         self._written[key] = None
 
     def __contains__(self, key: object) -> bool:
-        held = self._written if key in self._written else self._base
-        return held.get(cast("str", key)) is not None
+        layer = self._written if key in self._written else self._base
+        return layer.get(cast("str", key)) is not None
 
     def __iter__(self) -> Iterator[str]:
         for key, value in {**self._base, **self._written}.items():

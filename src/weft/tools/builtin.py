@@ -29,22 +29,25 @@ def scratchpad(
     check_choice("scratchpad", "strategy", strategy, Strategy)
 
     def write(ctx: ToolContext, note: str = "") -> JsonObject:
-        held: Json = ctx.state.get(key)
+        notes: Json = ctx.state.get(key)
         if note.strip():
-            value = noted(held, note.strip(), strategy)
+            value = noted(notes, note.strip(), strategy)
             if value is None:
-                return {"error": "the note has no line `- [ ] text` or `- [x] text`", "notes": held}
-            ctx.state[key] = held = value
-        return {"notes": held}
+                return {
+                    "error": "the note has no line `- [ ] text` or `- [x] text`",
+                    "notes": notes,
+                }
+            ctx.state[key] = notes = value
+        return {"notes": notes}
 
     about = (
         f"Take a note that you will need later, and read all notes back. {_ABOUT[strategy]}"
         " Without a note it only reads."
     )
-    made = tool(
+    writer = tool(
         name=name, description=about, reads=[key], writes=[key], sequential=True, effect="pure"
     )
-    return made(write)
+    return writer(write)
 
 
 @tool(effect="pure")

@@ -39,7 +39,7 @@ def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic]:
     """What the compiler says of a request that holds nothing yet: it is the least there can be."""
-    from weft.compiler import compile
+    from weft.compiler import compile_request
     from weft.compiler.costs import window_of
 
     if agent.policy.is_conditional:
@@ -52,7 +52,9 @@ def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic
     counts = [count(agent, text) for _, text in parts]
     place = parts[counts.index(max(counts))][0] if parts else Origin("field", "name", agent.name)
     try:
-        compiled = compile(top, agent=agent.name, message="?", config=config, recorded=provided)
+        compiled = compile_request(
+            top, agent=agent.name, message="?", config=config, recorded=provided
+        )
         tokens = compiled.tokens
     except BudgetExceeded as error:
         yield report("WEFT506", place, error.message, error.hint)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
-from weft.compiler import Compiled, compile
+from weft.compiler import Compilation, compile_request
 from weft.compiler.recall import Held, is_withheld, standing_values, values_of
 from weft.declare import Agent, C, Node, RunConfig, tree
 from weft.declare.nodes import walk_nodes
@@ -167,7 +167,9 @@ class Delivery:
         policy = own = self._policy(name)
         for _ in range(TRIES):
             config = RunConfig(model=model, context=policy)
-            compiled = compile(home, agent=name, session=seen.session, state=state, config=config)
+            compiled = compile_request(
+                home, agent=name, session=seen.session, state=state, config=config
+            )
             outcome = self._request_from(compiled, agent, request, state)
             if isinstance(outcome, str):
                 return outcome
@@ -191,7 +193,7 @@ class Delivery:
         )
 
     def _request_from(
-        self, compiled: Compiled, agent: object, request: object, state: JsonObject
+        self, compiled: Compilation, agent: object, request: object, state: JsonObject
     ) -> Request | str:
         contents = cast("list[Json]", msgspec.convert(compiled.wire.get("contents"), list[object]))
         before = listed(request, "contents")
@@ -203,7 +205,7 @@ class Delivery:
         return Request(mended, self._system(compiled, agent, request, state))
 
     def _system(
-        self, compiled: Compiled, agent: object, request: object, state: JsonObject
+        self, compiled: Compilation, agent: object, request: object, state: JsonObject
     ) -> str | None:
         instruction = field(field(request, "config"), "system_instruction")
         if not isinstance(instruction, str):
@@ -284,7 +286,9 @@ if TYPE_CHECKING:
     WeftPlugin = Delivery
 
 
-def _room(delivery: Request, policy: Policy, request: object, compiled: Compiled) -> Budget | None:
+def _room(
+    delivery: Request, policy: Policy, request: object, compiled: Compilation
+) -> Budget | None:
     """What the budget leaves beside google-adk's own part of the request; None where that fits."""
     limit = policy.limit
     if limit is None:
@@ -297,7 +301,7 @@ def _room(delivery: Request, policy: Policy, request: object, compiled: Compiled
     return msgspec.structs.replace(limit, tokens=max(limit.tokens - beside, 1))
 
 
-def _whole(delivery: Request, request: object, compiled: Compiled) -> JsonObject:
+def _whole(delivery: Request, request: object, compiled: Compilation) -> JsonObject:
     """All that would be sent."""
     added = [tool for tool in compiled.prompt.tools if tool.name == RECALL]
     return body(request, delivery.contents, delivery.system, added)

@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from weft.compiler import Compiled
+from weft.compiler import Compilation
 from weft.compiler.recall import Held
 from weft.content import FunctionCall
 from weft.interop.adk.events import parts_of
@@ -92,7 +92,7 @@ _HANDING_OVER = re.compile(
 
 
 def joined_system(
-    instruction: str, compiled: Compiled, agent: object, root: object, state: JsonObject
+    instruction: str, compiled: Compilation, agent: object, root: object, state: JsonObject
 ) -> str | None:
     """Weft's instruction, and behind it what others have added; None where that is in doubt."""
     rest = instruction
