@@ -266,6 +266,8 @@ WORDS = frozenset({"told", "held", "found", "kept", "said", "made", "given", "le
 
 PUBLIC_WORDS = {
     "interop/adk/plugin.py": {"left"},
+    "ir/block.py": {"given", "kept"},
+    "ir/prompt.py": {"kept"},
     "replay/replay.py": {"kept"},
 }
 """Names on that list that users type, by file."""

@@ -30,12 +30,12 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     """
     if events.tail or not invocation:
         return _look_back(events, invocation)
-    kept = derived(events, _Turn)
-    known = kept.known
+    starts = derived(events, _Turn)
+    known = starts.known
     start = known.start
     if known.invocation != invocation or not _goes_on(events, known.read, invocation):
         start = _look_back(events, invocation)
-    kept.known = _Start(events.settled, invocation, start)
+    starts.known = _Start(events.settled, invocation, start)
     return start
 
 
@@ -374,8 +374,8 @@ class _Effects:
 
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
-    kept = derived(log, _Effects)
-    known = kept.known if kept.known.read <= log.settled else _Known(0, {})
+    fold = derived(log, _Effects)
+    known = fold.known if fold.known.read <= log.settled else _Known(0, {})
     if known.read == log.settled:
         return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]
@@ -388,7 +388,7 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
             if (effect := event.provenance.effect)
         }
         effects = {**known.effects, **new} if new else known.effects
-    kept.known = _Known(log.settled, effects)
+    fold.known = _Known(log.settled, effects)
     return effects
 
 

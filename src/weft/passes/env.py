@@ -25,11 +25,11 @@ class Sizes(NamedTuple):
     total: int
     split: Callable[[], tuple[int, list[int]]]
     item: Callable[[Item], int]
-    part: "Callable[[Sequence[int], int], Part] | None" = None
+    part: "Callable[[Sequence[int], int], SizePart] | None" = None
     """As `split`, for some items, and for all from one on."""
 
 
-class Part(NamedTuple):
+class SizePart(NamedTuple):
     """What everything but the items takes, and what some of the items take at most.
 
     Thoughts before the item `asked` do not count.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft import meaning
 from weft.errors import CompileError
-from weft.relevance.index import Scope
+from weft.relevance.index import SearchScope
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -22,7 +22,7 @@ _LONGEST = 8192
 """The letters of a text that are looked at: what is longer is about the same thing by then."""
 
 
-def nearness(scope: Scope, query: str) -> list[float]:
+def nearness(scope: SearchScope, query: str) -> list[float]:
     """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
@@ -33,8 +33,8 @@ def nearness(scope: Scope, query: str) -> list[float]:
     searched = np.flatnonzero(looked)
     near = np.zeros(scope.total, dtype=np.float32)
     if len(searched):
-        told = searched[: 1 << (len(searched).bit_length() - 1)]
-        known.weigh(told, [*known.pieces[: scope.length], *behind])
+        sample = searched[: 1 << (len(searched).bit_length() - 1)]
+        known.weigh(sample, [*known.pieces[: scope.length], *behind])
         own = known.vectors([_pieces(query)])[0]
         likeness = np.concatenate([known.upto(scope.length) @ own, known.vectors(behind) @ own])
         chosen = likeness[searched]
@@ -59,46 +59,46 @@ class Vectors:
         self.pieces: list[list[int]] = []
         self._basis = 0, 0
         self._weights: _Floats = np.ones(table.rows, dtype=np.float32)
-        self._made: _Floats = np.zeros((0, table.width), dtype=np.float32)
+        self._directions: _Floats = np.zeros((0, table.width), dtype=np.float32)
         self._done = 0
 
     def read(self, texts: Sequence[str]) -> None:
         """Take the texts apart that were not yet."""
         self.pieces += map(_pieces, texts[len(self.pieces) :])
 
-    def weigh(self, told: NDArray[np.intp], texts: Sequence[list[int]]) -> None:
+    def weigh(self, sample: NDArray[np.intp], texts: Sequence[list[int]]) -> None:
         """Work out what is rare, where that is to be told from other texts than before."""
-        basis = len(told), int(told[-1])
+        basis = len(sample), int(sample[-1])
         if basis == self._basis:
             return
-        held = np.zeros(len(self.table), dtype=np.float32)
-        numbers: list[int] = told.tolist()
+        counts = np.zeros(len(self.table), dtype=np.float32)
+        numbers: list[int] = sample.tolist()
         for number in numbers:
-            held[list(set(texts[number]))] += 1
-        self._weights = np.log(1 + len(told) / (1 + held)).astype(np.float32)
+            counts[list(set(texts[number]))] += 1
+        self._weights = np.log(1 + len(sample) / (1 + counts)).astype(np.float32)
         self._basis, self._done = basis, 0
 
     def upto(self, length: int) -> _Floats:
         """The vectors of the first texts."""
         if self._done < length:
             fresh = self.vectors(self.pieces[self._done : length])
-            if len(self._made) < length:
+            if len(self._directions) < length:
                 wider = np.zeros((2 * length, self.table.shape[1]), dtype=np.float32)
-                wider[: self._done] = self._made[: self._done]
-                self._made = wider
-            self._made[self._done : length] = fresh
+                wider[: self._done] = self._directions[: self._done]
+                self._directions = wider
+            self._directions[self._done : length] = fresh
             self._done = length
-        return self._made[:length]
+        return self._directions[:length]
 
     def vectors(self, texts: Sequence[list[int]]) -> _Floats:
         """The directions that texts point to, row by row."""
-        made = np.zeros((len(texts), self.table.shape[1]), dtype=np.float32)
+        directions = np.zeros((len(texts), self.table.shape[1]), dtype=np.float32)
         for row, text in enumerate(texts):
             if text:
-                made[row] = self._weights[text] @ self.table[text].astype(np.float32)
-        sizes = np.linalg.norm(made, axis=1, keepdims=True)
+                directions[row] = self._weights[text] @ self.table[text].astype(np.float32)
+        sizes = np.linalg.norm(directions, axis=1, keepdims=True)
         sizes[sizes == 0] = 1
-        scaled: _Floats = made / sizes
+        scaled: _Floats = directions / sizes
         return scaled
 
 
