@@ -13,7 +13,7 @@ from pathlib import Path
 
 from weft.errors import BudgetExceeded
 from weft.replay.recordings import read_recordings
-from weft.replay.replay import Kept, policy_from, rebuilt, requests_of
+from weft.replay.replay import KeptEvidence, policy_from, rebuilt, requests_of
 
 POLICIES = (
     "C.auto()",
@@ -47,7 +47,7 @@ def main() -> int:
         policy, reduced, requests, lost = policy_from(text), 0, 0, list[str]()
         refused: list[BudgetExceeded] = []
         for recording in recordings:
-            kept = Kept(recording.session.events)
+            kept = KeptEvidence(recording.session.events)
             for _, _, compiled in requests_of(recording, policy, refused=refused):
                 found = rebuilt(compiled, kept)
                 requests += 1

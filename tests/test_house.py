@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -256,3 +257,162 @@ def test_a_command_line_without_its_packages_names_the_extra() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "  hint: pip install 'weft[cli]'"
+
+
+# --- names, chapters, circles
+
+WORDS = frozenset({"told", "held", "found", "kept", "said", "made", "given", "left", "shown"})
+"""Words that say what happened to a thing and not what it is: no name consists of one alone."""
+
+PUBLIC_WORDS = {
+    "interop/adk/plugin.py": {"left"},
+    "ir/block.py": {"given", "kept"},
+    "ir/prompt.py": {"kept"},
+    "replay/replay.py": {"kept"},
+}
+"""Names on that list that users type, by file."""
+
+
+def names_in(path: Path) -> Iterator[tuple[int, str]]:
+    """Each name that a file gives: functions, classes, parameters, variables, attributes."""
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_says_the_thing_and_not_what_happened_to_it(room: str) -> None:
+    bare = [
+        f"{name_of(path)}:{line}: {name}"
+        for path in ROOMS[room]
+        for line, name in names_in(path)
+        if name.strip("_") in WORDS and name not in PUBLIC_WORDS.get(name_of(path), ())
+    ]
+    assert not bare, f"{len(bare)} names"
+
+
+SMALL_CHAPTERS: dict[str, str] = {
+    "cli/rule.py": "one file a command",
+    "codes/importing.py": "the codes of one reporter, as its neighbours are",
+}
+"""Modules under 60 lines with a single importer, each with the reason."""
+
+
+def module_of(path: Path) -> str:
+    return ".".join(["weft", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(
+        ".__init__"
+    )
+
+
+MODULES = {module_of(path): path for path in SOURCES}
+
+
+@cache
+def modules_imported_by(name: str, *, late: bool) -> frozenset[str]:
+    """The modules of the package that a module imports; with `late`, inside functions too."""
+    imported: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
+                    for other in child.orelse:
+                        visit(other)
+                    continue
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if not late:
+                    continue
+                case ast.Import():
+                    imported.update(alias.name for alias in child.names)
+                case ast.ImportFrom(module=str(module)):
+                    for alias in child.names:
+                        full = f"{module}.{alias.name}"
+                        imported.add(full if full in MODULES else module)
+                case _:
+                    pass
+            visit(child)
+
+    visit(tree_of(MODULES[name]))
+    return frozenset(imported & MODULES.keys() - {name})
+
+
+def circles(*, late: bool) -> set[tuple[str, ...]]:
+    """Modules that import each other, directly or by way of others."""
+    reached: dict[str, set[str]] = {}
+    for name in MODULES:
+        seen: set[str] = set()
+        waiting = [*modules_imported_by(name, late=late)]
+        while waiting:
+            if (one := waiting.pop()) not in seen:
+                seen.add(one)
+                waiting += modules_imported_by(one, late=late)
+        reached[name] = seen
+    return {
+        tuple(sorted(other for other in seen if name in reached[other]))
+        for name, seen in reached.items()
+        if name in seen
+    }
+
+
+def test_no_small_module_has_a_single_importer() -> None:
+    importers = Counter(one for name in MODULES for one in modules_imported_by(name, late=True))
+    small = {
+        name_of(path)
+        for name, path in MODULES.items()
+        if len(path.read_text("utf-8").splitlines()) < 60
+        and importers[name] == 1
+        and path.name not in ("__init__.py", "__main__.py")
+    }
+    assert small <= set(SMALL_CHAPTERS)
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    assert not circles(late=False)
+
+
+LATE_CIRCLES = {
+    "declare": "an operator on any node makes a flow of it",
+    "ir": "a prompt prints itself",
+    "compiler": "a report writes itself as a page",
+    "passes": "what is cut to a budget is restored by reference, which is cut again",
+    "runtime": "a flow runs turns, and a tool of a turn may be a flow",
+}
+"""Rooms in which an import inside a function closes a circle, each with the reason."""
+
+
+def test_imports_inside_functions_close_no_circle_without_a_reason() -> None:
+    unexplained = {
+        circle
+        for circle in circles(late=True)
+        if {name.split(".")[1] for name in circle} - LATE_CIRCLES.keys()
+    }
+    assert not unexplained
+
+
+TWO_CLASSES = {
+    "Anthropic": "the dialect, and the model that speaks it",
+    "Gemini": "the dialect, and the model that speaks it",
+}
+"""Names of two classes, each with the reason."""
+
+
+def test_one_class_name_is_one_class() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name_of(path))
+    twice = {
+        name: files for name, files in homes.items() if len(files) > 1 and name not in TWO_CLASSES
+    }
+    assert not twice

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.support.linear import check_linear
-from weft.digest.extractive import Entry, extract
+from weft.digest.extractive import ExtractEntry, extract
 from weft.digest.keeping import holds, invented, marks_in, missing, must_keep, open_lines
 
 
@@ -85,7 +85,7 @@ def test_an_extract_never_exceeds_its_limit_and_holds_what_it_must() -> None:
     ]
     for _ in range(120):
         entries = [
-            Entry(
+            ExtractEntry(
                 pick.choice(["user", "bot", ""]),
                 " ".join(pick.choices(words, k=pick.randint(1, 60))),
             )

@@ -17,7 +17,7 @@ from weft.declare import Policy
 from weft.errors import BudgetExceeded
 from weft.ir.item import handle_of
 from weft.replay.recordings import recording_of
-from weft.replay.replay import Kept, rebuilt, requests_of
+from weft.replay.replay import KeptEvidence, rebuilt, requests_of
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import Json
 
@@ -53,7 +53,7 @@ def compiled(policy: Policy, session: Session) -> Compiled:
 
 
 def lost(made: Compiled, session: Session) -> tuple[str, ...]:
-    return rebuilt(made, Kept(session.events)).lost
+    return rebuilt(made, KeptEvidence(session.events)).lost
 
 
 def test_lines_of_two_results_in_another_order_are_never_one_reference() -> None:
@@ -200,7 +200,7 @@ def test_every_text_in_short_can_be_rebuilt_from_the_request_and_its_handles(
 ) -> None:
     session = editing_session(seed, 14)
     recording = recording_of(session)
-    kept = Kept(session.events)
+    kept = KeptEvidence(session.events)
     reduced = 0
     refused: list[BudgetExceeded] = []
     for _, _, made in requests_of(recording, policy, refused=refused):

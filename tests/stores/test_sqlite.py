@@ -19,7 +19,7 @@ from tests.support.build import says, user
 from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
-from weft.session.memory import Kept
+from weft.session.memory import StoredSession
 from weft.stores.cache import OVERHEAD, SessionCache
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
@@ -469,9 +469,9 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
 def test_the_cache_keeps_what_was_used_last_and_is_never_set_back() -> None:
     cache = SessionCache(2 * OVERHEAD)
 
-    def kept(id: str, number: int, length: int) -> Kept:
+    def kept(id: str, number: int, length: int) -> StoredSession:
         events = Strand([user("Hi")] * length)
-        return Kept(KEY._replace(id=id), number, 0.0, {}, {}, events)
+        return StoredSession(KEY._replace(id=id), number, 0.0, {}, {}, events)
 
     def held(id: str) -> tuple[int, int] | None:
         found = cache.get(KEY._replace(id=id))
@@ -497,7 +497,7 @@ def test_the_cache_is_bounded_by_bytes_and_spares_what_is_in_use() -> None:
     cache = SessionCache(1_000_000 + 3 * OVERHEAD, in_use=in_use.__contains__)
 
     def put(id: str, size: int) -> None:
-        cache.put(Kept(KEY._replace(id=id), 1, 0.0, {}, {}, Strand(), size))
+        cache.put(StoredSession(KEY._replace(id=id), 1, 0.0, {}, {}, Strand(), size))
 
     def ids() -> list[str]:
         names = ("running", "a", "b", "huge")

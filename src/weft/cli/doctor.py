@@ -14,9 +14,7 @@ from typing import NamedTuple
 import weft
 from weft.cli.options import CommandOptions
 
-CORE = (
-    "genai-prices", "httpx2", "jsonschema-rs", "msgspec", "regex", "rich", "splintr-rs", "typer",
-)  # fmt: skip
+CORE = ("genai-prices", "httpx2", "jsonschema-rs", "msgspec", "splintr-rs")
 """What Weft cannot do without, as named in its package metadata."""
 
 OLDEST_PYTHON = (3, 11)

@@ -15,7 +15,7 @@ from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
-from weft.compiler.incremental import WHOLE, Basis, Facts, Slot, Woven, facts_of, weave
+from weft.compiler.incremental import WHOLE, Basis, LogFacts, Slot, Woven, facts_of, weave
 from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
@@ -122,7 +122,7 @@ class _Inputs(NamedTuple):
     """The log, and behind it what the user says now."""
     invocation: str
     state: JsonObject
-    facts: Facts
+    facts: LogFacts
     lacks: tuple[Diagnostic, ...]
     """What is said of declared inputs that the state does not hold."""
 
@@ -284,7 +284,7 @@ def _carried(
     return carried, frozenset(captured & carried.keys())
 
 
-def _basis(env: Env, facts: Facts, labelled: "Labelled | None") -> Basis:
+def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
     """What the items of a thread depend on beside the log."""
     start = 0 if env.policy.view == "default" else env.turn
     carried = env.instruction.carried

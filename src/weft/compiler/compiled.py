@@ -204,8 +204,9 @@ class Compilation:
             target = DIALECTS.get(name) or dialect_named(name)
             heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
             head = heads.get(slot)
-            # agents that share a thread share its turns, and each has a head of its own
-            if head is not None and track.head is not head:
+            # Agents that share a thread share its turns, and each has a head of its own. Its blocks
+            # must be this prompt's own, since the report finds their places by identity.
+            if head is not None and head.of.system is self.prompt.system:
                 track.head = head
             lowered = target.lower(self.prompt, strict=self._strict, track=track)
             if heads.get(slot) is not lowered.head:

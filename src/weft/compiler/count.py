@@ -15,7 +15,7 @@ from weft.dialects.measure import HeadCost, Mark
 from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.rewrite import derived
-from weft.passes import Part, Sizes
+from weft.passes import SizePart, Sizes
 from weft.values import Strand
 
 
@@ -195,7 +195,7 @@ class Scale:
 
     def _part(
         self, prompt: Prompt, lowered: Lowered, more: int, some: Sequence[int], start: int
-    ) -> Part:
+    ) -> SizePart:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items, settled = prompt.items, prompt.items.settled
         counted = derived(items, _Bounds, (self.dialect, self.model))
@@ -218,7 +218,7 @@ class Scale:
                 *enumerate(tail, settled),
             )
         ]
-        return Part(self.fixed(lowered) + more, sizes, asked)
+        return SizePart(self.fixed(lowered) + more, sizes, asked)
 
     def _bound(self, item: Item) -> Bound:
         alone = Prompt(self.model, "", items=Strand([item] if item.blocks else []))

@@ -38,7 +38,7 @@ from weft.session.state import Forks, forks_after, written_by
 from weft.values import Json, Strand, canonical
 
 
-class Facts(msgspec.Struct, frozen=True):
+class LogFacts(msgspec.Struct, frozen=True):
     """What there is to know of a log after reading so many of its events.
 
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
@@ -58,7 +58,7 @@ class Facts(msgspec.Struct, frozen=True):
     asked: Event | None = None
     authors: frozenset[str] = frozenset()
 
-    def after(self, events: Strand[Event]) -> "Facts":
+    def after(self, events: Strand[Event]) -> "LogFacts":
         """What is known once the events that were not read yet are read."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
@@ -88,7 +88,7 @@ class Facts(msgspec.Struct, frozen=True):
                     captured |= _captured(event, asked)
             position += 1
         if not wrote:
-            return Facts(
+            return LogFacts(
                 position,
                 self.produced,
                 self.volatile,
@@ -101,7 +101,7 @@ class Facts(msgspec.Struct, frozen=True):
             )
         produced = self.produced.union(*(wrote_keys(event) for event in wrote))
         produced = produced.union(*(gathered_by(event) for event in wrote))
-        return Facts(
+        return LogFacts(
             position,
             produced.union(*(_moved(event, produced) for event in wrote)),
             self.volatile.union(*(written_by(event) for event in wrote)),
@@ -130,13 +130,13 @@ def _moved(event: Event, produced: frozenset[str]) -> list[str]:
     return [key for key, value in delta.items() if value is not None]
 
 
-def facts_of(log: Strand[Event]) -> Facts:
+def facts_of(log: Strand[Event]) -> LogFacts:
     """The facts of this log, kept with it; for an older snapshot it is read again.
 
     Facts are values: two who find them at once find the same, so that no lock is needed.
     """
     known = log.memo.get("facts")
-    facts = known if isinstance(known, Facts) and known.read <= log.settled else Facts()
+    facts = known if isinstance(known, LogFacts) and known.read <= log.settled else LogFacts()
     if facts.read < log.settled:
         facts = log.memo["facts"] = facts.after(log)
     return facts
@@ -236,7 +236,7 @@ class Thread:
         prompt = Prompt(
             model="",
             agent=env.agent,
-            items=Strand[Item]().with_tail(built.items),
+            items=_passing(built.items),
             features=features,
             diagnostics=tuple(built.diagnostics),
         )
@@ -378,6 +378,12 @@ class Thread:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
+
+
+def _passing(items: list[Item]) -> Strand[Item]:
+    """Items of which nothing is final yet."""
+    strand: Strand[Item] = Strand()  # `Strand[Item]()` is slower, and this is done at every step
+    return strand.with_tail(items)
 
 
 def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:

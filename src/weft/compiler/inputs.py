@@ -30,20 +30,28 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     """
     if events.tail or not invocation:
         return _look_back(events, invocation)
-    known = derived(events, _Turn)
+    starts = derived(events, _Turn)
+    known = starts.known
+    start = known.start
     if known.invocation != invocation or not _goes_on(events, known.read, invocation):
-        known.start = _look_back(events, invocation)
-        known.invocation = invocation
-    known.read = events.settled
-    return known.start
+        start = _look_back(events, invocation)
+    starts.known = _Start(events.settled, invocation, start)
+    return start
+
+
+class _Start(NamedTuple):
+    """Where the turn of an invocation begins, as of the first `read` events of a log."""
+
+    read: int
+    invocation: str
+    start: int
 
 
 class _Turn:
-    """Where the current turn of a log begins, as of its first `read` events."""
+    """The newest turn of a log; put there in one piece, as threads may look at it at once."""
 
     def __init__(self) -> None:
-        self.read = self.start = 0
-        self.invocation = ""
+        self.known = _Start(0, "", 0)
 
 
 _NEAR = 64
@@ -350,21 +358,26 @@ def _awaited(value: Awaitable[object]) -> object:
         return pool.submit(asyncio.run, wait()).result()
 
 
-class _Effects:
+class _Known(NamedTuple):
     """The effects of a log's first `read` events, by fingerprint."""
 
+    read: int
+    effects: dict[str, JsonObject]
+
+
+class _Effects:
+    """What is known of a log; put there in one piece, as threads may look at it at once."""
+
     def __init__(self) -> None:
-        self.read = 0
-        self.by_fingerprint: dict[str, JsonObject] = {}
+        self.known = _Known(0, {})
 
 
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
-    known = derived(log, _Effects)
-    if known.read > log.settled:  # an older snapshot is read by itself
-        known = _Effects()
+    fold = derived(log, _Effects)
+    known = fold.known if fold.known.read <= log.settled else _Known(0, {})
     if known.read == log.settled:
-        return known.by_fingerprint
+        return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]
     if any(event.actions.rewind_before_invocation_id for event in fresh):
         effects = _not_rewound(log.since(0)[: log.settled])
@@ -374,8 +387,8 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
             for event in fresh
             if (effect := event.provenance.effect)
         }
-        effects = {**known.by_fingerprint, **new} if new else known.by_fingerprint
-    known.read, known.by_fingerprint = log.settled, effects
+        effects = {**known.effects, **new} if new else known.effects
+    fold.known = _Known(log.settled, effects)
     return effects
 
 

@@ -50,7 +50,7 @@ def wanted(
     )
 
 
-class Cut(NamedTuple):
+class TextCut(NamedTuple):
     """A stretch of a text, and the placeholder that stands there instead."""
 
     start: int
@@ -85,7 +85,7 @@ class Redaction:
             text = replaced(text, cuts)
         return text
 
-    def rounds(self, text: str) -> Iterator[list[Cut]]:
+    def rounds(self, text: str) -> Iterator[list[TextCut]]:
         """The cuts of each round, until nothing is found: one cut can uncover another value."""
         for _ in range(_ROUNDS):
             cuts = self.cuts(text)
@@ -94,9 +94,9 @@ class Redaction:
             yield cuts
             text = replaced(text, cuts)
         if self.cuts(text):
-            yield [Cut(0, len(text), self.placeholder(WITHHELD, text))]
+            yield [TextCut(0, len(text), self.placeholder(WITHHELD, text))]
 
-    def cuts(self, text: str) -> list[Cut]:
+    def cuts(self, text: str) -> list[TextCut]:
         """The cuts of one round, in order."""
         if not text:
             return []
@@ -110,20 +110,20 @@ class Redaction:
             self.timeouts.append(error.message)
             detections = (Detection(WITHHELD, 0, len(text), text),)
         return [
-            Cut(each.start, each.end, self.placeholder(each.kind, each.value))
+            TextCut(each.start, each.end, self.placeholder(each.kind, each.value))
             for each in detections
         ]
 
-    def _repeated(self, text: str) -> list[Cut]:
+    def _repeated(self, text: str) -> list[TextCut]:
         """Values that once replaced a placeholder, wherever the text repeats them."""
-        cuts: list[Cut] = []
+        cuts: list[TextCut] = []
         for value, placeholder in self.literals:
             at = text.find(value) if value else -1
             while at >= 0:
                 end = at + len(value)
                 apart = all(end <= one.start or at >= one.end for one in cuts)
                 if apart and _is_whole(text, at, end):
-                    cuts.append(Cut(at, end, placeholder))
+                    cuts.append(TextCut(at, end, placeholder))
                     self.kinds.setdefault("restored", set()).add(placeholder)
                     self.known[placeholder] = value
                 at = text.find(value, end)
@@ -240,7 +240,7 @@ def _placeholder(session: str, kind: str, value: str) -> str:
     return f"<{name if len(name) > 1 and name[0].isalpha() else f'V_{name}'}_{digest}>"
 
 
-def replaced(text: str, cuts: Sequence[Cut]) -> str:
+def replaced(text: str, cuts: Sequence[TextCut]) -> str:
     """The text with placeholders in place of its cuts."""
     parts: list[str] = []
     at = 0
@@ -250,7 +250,7 @@ def replaced(text: str, cuts: Sequence[Cut]) -> str:
     return "".join((*parts, text[at:]))
 
 
-def moved(ends: Sequence[int], cuts: Sequence[Cut]) -> list[int]:
+def moved(ends: Sequence[int], cuts: Sequence[TextCut]) -> list[int]:
     """Where places of a text are after its cuts; a place inside a cut goes to its end."""
     places: list[int] = []
     for end in ends:

@@ -6,7 +6,6 @@ that the model can say so instead of guessing.
 
 import base64
 import binascii
-import mimetypes
 
 from weft.dialects.facts import facts_for
 from weft.dialects.legality import MEDIA, Finding, Findings
@@ -127,4 +126,6 @@ def type_by_name(url: object) -> str:
     """The type that the end of an address tells of."""
     if not isinstance(url, str):
         return ""
+    import mimetypes  # few requests have media
+
     return mimetypes.guess_type(url.partition("?")[0])[0] or ""

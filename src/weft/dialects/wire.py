@@ -6,7 +6,6 @@ Nothing here knows a provider. What has another shape than it should is read as 
 import base64
 import functools
 import json
-import mimetypes
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -402,6 +401,8 @@ def linked_part(url: str, otherwise: str, name: str = "") -> Part:
     if url.startswith("data:"):
         kind, _, data = url.removeprefix("data:").partition(",")
         return inline_part(kind.removesuffix(";base64") or otherwise, data, name)
+    import mimetypes  # few requests have media
+
     guessed = mimetypes.guess_type(url.partition("?")[0])[0] or ""
     family = otherwise.partition("/")[0]
     mime_type = guessed if guessed.partition("/")[0] == family else otherwise

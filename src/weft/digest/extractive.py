@@ -12,7 +12,7 @@ _LONGEST = 60
 """How many tokens of one sentence stay."""
 
 
-class Entry(NamedTuple):
+class ExtractEntry(NamedTuple):
     """Who said something, and what."""
 
     speaker: str
@@ -29,7 +29,9 @@ class _Sentence(NamedTuple):
     size: int
 
 
-def extract(entries: Sequence[Entry], *, wanted: Sequence[str], limit: int, count: Count) -> str:
+def extract(
+    entries: Sequence[ExtractEntry], *, wanted: Sequence[str], limit: int, count: Count
+) -> str:
     """The sentences that open an entry, say what is open, or hold marks, within `limit` tokens.
 
     What is `wanted` and in none of them is listed at the end, as far as there is room.
@@ -53,7 +55,7 @@ def extract(entries: Sequence[Entry], *, wanted: Sequence[str], limit: int, coun
 
 
 def _joined(
-    entries: Sequence[Entry],
+    entries: Sequence[ExtractEntry],
     sentences: Sequence[_Sentence],
     chosen: Sequence[int],
     wanted: Sequence[str],
@@ -62,13 +64,16 @@ def _joined(
     for index in sorted(chosen):
         by_entry.setdefault(sentences[index].entry, []).append(sentences[index].text)
     text = "\n".join(
-        str(Entry(entries[number].speaker, " ".join(texts))) for number, texts in by_entry.items()
+        str(ExtractEntry(entries[number].speaker, " ".join(texts)))
+        for number, texts in by_entry.items()
     )
     rest = missing(text, wanted)
     return f"{text}\nAlso: {'; '.join(rest)}".strip() if rest else text
 
 
-def _sentences(entries: Sequence[Entry], wanted: frozenset[str], count: Count) -> list[_Sentence]:
+def _sentences(
+    entries: Sequence[ExtractEntry], wanted: frozenset[str], count: Count
+) -> list[_Sentence]:
     sentences: list[_Sentence] = []
     for number, entry in enumerate(entries):
         pieces = [piece.strip() for piece in _SENTENCE.split(entry.text)]

@@ -132,28 +132,28 @@ def _most(size: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-class _Piece(NamedTuple):
+class _LinePiece(NamedTuple):
     text: str
     weight: float
     line: int
     glued: bool
 
 
-def _in_pieces(lines: Sequence[Line], limit: int) -> list[_Piece]:
+def _in_pieces(lines: Sequence[Line], limit: int) -> list[_LinePiece]:
     """The lines, very long ones in pieces that may be left out one by one."""
-    pieces: list[_Piece] = []
+    pieces: list[_LinePiece] = []
     number = 0
     for line in lines:
         number += 0 if line.glued else 1
         size = _piece_size(line.text, limit)
         if len(line.text) <= 2 * size:
-            pieces.append(_Piece(line.text, line.weight, number, line.glued))
+            pieces.append(_LinePiece(line.text, line.weight, number, line.glued))
             continue
         at = 0
         while at < len(line.text):
             end = _piece_end(line.text, at, size)
             weight = line.weight if at == 0 else line.weight * 0.1
-            pieces.append(_Piece(line.text[at:end], weight, number, at > 0 or line.glued))
+            pieces.append(_LinePiece(line.text[at:end], weight, number, at > 0 or line.glued))
             at = end
     return pieces
 
@@ -172,7 +172,7 @@ def _piece_end(text: str, at: int, size: int) -> int:
     return end if end > at else min(len(text), at + size)
 
 
-def _in_order_of_worth(pieces: Sequence[_Piece], limit: int) -> list[int]:
+def _in_order_of_worth(pieces: Sequence[_LinePiece], limit: int) -> list[int]:
     """The pieces that come into question, what adds most for its length first."""
     looked = _looked_at(pieces)
     names = {i: [(name, worth(name)) for name in names_in(pieces[i].text)] for i in looked}
@@ -209,7 +209,7 @@ def _in_order_of_worth(pieces: Sequence[_Piece], limit: int) -> list[int]:
     return order
 
 
-def _looked_at(pieces: Sequence[_Piece]) -> list[int]:
+def _looked_at(pieces: Sequence[_LinePiece]) -> list[int]:
     """The pieces that come into question; of very many the ends, the heavy ones and a sample."""
     spoken = [index for index, piece in enumerate(pieces) if piece.text.strip()]
     if len(spoken) <= _LINES:
@@ -225,7 +225,7 @@ def _rough(text: str) -> float:
     return 1.5 + (len(text) / 3.6 if text.isascii() else len(text.encode("utf-8", "replace")) / 3)
 
 
-def _rendered(pieces: Sequence[_Piece], chosen: Sequence[int], mark: Mark) -> str:
+def _rendered(pieces: Sequence[_LinePiece], chosen: Sequence[int], mark: Mark) -> str:
     """The chosen pieces in their order, with a mark for every stretch that is left out."""
     out: list[str] = []
     last = -1
@@ -239,7 +239,9 @@ def _rendered(pieces: Sequence[_Piece], chosen: Sequence[int], mark: Mark) -> st
     return "".join(out)
 
 
-def _leave_out(out: list[str], pieces: Sequence[_Piece], start: int, end: int, mark: Mark) -> None:
+def _leave_out(
+    out: list[str], pieces: Sequence[_LinePiece], start: int, end: int, mark: Mark
+) -> None:
     before, behind = pieces[start], pieces[end - 1]
     goes_on = end < len(pieces) and pieces[end].glued
     if before.glued and before.line == behind.line and (goes_on or end == len(pieces)):
@@ -262,7 +264,9 @@ def _leave_out(out: list[str], pieces: Sequence[_Piece], start: int, end: int, m
         out.append("\n… ")
 
 
-def _left_out_names(pieces: Sequence[_Piece], chosen: set[int], known: Container[str]) -> list[str]:
+def _left_out_names(
+    pieces: Sequence[_LinePiece], chosen: set[int], known: Container[str]
+) -> list[str]:
     """Names that occur only in what is left out, the likeliest to be typed again first."""
     visible_names = {name for index in chosen for name in names_in(pieces[index].text)}
     times: dict[str, int] = {}
@@ -296,7 +300,7 @@ def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
     return listed(_most(min(len(names), limit), lambda size: count(listed(size)) <= limit))
 
 
-def _whole(pieces: Sequence[_Piece], chosen: Sequence[int]) -> int:
+def _whole(pieces: Sequence[_LinePiece], chosen: Sequence[int]) -> int:
     """How many lines are there from end to end."""
     whole = set(chosen)
     missing = {

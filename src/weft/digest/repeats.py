@@ -34,7 +34,7 @@ def tightened(text: str) -> str:
     return _BLANKS.sub(_unblanked, text)
 
 
-class Source:
+class LineSource:
     """A text that others may refer to: its lines, its place, and what it is called.
 
     `event` and `part` say where the log has it, `number` which of all results it is.
@@ -65,14 +65,14 @@ class Stretch(NamedTuple):
 
     start: int
     size: int
-    source: Source
+    source: LineSource
     line: int
 
 
 class _Place(NamedTuple):
     """A line of a source, in a run of lines in view that goes up to `end`."""
 
-    source: Source
+    source: LineSource
     line: int
     end: int
 
@@ -84,7 +84,7 @@ class Stock:
         self._before = before
         self._places: dict[tuple[str, ...], list[_Place]] = {}
 
-    def add(self, source: Source, runs: Sequence[tuple[int, int]]) -> None:
+    def add(self, source: LineSource, runs: Sequence[tuple[int, int]]) -> None:
         """Take in the lines of a source that are in view, from one up to another."""
         for first, end in runs:
             for line in range(first, end - LEAST + 1):
@@ -129,7 +129,7 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
     """Which lines of a whole text stand in what is left of it, as they are, in their order."""
     if text == whole:
         return ((0, whole.count("\n") + 1),)
-    source = Source(whole)
+    source = LineSource(whole)
     stock = Stock()
     stock.add(source, [(0, len(source.lines))])
     repeated = stretches(text.split("\n"), stock, lambda _: True)

@@ -41,7 +41,7 @@ def strokes_for(encoding: str) -> Strokes:
     return Strokes()
 
 
-class TextBlock(NamedTuple):
+class TextLines(NamedTuple):
     """Lines that are all as wide as it says; measuring them anew would take its time."""
 
     width: int
@@ -85,7 +85,7 @@ class _Drawing:
                 sources = self._sources.setdefault((edge.target, edge.key), [])
                 sources.append(names[edge.source])
 
-    def member(self, member: Member, room: int) -> TextBlock:
+    def member(self, member: Member, room: int) -> TextLines:
         """A member as lines of one width, at most as wide as there is room."""
         if isinstance(member, Vertex):
             return self._box(member, room)
@@ -101,13 +101,13 @@ class _Drawing:
         across = self.strokes.dashed if member.kind == "fallback" else self.strokes.across
         return self._framed(title, inner, room, across)
 
-    def _box(self, vertex: Vertex, room: int) -> TextBlock:
+    def _box(self, vertex: Vertex, room: int) -> TextLines:
         if vertex.kind in ("input", "answer") and not vertex.writes:
             return _line(clip(f"({vertex.title})", room))
         rows = [clip(self._row(vertex, row), room - 4) for row in rows_of(vertex)]
         mark = f" {self.strokes.problem}" if vertex.problems else ""
         width = max((columns(row) for row in rows), default=0)
-        inner = TextBlock(width, tuple(_padded(row, width) for row in rows))
+        inner = TextLines(width, tuple(_padded(row, width) for row in rows))
         return self._framed(f"{vertex.title}{mark}", inner, room, self.strokes.across)
 
     def _row(self, vertex: Vertex, row: BoxRow) -> str:
@@ -116,7 +116,7 @@ class _Drawing:
         sources = self._sources.get((vertex.id, row.port.key))
         return f"{row.text} {self.strokes.source} {listed(tuple(sources))}" if sources else row.text
 
-    def _inside(self, group: Group, room: int) -> TextBlock:
+    def _inside(self, group: Group, room: int) -> TextLines:
         arrow = self.strokes.arrow
         if group.kind == "fallback":
             arrow = f"{arrow} if it fails"
@@ -125,9 +125,9 @@ class _Drawing:
             return _stacked([*head, *(self.member(below, room) for below in group.members)], arrow)
         return _stacked([*head, self._lanes(group, room)], arrow)
 
-    def _lanes(self, group: Group, room: int) -> TextBlock:
+    def _lanes(self, group: Group, room: int) -> TextLines:
         """Members side by side, as many in a row as there is room for."""
-        rows: list[list[TextBlock]] = [[]]
+        rows: list[list[TextLines]] = [[]]
         used = 0
         labels = group.labels or ("",) * len(group.members)
         for label, below in zip(labels, group.members, strict=True):
@@ -141,7 +141,7 @@ class _Drawing:
             rows[-1].append(block)
         return _stacked([_beside(row) for row in rows])
 
-    def _framed(self, title: str, inner: TextBlock, room: int, across: str) -> TextBlock:
+    def _framed(self, title: str, inner: TextLines, room: int, across: str) -> TextLines:
         left_top, right_top, left_bottom, right_bottom = self.strokes.corners
         title = clip(title, max(room - 5, 4))
         taken = columns(title)
@@ -150,10 +150,10 @@ class _Drawing:
         top = f"{left_top} {title} {across * (width - taken)}{right_top}"
         middle = [f"{side} {line}{rest} {side}" for line in inner.lines]
         bottom = f"{left_bottom}{across * (width + 2)}{right_bottom}"
-        return TextBlock(width + 4, (top, *middle, bottom))
+        return TextLines(width + 4, (top, *middle, bottom))
 
 
-def _stacked(blocks: list[TextBlock], arrow: str = "") -> TextBlock:
+def _stacked(blocks: list[TextLines], arrow: str = "") -> TextLines:
     """One block under the other, in the middle, an arrow between them."""
     between = _line(arrow) if arrow else None
     width = max(block.width for block in blocks)
@@ -164,27 +164,27 @@ def _stacked(blocks: list[TextBlock], arrow: str = "") -> TextBlock:
         if index and between is not None:
             lines += _centred(between, width)
         lines += _centred(block, width)
-    return TextBlock(width, tuple(lines))
+    return TextLines(width, tuple(lines))
 
 
-def _centred(block: TextBlock, width: int) -> Iterator[str]:
+def _centred(block: TextLines, width: int) -> Iterator[str]:
     margin = (width - block.width) // 2
     before, behind = " " * margin, " " * (width - margin - block.width)
     return (f"{before}{line}{behind}" for line in block.lines)
 
 
-def _beside(blocks: list[TextBlock]) -> TextBlock:
+def _beside(blocks: list[TextLines]) -> TextLines:
     height = max(len(block.lines) for block in blocks)
     filled = [
         (*block.lines, *(" " * block.width for _ in range(height - len(block.lines))))
         for block in blocks
     ]
     width = sum(block.width for block in blocks) + 2 * (len(blocks) - 1)
-    return TextBlock(width, tuple("  ".join(row) for row in zip(*filled, strict=True)))
+    return TextLines(width, tuple("  ".join(row) for row in zip(*filled, strict=True)))
 
 
-def _line(text: str) -> TextBlock:
-    return TextBlock(columns(text), (text,))
+def _line(text: str) -> TextLines:
+    return TextLines(columns(text), (text,))
 
 
 def _padded(text: str, width: int) -> str:

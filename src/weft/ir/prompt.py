@@ -30,7 +30,7 @@ class Feature:
     ALL = 255
 
 
-class Notes(Sequence[Note]):
+class PassNotes(Sequence[Note]):
     """Notes in parts that prompts share: to add some copies none of those before."""
 
     __slots__ = ("parts",)
@@ -38,13 +38,13 @@ class Notes(Sequence[Note]):
     def __init__(self, parts: Iterable[Sequence[Note]] = ()) -> None:
         self.parts = tuple(part for part in parts if len(part))
 
-    def plus(self, more: Sequence[Note]) -> "Notes":
+    def plus(self, more: Sequence[Note]) -> "PassNotes":
         """These notes, and more behind them."""
-        return Notes((*self.parts, more)) if len(more) else self
+        return PassNotes((*self.parts, more)) if len(more) else self
 
-    def since(self, before: "Notes") -> "Notes":
+    def since(self, before: "PassNotes") -> "PassNotes":
         """The notes that were added to those of an earlier prompt."""
-        return Notes(self.parts[len(before.parts) :])
+        return PassNotes(self.parts[len(before.parts) :])
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -66,7 +66,7 @@ class Notes(Sequence[Note]):
         return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (Notes, list, tuple)):
+        if isinstance(other, (PassNotes, list, tuple)):
             return tuple(self) == tuple(cast("Sequence[Note]", other))
         return NotImplemented
 
@@ -76,7 +76,7 @@ class Notes(Sequence[Note]):
         return f"Notes({tuple(self)!r})"
 
 
-NO_NOTES = Notes()
+NO_NOTES = PassNotes()
 
 
 class ToolDecl(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class Prompt(msgspec.Struct, frozen=True):
     config_origins: dict[str, Origin] = {}
     output: Output | None = None
     features: int = Feature.NONE
-    notes: Notes = NO_NOTES
+    notes: PassNotes = NO_NOTES
     diagnostics: tuple[Diagnostic, ...] = ()
     cache: str = ""
     """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""

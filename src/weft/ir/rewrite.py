@@ -27,7 +27,7 @@ MOST_KEPT = 8
 """How many outcomes of one pass a strand keeps: one for each key, the oldest goes first."""
 
 
-class Fold(Generic[State]):
+class PassFold(Generic[State]):
     """What a pass knows of the items before one.
 
     `start` is what it knows before the first, `over` gives a passing copy for a tail, and `back`,
@@ -47,7 +47,7 @@ class Fold(Generic[State]):
         self.back = back
 
 
-_NO_FOLD: Fold[None] = Fold(lambda: None, lambda state: state, lambda state, length: state)
+_NO_FOLD: PassFold[None] = PassFold(lambda: None, lambda state: state, lambda state, length: state)
 
 
 @runtime_checkable
@@ -157,7 +157,7 @@ def rewrite_items(
     change: Callable[[Item, State], "Item | Note"],
     *,
     key: Hashable = None,
-    fold: Fold[State] | None = None,
+    fold: PassFold[State] | None = None,
     until: int | None = None,
 ) -> Prompt:
     """The prompt with every item as `change` has it; the prompt itself where nothing changes.
@@ -176,12 +176,12 @@ def fold_items(
     change: Callable[[Item, State], "Item | Note"],
     *,
     key: Hashable = None,
-    fold: Fold[State] | None = None,
+    fold: PassFold[State] | None = None,
     until: int | None = None,
 ) -> Rewritten[State]:
     """As `rewrite_items`, with the state behind the last item; it is not to be changed."""
     items = prompt.items
-    folding = fold if fold is not None else cast("Fold[State]", _NO_FOLD)
+    folding = fold if fold is not None else cast("PassFold[State]", _NO_FOLD)
     if not items.settled:  # new items, which the thread keeps once they are final
         return _rewrite_tail(prompt, None, change, folding.start(), until)
     with items.lock:

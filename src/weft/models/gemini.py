@@ -219,7 +219,7 @@ def seconds_of(ttl: object, where: str) -> int | None:
     return int(duration[1]) * _UNITS[duration[2]]
 
 
-class Head(NamedTuple):
+class CachedHead(NamedTuple):
     """What a request says before its turns: to whom, by which agent, and whether it may change."""
 
     place: str
@@ -231,11 +231,11 @@ class Head(NamedTuple):
     static: bool
 
 
-def head_of(prompt: Prompt, wire: JsonObject, place: str, model: str) -> Head:
+def head_of(prompt: Prompt, wire: JsonObject, place: str, model: str) -> CachedHead:
     """The head of a request."""
     fields: JsonObject = {key: wire[key] for key in CACHED if key in wire}
     static = all(block.stability is Stability.STATIC for block in prompt.system)
-    return Head(place, model, prompt.agent, fields, digest(canonical(fields)), static)
+    return CachedHead(place, model, prompt.agent, fields, digest(canonical(fields)), static)
 
 
 def shortened(wire: JsonObject, name: str) -> JsonObject:
@@ -276,7 +276,7 @@ class Heads:
         self._warned: set[tuple[str, str]] = set()
         self._lock = Lock()
 
-    async def name_of(self, head: Head, seconds: int, make: Make) -> str:
+    async def name_of(self, head: CachedHead, seconds: int, make: Make) -> str:
         """The name of the head, which is kept now if it is worth it; "" where it has none."""
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -292,13 +292,13 @@ class Heads:
                 return ""
         return await asyncio.shield(making)  # others wait for it too
 
-    def served(self, head: Head, name: str) -> None:
+    def served(self, head: CachedHead, name: str) -> None:
         """Note that a request which named the head was answered."""
         entry = self._entries.get((head.place, head.model, head.mark))
         if entry is not None and entry.name == name:
             entry.used = True
 
-    def lose(self, head: Head, name: str) -> None:
+    def lose(self, head: CachedHead, name: str) -> None:
         """Forget a name that the provider does not know, or not any more."""
         with self._lock:
             entry = self._entries.get((head.place, head.model, head.mark))
@@ -307,7 +307,7 @@ class Heads:
                 if not entry.used:  # it never was of use: the next may not be either
                     entry.rests = now() + _PAUSE
 
-    def _known(self, head: Head) -> tuple[_CachedHead, bool]:
+    def _known(self, head: CachedHead) -> tuple[_CachedHead, bool]:
         """What is known of a head, and whether it is worth keeping."""
         key = (head.place, head.model, head.mark)
         entry = self._entries.get(key)
@@ -324,7 +324,7 @@ class Heads:
         again, entry.seen = entry.seen, True
         return entry, entry.large and (again or (head.static and first == head.mark))
 
-    async def _create(self, head: Head, entry: _CachedHead, seconds: int, make: Make) -> str:
+    async def _create(self, head: CachedHead, entry: _CachedHead, seconds: int, make: Make) -> str:
         began = now()
         try:
             answer = await make({**head.fields, "ttl": f"{seconds}s"})
@@ -342,7 +342,7 @@ class Heads:
         entry.until = began + seconds - min(_MARGIN, seconds / 5)
         return name
 
-    def _warn(self, head: Head, error: ModelError) -> None:
+    def _warn(self, head: CachedHead, error: ModelError) -> None:
         if (head.place, head.model) not in self._warned:
             self._warned.add((head.place, head.model))
             words = "%s: the head of requests is not kept, so they are sent in full: %s [%s]"

@@ -100,10 +100,10 @@ def _is_own(client: object) -> bool:
     """Whether a client asks OpenAI, and not a server that speaks its format."""
     if not type(client).__module__.startswith("openai"):
         return True
-    return "openai" in str(cast("_Client", client).base_url)
+    return "openai" in str(cast("_OpenAIClient", client).base_url)
 
 
-class _Client(Protocol):
+class _OpenAIClient(Protocol):
     """A client of OpenAI's package."""
 
     base_url: object

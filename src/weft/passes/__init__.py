@@ -1,6 +1,6 @@
 """Passes: pure functions Prompt -> Prompt, grouped by what they do to a request."""
 
-from weft.passes.env import Env, Part, Sizes
+from weft.passes.env import Env, SizePart, Sizes
 from weft.passes.pipeline import Pass, Step, Views, is_ready, name_of, names_of, run
 from weft.passes.verbs import ON_FRESH, ON_REQUEST, PLAIN, Passes, passes_of
 
@@ -9,9 +9,9 @@ __all__ = [
     "ON_REQUEST",
     "PLAIN",
     "Env",
-    "Part",
     "Pass",
     "Passes",
+    "SizePart",
     "Sizes",
     "Step",
     "Views",

@@ -64,7 +64,7 @@ TIERS = (4, 3, 2)
 """What gives way, the first first; tier 1 never does."""
 
 
-class Kept(NamedTuple):
+class Survivors(NamedTuple):
     """The indexes of items that stay, and of those that may not even be shortened."""
 
     stays: set[int]
@@ -312,7 +312,7 @@ def _placed(items: list[Item], summary: Item) -> list[Item]:
     return [*items[:at], summary, *items[at:]]
 
 
-def pinned(items: list[Item], tiers: list[int], env: Env) -> Kept:
+def pinned(items: list[Item], tiers: list[int], env: Env) -> Survivors:
     """What stays: tier 1, what is asked, what the agent did last, open calls, what ends it.
 
     Of what the agent did last a result may be shortened, if nothing else helps.
@@ -335,7 +335,7 @@ def pinned(items: list[Item], tiers: list[int], env: Env) -> Kept:
             stays.add(index)
     if items and not _may_go_last(items, tiers, stays | whole):
         stays.add(len(items) - 1)
-    return Kept(stays | whole, whole)
+    return Survivors(stays | whole, whole)
 
 
 def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
@@ -349,7 +349,7 @@ def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
 def _phases(
     units: list[Unit],
     tiers: list[int],
-    pins: Kept,
+    pins: Survivors,
     overflow: Overflow,
     shorter: Shortening,
     why: str,
@@ -395,7 +395,7 @@ class Sums(NamedTuple):
     referred: int
 
 
-class _Open(NamedTuple):
+class _OpenPrefix(NamedTuple):
     """A sealed item with a long result that no later item gave again yet.
 
     `form` is the item as it was folded, `again` are the places where a later one gives the same,
@@ -436,7 +436,7 @@ class Seal:
         self.notes: Strand[Note] = Strand()
         self._invocations: set[str] = set()
         self._sums = Sums(0, 0, 0)
-        self._open: dict[str, list[_Open]] = {}
+        self._open: dict[str, list[_OpenPrefix]] = {}
         """Sealed items by a long result that no later item gave again yet."""
         self._sent: Strand[Item] = Strand()
 
@@ -469,7 +469,7 @@ class Seal:
         texts, again = long_results(item, env), dict(shorter.places_again(index))
         for spot, text in texts.items():
             self._refer(text, item.blocks[spot].origin, shorter)
-        waiting = _Open(shorter.form_of(index), again, texts, referred)
+        waiting = _OpenPrefix(shorter.form_of(index), again, texts, referred)
         for spot, text in texts.items():
             if spot not in again:
                 self._open.setdefault(text, []).append(waiting)

@@ -23,7 +23,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import Fold, rewrite_items
+from weft.ir.rewrite import PassFold, rewrite_items
 from weft.passes.env import Env
 from weft.passes.handles import logged, media_words, result_tokens, with_media_words
 from weft.passes.references import back_words, call_words
@@ -79,8 +79,8 @@ class _Seen:
 
     __slots__ = ("first", "results")
 
-    def __init__(self, first: "MutableMapping[object, _First] | None" = None) -> None:
-        self.first: MutableMapping[object, _First] = {} if first is None else first
+    def __init__(self, first: "MutableMapping[object, _FirstCopy] | None" = None) -> None:
+        self.first: MutableMapping[object, _FirstCopy] = {} if first is None else first
         self.results = 0
 
     def over(self) -> "_Seen":
@@ -90,10 +90,10 @@ class _Seen:
         return copy
 
 
-_SEEN = Fold(_Seen, _Seen.over)
+_SEEN = PassFold(_Seen, _Seen.over)
 
 
-class _First(NamedTuple):
+class _FirstCopy(NamedTuple):
     """Where a value stands first: its block, the number of the agent's own result, and words."""
 
     block: Block
@@ -103,7 +103,7 @@ class _First(NamedTuple):
 
 
 def _once(
-    block: Block, item: Item, number: int, seen: MutableMapping[object, _First], env: Env
+    block: Block, item: Item, number: int, seen: MutableMapping[object, _FirstCopy], env: Env
 ) -> Block:
     """The block, or where its value stands already; what is new is remembered.
 
@@ -125,7 +125,7 @@ def _once(
         return block
     first = seen.get(key)
     if first is None:
-        seen[key] = _First(block, handle_of(logged(block, item, env)), number, words)
+        seen[key] = _FirstCopy(block, handle_of(logged(block, item, env)), number, words)
         return block
     back = number - first.number if number >= 0 and first.number >= 0 else 0
     where = back_words(back) if back else "above"

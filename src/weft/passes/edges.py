@@ -28,9 +28,9 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     if not items.settled:
         return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))
     with items.lock:
-        opened = derived(items, _Opened)
+        opened = derived(items, _OpenedTurn)
         if opened.read > items.settled:  # an older snapshot is worked out by itself
-            opened = _Opened()
+            opened = _OpenedTurn()
         if not opened.read:
             opened.items = opened.items.grown([opening])
         opened.items = opened.items.grown(items.between(opened.read, items.settled))
@@ -38,7 +38,7 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
         return prompt.with_strand(opened.items.with_tail(items.tail), (note,))
 
 
-class _Opened:
+class _OpenedTurn:
     """The settled items of a strand behind an opening turn."""
 
     def __init__(self) -> None:

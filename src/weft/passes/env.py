@@ -25,11 +25,11 @@ class Sizes(NamedTuple):
     total: int
     split: Callable[[], tuple[int, list[int]]]
     item: Callable[[Item], int]
-    part: "Callable[[Sequence[int], int], Part] | None" = None
+    part: "Callable[[Sequence[int], int], SizePart] | None" = None
     """As `split`, for some items, and for all from one on."""
 
 
-class Part(NamedTuple):
+class SizePart(NamedTuple):
     """What everything but the items takes, and what some of the items take at most.
 
     Thoughts before the item `asked` do not count.
@@ -127,7 +127,7 @@ class ThreadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_MODEL, NO_TOKENS, NO_TOOLS = ModelFacts(), TokenFacts(), ToolFacts()
-NO_INSTRUCTION, NO_SESSION = InstructionFacts(), SessionFacts()
+NO_INSTRUCTION, NO_SESSION, NO_THREAD = InstructionFacts(), SessionFacts(), ThreadFacts()
 
 
 class Env(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +158,7 @@ class Env(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's tools."""
     instruction: InstructionFacts = NO_INSTRUCTION
     """What the instruction says already."""
-    thread: ThreadFacts = msgspec.field(default_factory=ThreadFacts)
+    thread: ThreadFacts = NO_THREAD
     """What was final before, for passes on new items."""
 
     @property

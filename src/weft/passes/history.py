@@ -111,7 +111,8 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
     items = [
         _closed(entry, diagnostics) if isinstance(entry, _Exchange) else entry for entry in out
     ]
-    paired = prompt.with_strand(Strand[Item]().with_tail(items), notes)  # nothing of it is final
+    passing: Strand[Item] = Strand()  # nothing of it is final
+    paired = prompt.with_strand(passing.with_tail(items), notes)
     if not diagnostics:
         return paired
     return msgspec.structs.replace(paired, diagnostics=(*prompt.diagnostics, *diagnostics))

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from weft.ir import Feature, Item, Note, Prompt, Want, verify
-from weft.ir.prompt import Notes
+from weft.ir.prompt import PassNotes
 from weft.ir.rewrite import derived
 from weft.ir.show import show_block
 from weft.passes.env import Env
@@ -143,7 +143,7 @@ def _spares_current(notes: Sequence[Note], env: Env) -> bool:
 
     Notes of a strand that were looked at in this turn are not looked at again.
     """
-    for part in notes.parts if isinstance(notes, Notes) else (notes,):
+    for part in notes.parts if isinstance(notes, PassNotes) else (notes,):
         fresh: Sequence[Note] = part
         if isinstance(part, Strand):
             with part.lock:

@@ -8,7 +8,7 @@ import msgspec
 from weft.codes import report
 from weft.declare.policy_parts import Redact
 from weft.detect import PLACEHOLDER, Redaction, wanted
-from weft.detect.redaction import Cut, moved, replaced
+from weft.detect.redaction import TextCut, moved, replaced
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -28,7 +28,7 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import Span
-from weft.ir.rewrite import Fold, Rewritten, derived, fold_items
+from weft.ir.rewrite import PassFold, Rewritten, derived, fold_items
 from weft.passes.env import Env
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
@@ -92,11 +92,13 @@ class _Placeholders:
 
 
 class _Restored:
-    """Values that were put back in a log: the placeholder of each, and since when."""
+    """How much of a log was read, and the values that were put back in it.
+
+    Each has its placeholder and since when. They are replaced in one piece, as threads may look.
+    """
 
     def __init__(self) -> None:
-        self.read = 0
-        self.values: dict[str, tuple[str, int]] = {}
+        self.known: tuple[int, dict[str, tuple[str, int]]] = (0, {})
 
 
 def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
@@ -105,8 +107,8 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    known = derived(log, _Restored)
-    done, values = known.read, known.values
+    restored_so_far = derived(log, _Restored)
+    done, values = restored_so_far.known
     if len(log) > done:
         values = dict(values)
         for index, event in enumerate(log.since(done), done):
@@ -115,7 +117,7 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
                 if isinstance(value, str | int) and PLACEHOLDER.fullmatch(placeholder):
                     values.setdefault(str(value), (placeholder, index))
         if not log.tail:
-            known.read, known.values = len(log), values
+            restored_so_far.known = (len(log), values)
     listed = [(value, placeholder, index) for value, (placeholder, index) in values.items()]
     return sorted(listed, key=lambda one: -len(one[0]))
 
@@ -196,7 +198,7 @@ class _Found:
         self.timeouts += (one for one in redaction.timeouts if one not in self.timeouts)
 
 
-_FOUND = Fold(_Found, _Found.over, _Found.back)
+_FOUND = PassFold(_Found, _Found.over, _Found.back)
 
 
 def _items(
@@ -246,8 +248,8 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
         edge = len(first.text)
         for cut in redaction.cuts(first.text + second.text):
             if cut.start < edge < cut.end:
-                joined[at] = _text(first, [[Cut(cut.start, edge, cut.placeholder)]])
-                joined[at + 1] = _text(second, [[Cut(0, cut.end - edge, "")]])
+                joined[at] = _text(first, [[TextCut(cut.start, edge, cut.placeholder)]])
+                joined[at + 1] = _text(second, [[TextCut(0, cut.end - edge, "")]])
     not_empty = tuple(one for one in joined if not isinstance(one, TextBlock) or one.text)
     return not_empty or blocks
 
@@ -284,7 +286,7 @@ def _block(block: Block, redaction: Redaction) -> Block:
             assert_never(block)
 
 
-def _text(block: TextBlock, rounds: Iterable[Sequence[Cut]]) -> TextBlock:
+def _text(block: TextBlock, rounds: Iterable[Sequence[TextCut]]) -> TextBlock:
     """The block with its cuts made, and its spans moved along."""
     text, spans = block.text, block.spans
     for cuts in rounds:

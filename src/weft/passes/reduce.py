@@ -22,7 +22,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import Fold, derived, map_blocks, rewrite_items
+from weft.ir.rewrite import PassFold, derived, map_blocks, rewrite_items
 from weft.passes.env import Env, TokenFacts
 from weft.passes.handles import (
     Limits,
@@ -69,7 +69,7 @@ class _Said:
         self.names: set[str] = set()
 
 
-class _View:
+class _ResultView:
     """The lines and the names that stand in view."""
 
     def __init__(self, settled: _Said) -> None:
@@ -97,7 +97,7 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
              "[as lines 42-90 of open(a) ...]"
     """
 
-    def change(item: Item, view: _View) -> Item | Note:
+    def change(item: Item, view: _ResultView) -> Item | Note:
         blocks = _reduced(item, view, env, options)
         short = item
         if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
@@ -111,7 +111,7 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     fresh = prompt
     if prompt.items.settled:  # one view of several looks at all items: O(n) once a request
         fresh = prompt.with_strand(Strand[Item]().with_tail(prompt.items))
-    fold = Fold(lambda: _View(_settled(env)), lambda view: view)
+    fold = PassFold(lambda: _ResultView(_settled(env)), lambda view: view)
     after = rewrite_items(fresh, "reduce_results", change, fold=fold)
     return prompt if after is fresh else after
 
@@ -123,7 +123,7 @@ def _is_shorter(new: Block, old: Block) -> bool:
     return new is not old
 
 
-def _reduced(item: Item, view: _View, env: Env, options: Compact) -> tuple[Block, ...]:
+def _reduced(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple[Block, ...]:
     blocks: list[Block] = []
     own = item.author == env.agent and item.kind == "exchange"
     number = view.results
@@ -142,7 +142,7 @@ def _reduced(item: Item, view: _View, env: Env, options: Compact) -> tuple[Block
 
 
 def _reduce_result(
-    block: ResultBlock, item: Item, number: int, view: _View, env: Env, options: Compact
+    block: ResultBlock, item: Item, number: int, view: _ResultView, env: Env, options: Compact
 ) -> ResultBlock:
     """A result in short; `number` says which of the agent's own it is, -1 of others' none.
 
@@ -167,7 +167,7 @@ def referring(
     env: Env,
 ) -> ResultBlock:
     """A result in short once more, which refers only to these others, each with its number."""
-    view = _View(_Said())
+    view = _ResultView(_Said())
     for other, home, place in before:
         _stock(_placed(other, home, env), home, place, view.lines, env)
     return _reduce_result(block, item, number, view, env, AUTO)

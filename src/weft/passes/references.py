@@ -7,7 +7,6 @@ references; where there is no room for that, the handle alone stays.
 
 import base64
 import functools
-import html
 import json
 import re
 import unicodedata
@@ -18,10 +17,10 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from weft.digest.repeats import Source, Stretch
+from weft.digest.repeats import LineSource, Stretch
 from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
-from weft.ir.rewrite import Fold, fold_items
+from weft.ir.rewrite import PassFold, fold_items
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.handles import logged, sole_text
@@ -57,10 +56,10 @@ def logged_text(block: ResultBlock, item: Item, env: Env) -> str:
     return sole_text(whole) if isinstance(whole, dict) else ""
 
 
-def source_of(block: ResultBlock, item: Item, number: int, env: Env) -> Source:
+def source_of(block: ResultBlock, item: Item, number: int, env: Env) -> LineSource:
     """A result as something to refer to: the agent's own so-and-so-manieth."""
     whole = logged(block, item, env)
-    return Source(
+    return LineSource(
         sole_text(whole) if isinstance(whole, dict) else "",
         event=block.origin.name,
         part=block.origin.part,
@@ -116,7 +115,7 @@ def _restore_in_order(prompt: Prompt, env: Env) -> Prompt | None:
     Nearly all references point back, so that the items before one decide what becomes of it.
     """
 
-    def change(item: Item, view: _View) -> Item | Note:
+    def change(item: Item, view: _ReferenceView) -> Item | Note:
         view.env = env
         view.expect(item)
         after = view.restored(item)
@@ -124,7 +123,7 @@ def _restore_in_order(prompt: Prompt, env: Env) -> Prompt | None:
         return item if after is item else Note("restore_references", _REASON, item, after)
 
     key = (env.agent, env.model.dialect, env.model.name)
-    fold = Fold(lambda: _View(env), lambda view: view.over(env), _View.back)
+    fold = PassFold(lambda: _ReferenceView(env), lambda view: view.over(env), _ReferenceView.back)
     after = fold_items(prompt, "restore_references", change, key=key, fold=fold)
     return after.prompt if after.state.in_order else None
 
@@ -179,7 +178,7 @@ def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
 
 def _restored(items: Sequence[Item], remaining: _Left | None, env: Env) -> list[Item]:
     """The items, in which nothing refers to what is not in view."""
-    view = _View(env)
+    view = _ReferenceView(env)
     for item in items:
         if remaining is None or item.key in remaining.there:
             view.expect(item)
@@ -199,7 +198,7 @@ def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[I
     """The items, where what refers to something that has gone since names its handle only."""
     if not any(_refers(block) for item in items for block in item.blocks):
         return list(items)
-    view = _View(env, {id(block) for item in before for block in item.blocks})
+    view = _ReferenceView(env, {id(block) for item in before for block in item.blocks})
     for item in items:
         view.expect(item)
         view.add(item)
@@ -221,7 +220,7 @@ def notes_on_repointed(after: Sequence[Item], before: Sequence[Item]) -> list[No
     ]
 
 
-class _View:
+class _ReferenceView:
     """What is in view, as references name it; `same` blocks are as they were when referred to."""
 
     def __init__(self, env: Env, same: set[int] | None = None) -> None:
@@ -239,9 +238,9 @@ class _View:
         self._unique = True
         """Whether no place came twice, so that it can be taken out again."""
 
-    def back(self, length: int) -> "_View":
+    def back(self, length: int) -> "_ReferenceView":
         """What was in view after the first items."""
-        view = _View(self.env)
+        view = _ReferenceView(self.env)
         if not self.in_order:  # items are restored at once then, so that it is not looked at
             view.in_order = False
             return view
@@ -263,9 +262,9 @@ class _View:
         view._counted = len(view._numbers)
         return view
 
-    def over(self, env: Env) -> "_View":
+    def over(self, env: Env) -> "_ReferenceView":
         """A passing copy, for items that may still change."""
-        copy = _View(env)
+        copy = _ReferenceView(env)
         copy._blocks = ChainMap({}, self._blocks)
         copy._numbers = ChainMap({}, self._numbers)
         copy._counted, copy.in_order = self._counted, self.in_order
@@ -573,12 +572,14 @@ def _spellings(values: Mapping[str, tuple[str, ...]]) -> Iterator[_Value]:
 
 
 def _ways(value: str) -> "Iterator[tuple[str, bool, bool]]":
+    from html import escape  # only secrets are looked for in all spellings
+
     plain = {value, unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
     plain.add(" ".join(value.split()))
     plain |= {
         compact(value)[1:-1],
         json.dumps(value)[1:-1],
-        html.escape(value),
+        escape(value),
         urllib.parse.quote(value, safe=""),
     }
     plain |= {urllib.parse.quote_plus(value), value.encode("unicode_escape").decode("ascii")}

@@ -12,7 +12,7 @@ from weft.declare.policy_parts import (
     WithoutAgents,
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.ir.rewrite import Fold, keep_since, rewrite_items
+from weft.ir.rewrite import PassFold, keep_since, rewrite_items
 from weft.passes.env import Env, turn_numbers, turns_of
 
 
@@ -49,7 +49,7 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
     return rewrite_items(prompt, "select_view", change, key=key, fold=_CALLS)
 
 
-_CALLS: Fold[set[str]] = Fold(set, set)
+_CALLS: PassFold[set[str]] = PassFold(set, set)
 """The ids of the calls that other agents made."""
 
 

@@ -292,7 +292,7 @@ class _Referring:
         self.by_item: dict[object, _Referred] = {}
 
 
-class Change(NamedTuple):
+class ItemChange(NamedTuple):
     """What becomes of an item; None where it goes."""
 
     at: int
@@ -300,13 +300,13 @@ class Change(NamedTuple):
     why: str
 
 
-class Step(NamedTuple):
+class ShorteningStep(NamedTuple):
     """Changes that belong together, and the tokens they save at least.
 
     `surely` says that it is all that goes in any case, with what is sealed.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[ItemChange, ...]
     saved: int
     surely: bool = False
 
@@ -317,7 +317,7 @@ class Given:
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
         """What each item takes now; the list that phases look at."""
-        self.changes: dict[int, Change] = {}
+        self.changes: dict[int, ItemChange] = {}
         self.steps = 0
         self.surely: set[int] = set()
         """The items that go in any case."""
@@ -325,7 +325,7 @@ class Given:
         self.folded = self.referred = self.whole
         """What each item took at first, with digests, and with references to later results."""
 
-    def take(self, step: Step) -> int:
+    def take(self, step: ShorteningStep) -> int:
         """Give up one step more; the tokens that saves."""
         saved = step.saved
         self.steps += 1
@@ -357,19 +357,19 @@ class Shortening:
         )
         self._again: dict[int, dict[int, Origin]] | None = None
 
-    def fold(self, index: int) -> Step | None:
+    def fold(self, index: int) -> ShorteningStep | None:
         """Handles and digests for its large values."""
         if self.giving.sizes[index] <= COMPACTED.over:
             return None
         return self._formed(index, compacted, "a digest stands for it, to fit the budget")
 
-    def cut(self, index: int) -> Step | None:
+    def cut(self, index: int) -> ShorteningStep | None:
         """Both ends of its texts and results."""
         if self.giving.sizes[index] <= TRUNCATED:
             return None
         return self._formed(index, truncated, "it is cut to fit the budget")
 
-    def refer(self, index: int) -> Step | None:
+    def refer(self, index: int) -> ShorteningStep | None:
         """A word instead of results that a later item gives again."""
         if not self._env.policy.makes_handles:
             return None  # nobody could get it back, once the later one goes too
@@ -415,7 +415,9 @@ class Shortening:
         folded = self.giving.folded[index] < self.giving.whole[index]
         return shorter.form if folded and shorter is not None else self.items[index]
 
-    def _formed(self, index: int, make: Callable[[Item, Env], Item], why: str) -> Step | None:
+    def _formed(
+        self, index: int, make: Callable[[Item, Env], Item], why: str
+    ) -> ShorteningStep | None:
         item = self._now(index)
         if item is None:
             return None
@@ -443,8 +445,8 @@ class Shortening:
         return derived(self._env.log, _Forms, (make, *self._slot()))
 
 
-def _step(index: int, form: Item, saved: int, why: str) -> Step | None:
-    return Step((Change(index, form, why),), saved) if saved >= LEAST else None
+def _step(index: int, form: Item, saved: int, why: str) -> ShorteningStep | None:
+    return ShorteningStep((ItemChange(index, form, why),), saved) if saved >= LEAST else None
 
 
 FADES = 8
@@ -461,13 +463,13 @@ class Unit(NamedTuple):
     indexes: tuple[int, ...]
 
 
-Phase: TypeAlias = Callable[[int], Iterable[Step]]
+Phase: TypeAlias = Callable[[int], Iterable[ShorteningStep]]
 """One round over the items, of which so many tokens are wanted.
 
 Its steps are worked out as far as they are needed. What must go anyway is one step.
 """
 
-Shorten: TypeAlias = Callable[[int], Step | None]
+Shorten: TypeAlias = Callable[[int], ShorteningStep | None]
 """A shorter form of an item as a step, or None where it has none that saves anything."""
 
 
@@ -525,7 +527,7 @@ class Unsealed(Exception):
 
 def shortened(indexes: Iterable[int], shorten: Shorten, sealed: int = 0) -> Phase:
     """Shorten the items, one by one; `sealed` tokens were saved in what is sealed."""
-    first = (Step((), sealed),) if sealed else ()
+    first = (ShorteningStep((), sealed),) if sealed else ()
     steps = (step for index in indexes if (step := shorten(index)) is not None)
     return lambda _: chain(first, steps)
 
@@ -533,7 +535,7 @@ def shortened(indexes: Iterable[int], shorten: Shorten, sealed: int = 0) -> Phas
 def dropped(units: list[Unit], sizes: list[int], why: str, sealed: int | None = None) -> Phase:
     """Let the units go, one by one; first of all what is sealed, of so many tokens."""
 
-    def steps(wanted: int) -> Iterator[Step]:
+    def steps(wanted: int) -> Iterator[ShorteningStep]:
         surely, first = _surely(units, sizes, why, wanted, 0, sealed)
         yield from first
         yield from (_drop(unit, sizes, why) for unit in units[surely:])
@@ -546,7 +548,7 @@ def faded(
 ) -> Phase:
     """Let the units go, one by one, each after those behind it were shortened."""
 
-    def steps(wanted: int) -> Iterator[Step]:
+    def steps(wanted: int) -> Iterator[ShorteningStep]:
         ahead, first = _surely(units, sizes, why, wanted, FADES, sealed)
         yield from first
         for place, unit in enumerate(units[ahead:], ahead):
@@ -562,7 +564,7 @@ def faded(
 
 def _surely(
     units: list[Unit], sizes: list[int], why: str, wanted: int, spare: int, sealed: int | None
-) -> tuple[int, tuple[Step, ...]]:
+) -> tuple[int, tuple[ShorteningStep, ...]]:
     """How many units go in any case, with `spare` more not enough yet, and that as one step."""
     each = (sum(sizes[index] for index in unit.indexes) for unit in units)
     ends = list(accumulate(each, initial=sealed or 0))[1:]
@@ -573,14 +575,14 @@ def _surely(
     if not surely and sealed is None:
         return 0, ()
     gone = (index for unit in units[:surely] for index in unit.indexes)
-    changes = tuple(Change(index, None, why) for index in gone)
+    changes = tuple(ItemChange(index, None, why) for index in gone)
     saved = ends[surely - 1] if surely else sealed or 0
-    return surely, (Step(changes, saved, surely=True),)
+    return surely, (ShorteningStep(changes, saved, surely=True),)
 
 
-def _drop(unit: Unit, sizes: list[int], why: str) -> Step:
-    changes = tuple(Change(index, None, why) for index in unit.indexes)
-    return Step(changes, sum(sizes[index] for index in unit.indexes))
+def _drop(unit: Unit, sizes: list[int], why: str) -> ShorteningStep:
+    changes = tuple(ItemChange(index, None, why) for index in unit.indexes)
+    return ShorteningStep(changes, sum(sizes[index] for index in unit.indexes))
 
 
 def give_up(

@@ -15,7 +15,7 @@ from weft.declare.policy_parts import Summarize
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.digest import cut_text, reduced
-from weft.digest.extractive import Entry, extract
+from weft.digest.extractive import ExtractEntry, extract
 from weft.digest.keeping import must_keep
 from weft.ir import (
     Block,
@@ -64,7 +64,7 @@ class Summed(NamedTuple):
 
 
 def summed_up(
-    entries: Sequence[Entry],
+    entries: Sequence[ExtractEntry],
     env: Env,
     options: Summarize,
     *,
@@ -120,7 +120,9 @@ def _schema(env: Env, options: Summarize) -> JsonObject:
     return asked.schema
 
 
-def _extracted(entries: Sequence[Entry], env: Env, fields: str, questions: Sequence[str]) -> str:
+def _extracted(
+    entries: Sequence[ExtractEntry], env: Env, fields: str, questions: Sequence[str]
+) -> str:
     """An extract, made once and kept with the log."""
     key = ("extract", fields, env.model.name)
     known = env.log.memo.get(key)
@@ -174,7 +176,7 @@ def summary_item(text: str, items: Sequence[Item], name: str) -> Item:
     )  # fmt: skip
 
 
-def entries_of(items: Sequence[Item], env: Env) -> list[Entry]:
+def entries_of(items: Sequence[Item], env: Env) -> list[ExtractEntry]:
     """What was said and done, in words, an entry an item; nothing for what only thought."""
     entries = [entry_of(item, env) for item in items]
     return [entry for entry in entries if entry is not None]
@@ -184,10 +186,10 @@ class _Narrated(NamedTuple):
     """An item in words."""
 
     item: Item
-    entry: Entry | None
+    entry: ExtractEntry | None
 
 
-def entry_of(item: Item, env: Env) -> Entry | None:
+def entry_of(item: Item, env: Env) -> ExtractEntry | None:
     """What was said and done in an item, in words; kept with the log, for it does not change."""
     key = ("entry", env.model.name, item.key)
     known = env.log.memo.get(key)
@@ -195,7 +197,9 @@ def entry_of(item: Item, env: Env) -> Entry | None:
         return known.entry
     texts = [text for block in item.blocks if (text := _narrated(block, env))]
     narrated = item.kind in ("foreign", "summary", "state")
-    entry = Entry("" if narrated else item.author or "user", "\n".join(texts)) if texts else None
+    entry = (
+        ExtractEntry("" if narrated else item.author or "user", "\n".join(texts)) if texts else None
+    )
     env.log.memo[key] = _Narrated(item, entry)
     return entry
 
@@ -347,7 +351,7 @@ def _fold(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
     """One summary of several, as soon as a model has written all of them."""
     if any(block.summed.problem or not block.summed.text for block in row):
         return None
-    return summed_up([Entry("", block.summed.text) for block in row], env, options)
+    return summed_up([ExtractEntry("", block.summed.text) for block in row], env, options)
 
 
 def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Summed]) -> Prompt:
@@ -435,7 +439,7 @@ def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: E
 
     `left` is what stays in the request: what it speaks of again, a summary must not leave out.
     """
-    entries: list[Entry] = []
+    entries: list[ExtractEntry] = []
     summed = Summed("")
     for block in blocks:
         entries += entries_of(sorted(block, key=lambda item: item.position), env)
@@ -443,7 +447,7 @@ def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: E
             continue
         summed = summed_up(entries, env, _OPTIONS, beside=lambda: _beside(staying, env))
         if not summed.problem:
-            entries = [Entry("", summed.text)]
+            entries = [ExtractEntry("", summed.text)]
     return summed
 
 

@@ -72,7 +72,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SearchScope:
     """What is searched: the first texts of an index, some left out, and a few more behind them.
 
     The few more are read on the spot: what may still change is not kept.
@@ -145,23 +145,23 @@ class Scope:
         return exact | near
 
 
-def all_of(index: Index) -> Scope:
+def all_of(index: Index) -> SearchScope:
     """All of an index."""
-    return Scope(index, len(index), Index())
+    return SearchScope(index, len(index), Index())
 
 
-def rarity(scope: Scope, holders: int) -> float:
+def rarity(scope: SearchScope, holders: int) -> float:
     """What a word tells that so many texts have."""
     return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
 
 
-def match(scope: Scope, matches: Mapping[str, Mapping[int, float]]) -> list[float]:
+def match(scope: SearchScope, matches: Mapping[str, Mapping[int, float]]) -> list[float]:
     """What each text has in common with a query (BM25), given who has its words how often."""
     return weigh(scope, [(1.0, times) for times in matches.values()])
 
 
 def weigh(
-    scope: Scope, weights: Iterable[tuple[float, Mapping[int, float] | Mapping[int, int]]]
+    scope: SearchScope, weights: Iterable[tuple[float, Mapping[int, float] | Mapping[int, int]]]
 ) -> list[float]:
     """As `match`, with what each word counts."""
     scores = [0.0] * scope.total

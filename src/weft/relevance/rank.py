@@ -12,7 +12,7 @@ from heapq import nlargest
 from operator import add
 from typing import Literal, NamedTuple
 
-from weft.relevance.index import Index, Scope, match, rarity, weigh, words
+from weft.relevance.index import Index, SearchScope, match, rarity, weigh, words
 
 Scorer = Literal["bm25", "embedding"]
 
@@ -72,7 +72,7 @@ def found_by(
 ) -> Hits:
     """As `search`, and whether it holds however many texts behind them all are left out."""
     length = len(index) if first is None else first
-    scope = Scope(index, length, Index(more), frozenset(without))
+    scope = SearchScope(index, length, Index(more), frozenset(without))
     asked = dict.fromkeys(words(query))
     scores = match(scope, {word: scope.nearly(word) for word in asked})
     scores, steady = _led(scope, asked, scores)
@@ -91,7 +91,7 @@ def found_by(
     return Hits(rounded, steady)
 
 
-def _is_steady(scope: Scope, scores: list[float], lent: list[float], top: list[int]) -> bool:
+def _is_steady(scope: SearchScope, scores: list[float], lent: list[float], top: list[int]) -> bool:
     """Whether none that is left out behind the others takes a place among the best hits.
 
     A hit lends to its neighbours, also to those that are left out, and these count then.
@@ -105,7 +105,9 @@ def _is_steady(scope: Scope, scores: list[float], lent: list[float], top: list[i
     return not worst or max(behind) <= worst
 
 
-def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> tuple[list[float], bool]:
+def _led(
+    scope: SearchScope, asked: dict[str, None], scores: list[float]
+) -> tuple[list[float], bool]:
     """The scores with what the words of the best hits add to them, and whether they are steady."""
     lent = _lent(scores)
     top = nlargest(_BEST + len(BESIDE), range(len(lent)), key=lent.__getitem__)
@@ -118,14 +120,12 @@ def _led(scope: Scope, asked: dict[str, None], scores: list[float]) -> tuple[lis
         for word, often in scope.counts(number).items():
             if word not in asked:
                 gathered[word] = gathered.get(word, 0.0) + share * often
-    rarities = {
-        word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()
-    }
-    chosen = sorted(rarities, key=lambda word: (-rarities[word], word))[:_LED]
+    worths = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
+    chosen = sorted(worths, key=lambda word: (-worths[word], word))[:_LED]
     if not chosen:
         return scores, steady
-    most = rarities[chosen[0]]
-    added = weigh(scope, ((_LEADS * rarities[word] / most, scope.times(word)) for word in chosen))
+    most = worths[chosen[0]]
+    added = weigh(scope, ((_LEADS * worths[word] / most, scope.times(word)) for word in chosen))
     return [score + more for score, more in zip(scores, added, strict=True)], steady
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft import meaning
 from weft.errors import CompileError
-from weft.relevance.index import Scope
+from weft.relevance.index import SearchScope
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -22,7 +22,7 @@ _LONGEST = 8192
 """The letters of a text that are looked at: what is longer is about the same thing by then."""
 
 
-def nearness(scope: Scope, query: str) -> list[float]:
+def nearness(scope: SearchScope, query: str) -> list[float]:
     """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
@@ -59,7 +59,7 @@ class Vectors:
         self.pieces: list[list[int]] = []
         self._basis = 0, 0
         self._weights: _Floats = np.ones(table.rows, dtype=np.float32)
-        self._rows: _Floats = np.zeros((0, table.width), dtype=np.float32)
+        self._directions: _Floats = np.zeros((0, table.width), dtype=np.float32)
         self._done = 0
 
     def read(self, texts: Sequence[str]) -> None:
@@ -71,34 +71,34 @@ class Vectors:
         basis = len(sample), int(sample[-1])
         if basis == self._basis:
             return
-        document_counts = np.zeros(len(self.table), dtype=np.float32)
+        counts = np.zeros(len(self.table), dtype=np.float32)
         numbers: list[int] = sample.tolist()
         for number in numbers:
-            document_counts[list(set(texts[number]))] += 1
-        self._weights = np.log(1 + len(sample) / (1 + document_counts)).astype(np.float32)
+            counts[list(set(texts[number]))] += 1
+        self._weights = np.log(1 + len(sample) / (1 + counts)).astype(np.float32)
         self._basis, self._done = basis, 0
 
     def upto(self, length: int) -> _Floats:
         """The vectors of the first texts."""
         if self._done < length:
             fresh = self.vectors(self.pieces[self._done : length])
-            if len(self._rows) < length:
+            if len(self._directions) < length:
                 wider = np.zeros((2 * length, self.table.shape[1]), dtype=np.float32)
-                wider[: self._done] = self._rows[: self._done]
-                self._rows = wider
-            self._rows[self._done : length] = fresh
+                wider[: self._done] = self._directions[: self._done]
+                self._directions = wider
+            self._directions[self._done : length] = fresh
             self._done = length
-        return self._rows[:length]
+        return self._directions[:length]
 
     def vectors(self, texts: Sequence[list[int]]) -> _Floats:
         """The directions that texts point to, row by row."""
-        rows = np.zeros((len(texts), self.table.shape[1]), dtype=np.float32)
+        directions = np.zeros((len(texts), self.table.shape[1]), dtype=np.float32)
         for row, text in enumerate(texts):
             if text:
-                rows[row] = self._weights[text] @ self.table[text].astype(np.float32)
-        sizes = np.linalg.norm(rows, axis=1, keepdims=True)
+                directions[row] = self._weights[text] @ self.table[text].astype(np.float32)
+        sizes = np.linalg.norm(directions, axis=1, keepdims=True)
         sizes[sizes == 0] = 1
-        scaled: _Floats = rows / sizes
+        scaled: _Floats = directions / sizes
         return scaled
 
 

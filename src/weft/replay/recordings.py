@@ -106,7 +106,7 @@ def _recording(data: bytes, number: int, *, name: str) -> Recording:
     named = raw.get("dialect")
     dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
     if dialect and (dialect != CHAT or "model" in request):
-        return _Request(name).read(label, dialect, request)
+        return _RecordedRequest(name).read(label, dialect, request)
     messages = request.get("messages")
     if not isinstance(messages, list):
         raise SessionError("this is no recording", where=name, hint=_FORMS)
@@ -219,7 +219,7 @@ class _Chat:
         return COMMAND
 
 
-class _Request(_Chat):
+class _RecordedRequest(_Chat):
     """Reads a request that a provider took."""
 
     def read(self, id: str, dialect: str, request: JsonObject) -> Recording:

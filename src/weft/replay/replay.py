@@ -39,7 +39,7 @@ ASKING = 30
 """Tokens of a call that recalls something, beside what it brings."""
 
 
-class Kept:
+class KeptEvidence:
     """The values of a log, by their places and by their handles."""
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -80,13 +80,13 @@ class Rebuilt(NamedTuple):
     lost: tuple[str, ...]
 
 
-def rebuilt(compiled: "Compilation", records: Kept) -> Rebuilt:
+def rebuilt(compiled: "Compilation", records: KeptEvidence) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
     What a policy was told to drop is not there to be rebuilt.
     """
     prompt = compiled.prompt
-    reader = _Reader(prompt, records)
+    reader = _AnswerReader(prompt, records)
     reduced, lost = 0, list[str]()
     for item in prompt.items:
         for block in item.blocks:
@@ -166,7 +166,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return self.present / self.used if self.used else 1.0
 
 
-class _Spent(NamedTuple):
+class _StepCost(NamedTuple):
     """What one request takes: all its tokens, those read again, and what that costs."""
 
     tokens: int
@@ -199,7 +199,7 @@ def replay(
     `agents` are the roots of the agents that speak in it by name; without, each is made of its
     recorded system text alone.
     """
-    tally, texts, records = _Tally(policy, model), Texts(), Kept(recording.session.events)
+    tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(recording.session.events)
     requests = requests_of(recording, policy, model=model, agents=agents, refused=tally.refused)
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
@@ -245,7 +245,7 @@ def total(trials: Iterable[Trial]) -> Trial:
 class View:
     """What can be read in a request: the texts in it, and the values behind its handles."""
 
-    def __init__(self, compiled: "Compilation", texts: "Texts", records: Kept) -> None:
+    def __init__(self, compiled: "Compilation", texts: "Texts", records: KeptEvidence) -> None:
         prompt = compiled.prompt
         items = prompt.items.since(0)
         self._born = [text for item in items for text in texts.born(item, prompt.agent, records)]
@@ -279,7 +279,7 @@ class _Tally:
         self.carried = 0
         self.money = False
 
-    def step(self, compiled: Compilation, spent: _Spent) -> None:
+    def step(self, compiled: Compilation, spent: _StepCost) -> None:
         """One more request; what was recalled before is read again with it."""
         self.sizes.append(spent.tokens)
         self.cached += spent.cached
@@ -291,7 +291,7 @@ class _Tally:
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
 
     def evidence(
-        self, view: View, used: tuple[str, ...], spent: _Spent, compiled: Compilation
+        self, view: View, used: tuple[str, ...], spent: _StepCost, compiled: Compilation
     ) -> None:
         """What the answer to a request used; what is only behind a handle is recalled, once."""
         self.used += len(used)
@@ -466,16 +466,16 @@ def _literal(text: str) -> str:
     return "".join(written)
 
 
-def _spent(compiled: Compilation, *, by_price: bool) -> _Spent:
+def _spent(compiled: Compilation, *, by_price: bool) -> _StepCost:
     """What a request takes: by its provider's rules and prices, or by the yardstick.
 
     The yardstick reads again all that two requests begin with in common, and keeps the rest.
     """
     if by_price:
         cost, read = cost_of(compiled), compiled.cached
-        return _Spent(read.total, read.cached, cost.total, cost.rates)
+        return _StepCost(read.total, read.cached, cost.total, cost.rates)
     tokens, cached = compiled.tokens, compiled.stable_prefix.tokens
-    return _Spent(tokens, cached, RELATIVE.cost(Load(cached, tokens - cached, 0)), RELATIVE)
+    return _StepCost(tokens, cached, RELATIVE.cost(Load(cached, tokens - cached, 0)), RELATIVE)
 
 
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -555,7 +555,7 @@ class Texts:
         self._born: dict[int, tuple[Item, tuple[str, ...]]] = {}
         self._handles: dict[int, tuple[Item, tuple[str, ...]]] = {}
 
-    def born(self, item: "Item", agent: str, records: Kept) -> tuple[str, ...]:
+    def born(self, item: "Item", agent: str, records: KeptEvidence) -> tuple[str, ...]:
         """What of an item came with it: without what was put in, and without the task."""
         cached = self._born.get(id(item))
         if cached is None or cached[0] is not item:
@@ -584,10 +584,10 @@ class Texts:
         return cached[1]
 
 
-class _Reader:
+class _AnswerReader:
     """Somebody who has a request and `recall`, and nothing else."""
 
-    def __init__(self, prompt: "Prompt", records: Kept) -> None:
+    def __init__(self, prompt: "Prompt", records: KeptEvidence) -> None:
         self._records = records
         self._recalls = any(tool.name == RECALL for tool in prompt.tools)
         self._results: list[ResultBlock] = []

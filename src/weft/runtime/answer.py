@@ -32,7 +32,7 @@ GO_ON = Content(
 )
 
 
-class Answer(NamedTuple):
+class FinalAnswer(NamedTuple):
     """A checked answer: the state it writes, the value it stands for, or what is wrong with it.
 
     `stored` is the answer as it can be stored: its text, or JSON where it has a schema.
@@ -64,17 +64,19 @@ def spoken(content: Content, output: Output | None) -> Content:
     return Content(parts=parts_kept, role=content.role)
 
 
-def check_answer(agent: Agent, content: Content, output: Output | None) -> Answer:
+def check_answer(agent: Agent, content: Content, output: Output | None) -> FinalAnswer:
     """The answer against the agent's schema, and the state it is kept under."""
     text = content.text
     key = agent.output_key
     if agent.output_schema is None or output is None:
-        return Answer({key: text} if key is not None and text else {}, stored=text or None)
+        return FinalAnswer({key: text} if key is not None and text else {}, stored=text or None)
     try:
         json_value, value = parse(agent, text, wrapped=output.wrapped)
     except SchemaError as error:
-        return Answer({}, problem=f"{error.message}; {error.hint}" if error.hint else error.message)
-    return Answer({key: json_value} if key is not None else {}, value, stored=json_value)
+        return FinalAnswer(
+            {}, problem=f"{error.message}; {error.hint}" if error.hint else error.message
+        )
+    return FinalAnswer({key: json_value} if key is not None else {}, value, stored=json_value)
 
 
 def parse(agent: Agent, text: str, *, wrapped: bool) -> tuple[Json, object]:

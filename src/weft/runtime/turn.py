@@ -25,7 +25,7 @@ from weft.runtime.answer import (
     CUT,
     GO_ON,
     RETRIES,
-    Answer,
+    FinalAnswer,
     check_answer,
     correction,
     is_empty,
@@ -565,7 +565,7 @@ def captured_by(turn: Turn) -> JsonObject:
     return {key: text for key in keys if text and state.get(key) != text}
 
 
-def noted_by(turn: Turn, answer: Answer) -> JsonObject:
+def noted_by(turn: Turn, answer: FinalAnswer) -> JsonObject:
     """The notes of each key that the policy notes answers under, with this answer added."""
     notes = [one for one in _writings(turn) if isinstance(one, NoteDown)]
     if not notes or answer.problem or answer.stored is None:

@@ -18,7 +18,7 @@ from weft.session.store import Busy, Lease, SessionInfo, SessionKey, Transaction
 from weft.values import Json, JsonObject, Strand, has_lone_surrogate, require_json, require_object
 
 
-class Kept(NamedTuple):
+class StoredSession(NamedTuple):
     """A stored session: its log, and the state that is its own.
 
     `app:` and `user:` state stands beside the sessions that share it. The values here are never
@@ -59,11 +59,11 @@ class Kept(NamedTuple):
             last_update_time=self.last_update_time,
         )
 
-    def after(self, growth: "Growth") -> "Kept":
+    def after(self, growth: "Growth") -> "StoredSession":
         """What is kept once the events are stored."""
         state = apply_delta(self.state, growth.own) if growth.own else self.state
         key, number, created, initial, _, _, size = self
-        return Kept(key, number, created, initial, state, growth.session.events, size)
+        return StoredSession(key, number, created, initial, state, growth.session.events, size)
 
 
 class Growth(NamedTuple):
@@ -83,7 +83,7 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._records: dict[SessionKey, Kept] = {}
+        self._records: dict[SessionKey, StoredSession] = {}
         self._app: dict[str, JsonObject] = {}
         self._user: dict[tuple[str, str], JsonObject] = {}
         self._numbers = count(1)
@@ -97,7 +97,7 @@ class MemoryStore:
         with self._lock:
             if key in self._records:
                 raise exists_already(key)
-            record = Kept(key, next(self._numbers), time.time(), own, own, Strand())
+            record = StoredSession(key, next(self._numbers), time.time(), own, own, Strand())
             self._records[key] = record
             self._share(key, app, user)
             return self._session(record)
@@ -190,11 +190,11 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing to close: the sessions stay as long as the store."""
 
-    def _session(self, record: Kept) -> Session:
+    def _session(self, record: StoredSession) -> Session:
         app_name, user_id, _ = record.key
         return record.session(self._app.get(app_name, {}), self._user.get((app_name, user_id), {}))
 
-    def _commit(self, record: Kept, growth: Growth) -> Kept:
+    def _commit(self, record: StoredSession, growth: Growth) -> StoredSession:
         if not growth.added:
             return record
         self._records[record.key] = after = record.after(growth)

@@ -44,7 +44,7 @@ def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
     )
 
 
-class _Call(NamedTuple):
+class _WaitingCall(NamedTuple):
     """A call that waits: whom it is to, and the event that says so."""
 
     name: str
@@ -54,7 +54,7 @@ class _Call(NamedTuple):
 class _Waiting(NamedTuple):
     """The calls that wait after some events of a log."""
 
-    open: dict[str, _Call] = {}
+    open: dict[str, _WaitingCall] = {}
     names: dict[str, str] = {}
     """Whom the calls are to, by id, as far as a result may still say that they wait."""
     begun: "_Begun | None" = None
@@ -78,7 +78,7 @@ class _Begun(NamedTuple):
     """What waited when events of an invocation began, and the same of what came before."""
 
     invocation_id: str
-    open: dict[str, _Call]
+    open: dict[str, _WaitingCall]
     names: dict[str, str]
     earlier: "_Begun | None"
 
@@ -93,7 +93,9 @@ def _first(begun: _Begun | None, invocation_id: str) -> _Begun | None:
     return first
 
 
-def _after(event: Event, open: dict[str, _Call], names: dict[str, str]) -> dict[str, _Call]:
+def _after(
+    event: Event, open: dict[str, _WaitingCall], names: dict[str, str]
+) -> dict[str, _WaitingCall]:
     """The open calls after an event that is no rewind; `names` is kept up in place."""
     pending: list[str] = []
     if event.custom_metadata is not None:
@@ -115,5 +117,5 @@ def _after(event: Event, open: dict[str, _Call], names: dict[str, str]) -> dict[
             if not asked and call_id not in pending:
                 names.pop(call_id, None)
     for id in pending:
-        open[id] = _Call(names.get(id, ""), event)
+        open[id] = _WaitingCall(names.get(id, ""), event)
     return open

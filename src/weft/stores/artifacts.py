@@ -5,8 +5,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -153,10 +151,12 @@ class FileArtifacts:
             return sorted(_written(folder))
 
     def _delete(self, place: tuple[str, str, str | None, str]) -> None:
+        import shutil  # a first turn deletes nothing
+
         folder = self._folder(place)
         with _explained(folder, "deleted"):
             # Moved away first, so that nobody sees half of it.
-            gone = folder.with_name(f".{secrets.token_hex(8)}")
+            gone = folder.with_name(f".{os.urandom(8).hex()}")
             with suppress(FileNotFoundError):
                 folder.rename(gone)
                 shutil.rmtree(gone)
@@ -241,7 +241,7 @@ def _claimed(file: Path) -> bool:
 
 def _write(file: Path, data: bytes) -> None:
     """Put the data into the file at once, on the disk."""
-    temporary = file.with_name(f".{secrets.token_hex(8)}")
+    temporary = file.with_name(f".{os.urandom(8).hex()}")
     try:
         with temporary.open("xb") as stream:
             stream.write(data)

@@ -14,7 +14,7 @@ import msgspec
 from weft.errors import SessionError, StoreError
 from weft.session import Event, Session, SessionKey
 from weft.session.log import positions_of
-from weft.session.memory import Kept, grow, scoped
+from weft.session.memory import StoredSession, grow, scoped
 from weft.session.state import apply_delta
 from weft.stores.rows import EventRow, RawRow, read_row
 from weft.values import JsonObject, Strand
@@ -45,11 +45,11 @@ class SessionCache:
     ) -> None:
         self._limit = limit
         self._in_use = in_use
-        self._sessions: OrderedDict[SessionKey, Kept] = OrderedDict()
+        self._sessions: OrderedDict[SessionKey, StoredSession] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def get(self, key: SessionKey) -> Kept | None:
+    def get(self, key: SessionKey) -> StoredSession | None:
         """The session as far as it is known here."""
         with self._lock:
             stored = self._sessions.get(key)
@@ -57,7 +57,7 @@ class SessionCache:
                 self._sessions.move_to_end(key)
             return stored
 
-    def put(self, stored: Kept) -> None:
+    def put(self, stored: StoredSession) -> None:
         """Cache the session, unless a newer one is cached."""
         with self._lock:
             known = self._sessions.get(stored.key)
@@ -88,15 +88,15 @@ class SessionCache:
             self._bytes -= _weight(stored)
 
 
-def _weight(stored: Kept) -> int:
+def _weight(stored: StoredSession) -> int:
     return stored.size + OVERHEAD
 
 
-def _age(stored: Kept) -> tuple[int, int]:
+def _age(stored: StoredSession) -> tuple[int, int]:
     return stored.number, len(stored.events)
 
 
-def catch_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
+def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     """The session with the events that were stored since; `length` is how many it has in all."""
     events, size, is_sound = _decoded(known, rows)
     stored = known
@@ -113,7 +113,7 @@ def catch_up(known: Kept, rows: Iterable[RawRow], length: int) -> Kept:
     return stored._replace(size=known.size + size)
 
 
-def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
+def _decoded(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
     """The events of the rows, their bytes, and whether each is as it was checked and stored.
 
     Values that many events repeat (authors, roles, invocations, no unknown fields) are shared,
@@ -152,7 +152,7 @@ def _decoded(known: Kept, rows: Iterable[RawRow]) -> tuple[list[Event], int, boo
     return events, size, is_sound
 
 
-def _first_read(known: Kept, events: list[Event]) -> Kept | None:
+def _first_read(known: StoredSession, events: list[Event]) -> StoredSession | None:
     """The session with events that were checked when they were stored, all of them at once.
 
     None where two have one id: such a log was changed by hand, and must be looked at closely.
@@ -170,7 +170,9 @@ def state_after(initial: JsonObject, events: Iterable[Event]) -> JsonObject:
     return apply_delta(initial, own) if own else initial
 
 
-def read_readable(known: Kept, rows: Iterable[RawRow]) -> tuple[Kept, list[StoreError]]:
+def read_readable(
+    known: StoredSession, rows: Iterable[RawRow]
+) -> tuple[StoredSession, list[StoreError]]:
     """The session with the events that can be read, and what is wrong with the others."""
     problems: list[StoreError] = []
     events: list[Event] = []
@@ -188,7 +190,7 @@ class RecentEvents(NamedTuple):
     Each row has its position in the log. `updated` is when the session changed last.
     """
 
-    start: Kept
+    start: StoredSession
     rows: Sequence[tuple[int, EventRow]]
     writing: Sequence[tuple[int, EventRow]]
     updated: float

@@ -10,7 +10,7 @@ from weft.session import Busy, Event, Lease, Session, SessionInfo, SessionKey, T
 from weft.session.lease import Leases, LocalLease
 from weft.session.memory import (
     Growth,
-    Kept,
+    StoredSession,
     conflict,
     follows,
     grow,
@@ -179,7 +179,9 @@ class PostgresStore:
         if server is not None:
             await server.close()
 
-    async def read_newest(self, connection: Connection, key: SessionKey) -> tuple[Kept, Session]:
+    async def read_newest(
+        self, connection: Connection, key: SessionKey
+    ) -> tuple[StoredSession, Session]:
         """The session as the database has it: for the cache, and as a value."""
         newest_and_shared = await tables.read_newest(connection, key, self._cache)
         if newest_and_shared is None:
@@ -226,7 +228,7 @@ class _PostgresTransaction:
     """A transaction of the database, and the session as it is inside."""
 
     def __init__(self, store: PostgresStore, connection: Connection, session: Session) -> None:
-        self.stored: Kept | None = None
+        self.stored: StoredSession | None = None
         self._store = store
         self._connection = connection
         self._session = session
@@ -255,8 +257,8 @@ class _PostgresTransaction:
 
 
 async def _insert(
-    connection: Connection, stored: Kept, growth: Growth
-) -> tuple[Kept, float | None]:
+    connection: Connection, stored: StoredSession, growth: Growth
+) -> tuple[StoredSession, float | None]:
     """Insert the events; a single statement needs no transaction around it."""
     if len(growth.added) == 1 and not growth.app and not growth.user:
         return await tables.insert_events(connection, stored, growth)

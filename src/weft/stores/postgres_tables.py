@@ -12,7 +12,7 @@ from typing import cast
 
 from weft.errors import StoreError, UsageError
 from weft.session import Session, SessionInfo, SessionKey
-from weft.session.memory import Growth, Kept, exists_already
+from weft.session.memory import Growth, StoredSession, exists_already
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
     HAS_DELTA,
@@ -56,7 +56,7 @@ def has_failed(connection: Connection) -> bool:
     return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
 
-Stored = tuple[Kept, JsonObject, JsonObject]
+Stored = tuple[StoredSession, JsonObject, JsonObject]
 """A session, and the state of its app and of its user."""
 
 
@@ -80,7 +80,7 @@ async def read_newest(
     reader = StateReader(key, skip_unreadable=skip_unreadable)
     if cached is None or cached.number != number:
         initial = reader.initial(created, (state or "").encode(), checksum)
-        cached = Kept(key, number, created, initial, initial, Strand())
+        cached = StoredSession(key, number, created, initial, initial, Strand())
     elif length < len(cached.events):  # a server took over that had not got everything
         cache.drop(key)
         return await read_newest(connection, key, cache)
@@ -137,7 +137,7 @@ async def read_part(
         ]
     reader = StateReader(key)
     initial = reader.initial(created, state.encode(), checksum)
-    start = Kept(key, number, created, initial, initial, Strand())
+    start = StoredSession(key, number, created, initial, initial, Strand())
     app, user = (
         reader.shared(key[: 1 + at], [(name, text.encode(), sum) for name, text, sum in values])
         for at, values in enumerate(shared)
@@ -156,7 +156,7 @@ async def _positioned(
 
 async def insert_session(
     connection: Connection, key: SessionKey, created: float, initial: JsonObject
-) -> Kept:
+) -> StoredSession:
     """Insert a new session."""
     state = encode_value(initial)
     try:
@@ -168,12 +168,12 @@ async def insert_session(
     except psycopg.errors.UniqueViolation:
         raise exists_already(key) from None
     row = cast("tuple[int]", await cursor.fetchone())
-    return Kept(key, row[0], created, initial, initial, Strand())
+    return StoredSession(key, row[0], created, initial, initial, Strand())
 
 
 async def insert_events(
-    connection: Connection, stored: Kept, growth: Growth
-) -> tuple[Kept, float | None]:
+    connection: Connection, stored: StoredSession, growth: Growth
+) -> tuple[StoredSession, float | None]:
     """Insert the events behind those of the session, and what they write to the shared scopes.
 
     Gives the session after that, and when somebody asked its holder to stop. Raises Stale where

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from weft.errors import UsageError
 from weft.session import Busy, Event, Lease, Session, SessionInfo, SessionKey, Transaction
 from weft.session.memory import (
-    Kept,
+    StoredSession,
     conflict,
     follows,
     grow,
@@ -306,12 +306,12 @@ class SqliteStore:
     def _require_outside(self) -> None:
         require_outside(self, where=str(self._path))
 
-    def _keep(self, stored: Kept) -> Kept:
+    def _keep(self, stored: StoredSession) -> StoredSession:
         self._cache.put(stored)
         return stored
 
 
-_Stored = tuple[Kept, Session]
+_Stored = tuple[StoredSession, Session]
 
 
 class _SqliteTransaction:
@@ -324,7 +324,7 @@ class _SqliteTransaction:
         cache: SessionCache,
         run: Callable[[Work[_Stored]], Awaitable[_Stored]],
     ) -> None:
-        self.stored: Kept | None = None
+        self.stored: StoredSession | None = None
         self._connection = connection
         self._session = session
         self._cache = cache
@@ -357,7 +357,7 @@ class _SqliteTransaction:
 
 
 def _store(
-    connection: sqlite3.Connection, stored: Kept, session: Session, events: Sequence[Event]
+    connection: sqlite3.Connection, stored: StoredSession, session: Session, events: Sequence[Event]
 ) -> _Stored:
     """Insert the events behind those that are kept."""
     if not follows(session, stored.events):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from weft.session import SessionInfo, SessionKey
-from weft.session.memory import Growth, Kept, exists_already
+from weft.session.memory import Growth, StoredSession, exists_already
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
     HAS_DELTA,
@@ -40,10 +40,10 @@ class _SessionRow(NamedTuple):
     def length(self) -> int:
         return 0 if self.place is None else self.place - self.number * ROOM + 1
 
-    def begun(self, reader: StateReader) -> Kept:
+    def begun(self, reader: StateReader) -> StoredSession:
         """The session before its first event."""
         initial = reader.initial(self.created, self.state, self.checksum)
-        return Kept(reader.key, self.number, self.created, initial, initial, Strand())
+        return StoredSession(reader.key, self.number, self.created, initial, initial, Strand())
 
 
 def _session_row(
@@ -69,7 +69,7 @@ def _session_row(
 
 def read_newest(
     connection: sqlite3.Connection, key: SessionKey, cache: SessionCache
-) -> Kept | None:
+) -> StoredSession | None:
     """The session as the file has it; of a cached one only the new events are read."""
     cached = cache.get(key)
     row = _session_row(connection, key, cached.number if cached is not None else 0)
@@ -124,7 +124,7 @@ def read_part(
     )
 
 
-def read_sound(connection: sqlite3.Connection, reader: StateReader) -> Kept | None:
+def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSession | None:
     """The events that can be read; the reader notes what is wrong with the others."""
     row = _session_row(connection, reader.key)
     if row is None:
@@ -147,7 +147,7 @@ def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[R
 
 def insert_session(
     connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
-) -> Kept:
+) -> StoredSession:
     """Insert a new session."""
     state = encode_value(initial)
     try:
@@ -159,10 +159,12 @@ def insert_session(
     except sqlite3.IntegrityError:
         raise exists_already(key) from None
     assert number is not None
-    return Kept(key, number, created, initial, initial, Strand())
+    return StoredSession(key, number, created, initial, initial, Strand())
 
 
-def insert_events(connection: sqlite3.Connection, stored: Kept, growth: Growth) -> Kept:
+def insert_events(
+    connection: sqlite3.Connection, stored: StoredSession, growth: Growth
+) -> StoredSession:
     """Insert the events behind those of the session, and what they write to the shared scopes."""
     place, size = stored.number * ROOM + len(stored.events), stored.size
     for event in growth.added:

@@ -32,9 +32,9 @@ from weft.interop.adk.objects import (
     overrides,
     text,
 )
-from weft.interop.adk.running import CONTEXT, Code, RawResult
+from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult
 from weft.interop.adk.templates import Spelled, literal, spelled
-from weft.interop.adk.tools import Place, closed, opaque, tools_of
+from weft.interop.adk.tools import AdkPlace, closed, opaque, tools_of
 from weft.values import Json, JsonObject, require_json
 
 CALLBACKS = {
@@ -161,11 +161,11 @@ class _Import:
         if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
             return node
         foreign = not is_own(plugin)
-        self.notes.append(opaque(Place(name, "plugins"), f"the plugin `{name}`", silent=foreign))
+        self.notes.append(opaque(AdkPlace(name, "plugins"), f"the plugin `{name}`", silent=foreign))
         if not foreign:
             return node
         self.endless.clear()
-        code = closed(Place(name, "plugins"), f"the plugin `{name}`")
+        code = closed(AdkPlace(name, "plugins"), f"the plugin `{name}`")
         return rebuild(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
 
     def _with_global_instruction(self, agent: Agent, plugin: object) -> Agent:
@@ -231,8 +231,8 @@ class _Import:
         for kind in ("planner", "code_executor"):
             if field(agent, kind) is not None:
                 what = f"the {kind} {type(field(agent, kind)).__name__}"
-                self.notes.append(opaque(Place(name, kind), what, silent=False))
-                first.append(closed(Place(name, kind), what, opaque=False))
+                self.notes.append(opaque(AdkPlace(name, kind), what, silent=False))
+                first.append(closed(AdkPlace(name, kind), what, opaque=False))
         silent = [code for code in first if code.opaque]
         if silent:  # what a tool writes is there behind the agent, not before it
             callbacks["after_tool"] = (*callbacks.get("after_tool", ()), *silent)
@@ -244,7 +244,7 @@ class _Import:
     def _callbacks(self, agent: object, name: str, *, runs: bool) -> dict[str, Foreign]:
         """The callbacks that are set, each moment's as one; `runs` where Weft can call them."""
         callbacks: dict[str, Foreign] = {}
-        code = Code(agent, self._results)
+        code = CallbackCode(agent, self._results)
         for theirs, ours in CALLBACKS.items():
             functions = [one for one in listed(agent, theirs) if callable(one)]
             if not functions:
@@ -262,7 +262,7 @@ class _Import:
                 self._exits[id(agent)] = self._exits.get(id(agent), False) or uses.escalates
                 if not uses.known:
                     what = f"what `{name_of(one)}` does with its context"
-                    self.notes.append(opaque(Place(name, theirs), what, silent=True))
+                    self.notes.append(opaque(AdkPlace(name, theirs), what, silent=True))
         return callbacks
 
     def _instruction(self, agent: object, name: str, kind: str) -> str | Callable[..., object]:
@@ -286,7 +286,7 @@ class _Import:
             return written or ""
         texts = [text(part, "text") for part in listed(written, "parts") or [written]]
         if not all(texts):
-            place = Place(name, "static_instruction")
+            place = AdkPlace(name, "static_instruction")
             self.notes.append(opaque(place, "what is no text in it", silent=False))
         return "\n\n".join(one for one in texts if one)
 
@@ -333,9 +333,9 @@ class _Import:
         """A class that nobody knows: it may do anything, and run what is below it at any time."""
         name, kind = text(agent, "name"), type(agent).__name__
         self.notes.append(
-            opaque(Place(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
+            opaque(AdkPlace(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
         )
-        code = closed(Place(name, "name"), f"an agent of the class {kind}")
+        code = closed(AdkPlace(name, "name"), f"an agent of the class {kind}")
         step = Step(code, name=name, description=text(agent, "description"))
         below: list[Node] = []
         if is_a(agent, "LlmAgent"):
@@ -466,7 +466,7 @@ def options_of(agent: object, name: str) -> Options:
     thinking = _thinking(field(options, "thinking_config"))
     if thinking:
         config["thinking"] = thinking
-    place = Place(name, "generate_content_config")
+    place = AdkPlace(name, "generate_content_config")
     carried = {*SAME, "thinking_config"}
     rest = {key: value for key, value in _set_options(options).items() if key not in carried}
     extra, unsent = _extra(rest)
@@ -529,7 +529,7 @@ def schema_of(agent: object, name: str, kind: str) -> tuple[object, tuple[Diagno
         schema.of_type(declared, where=f"{name}.{kind}")
     except (DeclarationError, TypeError) as error:
         reason = error.message if isinstance(error, DeclarationError) else str(error)
-        return None, (opaque(Place(name, kind), f"the schema ({reason})", silent=False),)
+        return None, (opaque(AdkPlace(name, kind), f"the schema ({reason})", silent=False),)
     return declared, ()
 
 

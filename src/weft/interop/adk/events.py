@@ -15,7 +15,7 @@ MOST = 64
 """How many views of sessions, and trees, are kept, so that a request costs what is new."""
 
 
-class Reader(NamedTuple):
+class EventReader(NamedTuple):
     """Who is to see a session: the place it stands at, and whose words are what to it."""
 
     branch: str = ""
@@ -27,14 +27,14 @@ class Reader(NamedTuple):
     """The agent itself, where a planner lets it read what it thought."""
 
 
-class Seen(NamedTuple):
+class SeenEvents(NamedTuple):
     """What an agent sees of a session: google-adk's events, and the same as a session of Weft's."""
 
     events: tuple[object, ...]
     session: Session
 
 
-class _View(NamedTuple):
+class _EventView(NamedTuple):
     read: int
     last: str
     events: tuple[object, ...]
@@ -42,22 +42,22 @@ class _View(NamedTuple):
     calls: frozenset[str] = frozenset()
 
 
-class Views:
+class EventViews:
     """Sessions as agents see them, each event read once."""
 
     def __init__(self) -> None:
-        self._views: OrderedDict[tuple[str, str, str, Reader], _View] = OrderedDict()
+        self._views: OrderedDict[tuple[str, str, str, EventReader], _EventView] = OrderedDict()
 
-    def whole(self, session: object, reader: Reader) -> Seen:
+    def whole(self, session: object, reader: EventReader) -> SeenEvents:
         """All that a reader sees; what it sees stands on no branch any more."""
         key = (text(session, "app_name"), text(session, "user_id"), text(session, "id"), reader)
         events = listed(session, "events")
         view = self._views.pop(key, None)
         if view is None or len(events) < view.read or _id(events, view.read) != view.last:
-            view = _View(0, "", (), Session(text(session, "id")))
+            view = _EventView(0, "", (), Session(text(session, "id")))
         calls = view.calls.union(*map(_calls, events[view.read :]))
         fresh = [one for one in events[view.read :] if _belongs(one, reader, calls)]
-        view = _View(
+        view = _EventView(
             len(events),
             _id(events, len(events)),
             (*view.events, *fresh),
@@ -67,10 +67,12 @@ class Views:
         self._views[key] = view
         while len(self._views) > MOST:
             self._views.popitem(last=False)
-        return Seen(view.events, view.session)
+        return SeenEvents(view.events, view.session)
 
 
-def turn(seen: Seen, agent: str, invocation: str, reader: Reader) -> tuple[Seen, Seen]:
+def turn(
+    seen: SeenEvents, agent: str, invocation: str, reader: EventReader
+) -> tuple[SeenEvents, SeenEvents]:
     """What include_contents="none" shows of it, and that with the user's message before it."""
     start = 0
     for index in range(len(seen.events) - 1, -1, -1):
@@ -85,8 +87,8 @@ def turn(seen: Seen, agent: str, invocation: str, reader: Reader) -> tuple[Seen,
     ]
     session = seen.session.id
     return (
-        Seen(visible, Session(session)),
-        Seen((*asked, *visible), Session(session, events=_read([*asked, *visible], reader))),
+        SeenEvents(visible, Session(session)),
+        SeenEvents((*asked, *visible), Session(session, events=_read([*asked, *visible], reader))),
     )
 
 
@@ -109,7 +111,7 @@ def parts_of(content: object) -> list[object]:
     return listed(content, "parts")
 
 
-def _belongs(event: object, reader: Reader, calls: frozenset[str]) -> bool:
+def _belongs(event: object, reader: EventReader, calls: frozenset[str]) -> bool:
     """Whether google-adk shows the event to a reader; `calls` are the ids of all calls."""
     own, branch = text(event, "branch"), reader.branch
     if field(event, "isolation_scope") is not None:
@@ -142,7 +144,7 @@ def _opens_turn(event: object, agent: str) -> bool:
     return not handed_over and not submitted
 
 
-def _read(events: list[object], reader: Reader) -> list[Event]:
+def _read(events: list[object], reader: EventReader) -> list[Event]:
     """The events, by way of their JSON, which both sides write and read."""
     written = [_json(event) for event in events]
     read = Session.from_json(b'{"id":"","events":[' + b",".join(written) + b"]}")

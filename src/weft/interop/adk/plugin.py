@@ -27,7 +27,7 @@ from weft.declare.visit import inner_agents
 from weft.dialects import count_request
 from weft.errors import DeclarationError, UsageError
 from weft.interop.adk.agents import DELEGATED, imported
-from weft.interop.adk.events import MOST, Reader, Seen, Views, state_of, turn
+from weft.interop.adk.events import MOST, EventReader, EventViews, SeenEvents, state_of, turn
 from weft.interop.adk.objects import field, flag, is_a, listed, text
 from weft.interop.adk.requests import (
     body,
@@ -63,7 +63,7 @@ class _Target(NamedTuple):
     dialect: str = FORMAT
 
 
-class Request(NamedTuple):
+class AdkRequest(NamedTuple):
     """What replaces a request: its contents, and its system instruction where that is known."""
 
     contents: list[Json]
@@ -94,7 +94,7 @@ class Delivery:
         self.contexts = dict(contexts or {})
         self.compiled = 0
         self.left: Counter[str] = Counter()
-        self._views = Views()
+        self._views = EventViews()
         self._trees: dict[int, _Tree] = {}
 
     async def before_model_callback(
@@ -106,7 +106,7 @@ class Delivery:
         """
         try:
             outcome = self.request(callback_context, llm_request)
-            if isinstance(outcome, Request):
+            if isinstance(outcome, AdkRequest):
                 if outcome.recalls is not None:
                     offer_recall(llm_request, outcome.recalls)
                 put(llm_request, outcome.contents, outcome.system)
@@ -124,7 +124,7 @@ class Delivery:
     def _policy(self, agent: str) -> Policy:
         return self.contexts.get(agent, self.context)
 
-    def request(self, context: object, request: object) -> Request | str:
+    def request(self, context: object, request: object) -> AdkRequest | str:
         """What to send in place of the request, or why it is to stay as it is."""
         running = field(context, "_invocation_context")
         agent, session = field(running, "agent"), field(running, "session")
@@ -141,7 +141,7 @@ class Delivery:
             return "the agent is none that Weft knows"
         if flag(field(running, "run_config"), "include_thoughts_from_other_agents"):
             return "the agents see what others thought"
-        reader = Reader(
+        reader = EventReader(
             text(running, "branch"),
             text(running, "node_path"),
             known.inner,
@@ -160,8 +160,8 @@ class Delivery:
         return self._compiled(home, agent, seen, request, state_of(context, session))
 
     def _compiled(
-        self, home: Agent, agent: object, seen: Seen, request: object, state: JsonObject
-    ) -> Request | str:
+        self, home: Agent, agent: object, seen: SeenEvents, request: object, state: JsonObject
+    ) -> AdkRequest | str:
         name = text(agent, "name")
         model = _Target(text(request, "model") or str(home.model or name))
         policy = own = self._policy(name)
@@ -194,7 +194,7 @@ class Delivery:
 
     def _request_from(
         self, compiled: Compilation, agent: object, request: object, state: JsonObject
-    ) -> Request | str:
+    ) -> AdkRequest | str:
         contents = cast("list[Json]", msgspec.convert(compiled.wire.get("contents"), list[object]))
         before = listed(request, "contents")
         if not contents or _role(contents[-1]) != (text(before[-1], "role") if before else "user"):
@@ -202,7 +202,7 @@ class Delivery:
         mended = _with_ids(contents, _ids(before))
         if mended is None:
             return "calls would be paired by other ids"
-        return Request(mended, self._system(compiled, agent, request, state))
+        return AdkRequest(mended, self._system(compiled, agent, request, state))
 
     def _system(
         self, compiled: Compilation, agent: object, request: object, state: JsonObject
@@ -287,7 +287,7 @@ if TYPE_CHECKING:
 
 
 def _room(
-    delivery: Request, policy: Policy, request: object, compiled: Compilation
+    delivery: AdkRequest, policy: Policy, request: object, compiled: Compilation
 ) -> Budget | None:
     """What the budget leaves beside google-adk's own part of the request; None where that fits."""
     limit = policy.limit
@@ -301,7 +301,7 @@ def _room(
     return msgspec.structs.replace(limit, tokens=max(limit.tokens - beside, 1))
 
 
-def _whole(delivery: Request, request: object, compiled: Compilation) -> JsonObject:
+def _whole(delivery: AdkRequest, request: object, compiled: Compilation) -> JsonObject:
     """All that would be sent."""
     added = [tool for tool in compiled.prompt.tools if tool.name == RECALL]
     return body(request, delivery.contents, delivery.system, added)

@@ -65,7 +65,7 @@ class RawResult(NamedTuple):
     value: object
 
 
-class Code:
+class CallbackCode:
     """The callbacks of one agent: as google-adk's user wrote them, and as Weft calls them."""
 
     def __init__(self, agent: object, results: dict[str, RawResult]) -> None:
@@ -298,7 +298,7 @@ def _invocation(
         user_id=session.user_id or "user",
         state=copy.deepcopy(dict(session.state)),
     )
-    setattr(theirs, "events", Events(session.events))  # noqa: B010  a field of a foreign object
+    setattr(theirs, "events", AdkEvents(session.events))  # noqa: B010  a field of a foreign object
     return _theirs("google.adk.agents.invocation_context", "InvocationContext")(
         session=theirs,
         session_service=_theirs("google.adk.sessions", "InMemorySessionService")(),
@@ -312,7 +312,7 @@ def _invocation(
     )
 
 
-class Events(list[object]):
+class AdkEvents(list[object]):
     """The events of a session as google-adk has them, made when somebody looks at them.
 
     Few callbacks do, and a long session would cost each of them its whole length.
@@ -322,7 +322,7 @@ class Events(list[object]):
         super().__init__()
         self._ours: Iterable[Event] | None = ours
 
-    def _all(self) -> "Events":
+    def _all(self) -> "AdkEvents":
         if self._ours is not None:
             ours, self._ours = self._ours, None
             super().extend(_event(one) for one in ours)

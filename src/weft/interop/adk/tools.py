@@ -32,7 +32,7 @@ Convert = Callable[[object], Node | None]
 """An agent as a node; None for one that is being read already, which calls itself in the end."""
 
 
-class Place(NamedTuple):
+class AdkPlace(NamedTuple):
     """A field of an agent of google-adk."""
 
     agent: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
         return Origin("field", self.field, self.agent)
 
 
-def closed(place: Place, what: str, *, opaque: bool = True) -> Foreign:
+def closed(place: AdkPlace, what: str, *, opaque: bool = True) -> Foreign:
     """Code that is looked at from outside: named, and never called; `opaque` may do anything."""
     return Foreign(str(place.origin), what, opaque=opaque)
 
@@ -65,7 +65,7 @@ def tools_of(
 ) -> ConvertedTools:
     """Every tool that the agent lists; what cannot be known is noted."""
     total = ConvertedTools()
-    place = Place(text(agent, "name"), "tools")
+    place = AdkPlace(text(agent, "name"), "tools")
     for value in values:
         own = _one(place, value, convert)
         total = ConvertedTools(
@@ -106,7 +106,7 @@ def _is_ours(function: object) -> bool:
     return str(getattr(function, "__module__", "")).startswith("weft.")
 
 
-def _last_of_each_name(tools: ConvertedTools, place: Place) -> ConvertedTools:
+def _last_of_each_name(tools: ConvertedTools, place: AdkPlace) -> ConvertedTools:
     """Of tools with one name the last, which is the one that google-adk calls."""
     last = {tool.name: tool for tool in tools.tools}
     if len(last) == len(tools.tools):
@@ -125,7 +125,7 @@ def _last_of_each_name(tools: ConvertedTools, place: Place) -> ConvertedTools:
     return tools._replace(tools=tuple(last.values()), notes=tools.notes + notes)
 
 
-def _one(place: Place, value: object, convert: Convert) -> ConvertedTools:
+def _one(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     if is_a(value, "AgentTool"):
         return _agent(place, value, convert)
     if is_a(value, "BaseToolset"):
@@ -146,7 +146,7 @@ def _one(place: Place, value: object, convert: Convert) -> ConvertedTools:
     return _function(place, value, function)
 
 
-def _agent(place: Place, value: object, convert: Convert) -> ConvertedTools:
+def _agent(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     """An agent that is called; one that leads back to the agent it is called by is a closed one."""
     agent = field(value, "agent")
     node = convert(agent)
@@ -157,7 +157,7 @@ def _agent(place: Place, value: object, convert: Convert) -> ConvertedTools:
     return ConvertedTools((_closed(name, text(agent, "description")),), (note,))
 
 
-def _function(place: Place, value: object, function: Callable[..., object]) -> ConvertedTools:
+def _function(place: AdkPlace, value: object, function: Callable[..., object]) -> ConvertedTools:
     """A function as the application wrote it, or wrapped in a FunctionTool."""
     if _is_exit(function):
         from weft.tools.builtin import exit_loop
@@ -199,7 +199,7 @@ def _function(place: Place, value: object, function: Callable[..., object]) -> C
     return ConvertedTools((tool,), notes, uses is not None and uses.escalates, cannot)
 
 
-def _foreign(place: Place, value: object) -> ConvertedTools:
+def _foreign(place: AdkPlace, value: object) -> ConvertedTools:
     """A tool of a class of its own: its name and description are known, not what it takes."""
     name = named(value)
     note = opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
@@ -209,7 +209,7 @@ def _foreign(place: Place, value: object) -> ConvertedTools:
     return ConvertedTools((_closed(name, text(value, "description")),), (note,), True)
 
 
-def _unreadable(place: Place, name: str, function: object, why: str) -> ConvertedTools:
+def _unreadable(place: AdkPlace, name: str, function: object, why: str) -> ConvertedTools:
     note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
     if not NAME.fullmatch(name):
         return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, f"`{name}`"),))
@@ -259,7 +259,7 @@ def _name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def opaque(place: Place, what: str, *, silent: bool) -> Diagnostic:
+def opaque(place: AdkPlace, what: str, *, silent: bool) -> Diagnostic:
     """Say that something is not looked into; `silent` where rules behind it say nothing."""
     behind = ", so nothing is said about the keys behind it" if silent else ""
     return report(

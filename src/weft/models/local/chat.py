@@ -41,7 +41,7 @@ _SPELLING: JsonObject = {
 """JSON without spaces, as it stands in the history: so that no call is read twice."""
 
 
-class Request(NamedTuple):
+class ChatRequest(NamedTuple):
     """The engine's request. `calls` are the tools that an answer may call in its text, as JSON."""
 
     body: JsonObject
@@ -60,7 +60,7 @@ class Request(NamedTuple):
         return _with_calls(body, self.calls, by_grammar=self.by_grammar) if self.calls else body
 
 
-def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
+def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatRequest:
     """The engine's request: streamed, and greedy and bounded unless the wire says otherwise."""
     base: JsonObject = {
         "temperature": 0,
@@ -74,7 +74,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
     if not tools and wire.get("response_format") is None:
         base = {**_VARIED, **base}
     if takes_tools:
-        return Request(_bounded_format(base), _names(tools))
+        return ChatRequest(_bounded_format(base), _names(tools))
     messages = objects(wire.get("messages"))
     body: JsonObject = {key: value for key, value in base.items() if key not in _CALL_FIELDS}
     body["messages"] = _plain(messages, tools)
@@ -85,7 +85,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
             schemas.append(_reply_schema())
         chosen: JsonObject = schemas[0] if len(schemas) == 1 else {"anyOf": [*schemas]}
         body["grammar"] = _grammar(chosen)
-        return Request(body, _names(allowed), by_grammar=True)
+        return ChatRequest(body, _names(allowed), by_grammar=True)
     schema = _answer_schema(wire)
     if schema is not None:
         body["grammar"] = _grammar(schema)
@@ -93,7 +93,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> Request:
         tells_result = bool(messages) and messages[-1].get("role") == "tool"
         body["grammar"] = _SENTENCE if tells_result else _PROSE
         body = body if tells_result else {**_VARIED, **body}
-    return Request(body)
+    return ChatRequest(body)
 
 
 def _names(tools: list[JsonObject]) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class _File(Protocol):
     path: str
 
 
-class _Threads(Protocol):
+class _EngineThreads(Protocol):
     n_threads: int
 
 
@@ -73,8 +73,8 @@ class _Params(Protocol):
     """The settings of the engine that are used here."""
 
     model: _File
-    cpuparams: _Threads
-    cpuparams_batch: _Threads
+    cpuparams: _EngineThreads
+    cpuparams_batch: _EngineThreads
     model_alias: set[str]
     api_keys: list[str]
     n_ctx: int
