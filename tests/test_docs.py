@@ -322,3 +322,12 @@ def test_contributing_names_files_and_commands_that_exist() -> None:
     assert not [path for path in named if not (ROOT / path).exists()]
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"`make (\w+)`", page)) <= targets
+
+
+def test_agents_lists_every_room_and_nothing_that_is_gone() -> None:
+    page = (ROOT / "AGENTS.md").read_text("utf-8")
+    table = page[page.index("## Rooms") : page.index("## Words")]
+    rooms = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
+    for name in re.findall(r"`((?:declare|passes|cli|checker|dialects)/[\w/.]+)`", page):
+        assert (ROOT / "src" / "weft" / name).exists(), name
