@@ -8,6 +8,7 @@ import pytest
 import weft
 from tests.dialects.toy import DIALECT, NAME
 from weft import Agent
+from weft.compiler import compile_request
 from weft.dialects import DIALECTS, count_request, dialect_named, lift, refusals, stream_of
 from weft.dialects.legality import FIELDS_OF_ONE
 from weft.errors import IllegalRequest, ModelError, UsageError
@@ -107,7 +108,7 @@ def test_it_refuses() -> None:
     assert [one.pointer for one in refusals(NAME, {**wire, "heat": 1, "rules": "x" * 2000})] == [
         "/rules"
     ]
-    compiled = weft.compile(agent(generate_config={"temperature": 2}), message="Oslo?")
+    compiled = compile_request(agent(generate_config={"temperature": 2}), message="Oslo?")
     assert [one.code for one in compiled.refused] == ["WEFT702"]
 
 
