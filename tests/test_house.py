@@ -402,6 +402,8 @@ def test_imports_inside_functions_close_no_circle_without_a_reason() -> None:
 TWO_CLASSES = {
     "Anthropic": "the dialect, and the model that speaks it",
     "Gemini": "the dialect, and the model that speaks it",
+    "Span": "where a detector found something, and where a piece of a block came from",
+    "Step": "a step of a flow, which users type, and a step of the pipeline in a report",
 }
 """Names of two classes, each with the reason."""
 

@@ -41,7 +41,7 @@ KEY = "weft"
 """Where Weft's notes stand in the metadata of an event or a part; others ignore it."""
 
 
-class Notes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class MetadataNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """A struct that is stored under the key `weft` of a metadata object."""
 
     def onto(self, metadata: JsonObject | None) -> JsonObject:
@@ -55,7 +55,7 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         return {**(metadata or {}), KEY: {**notes, **notes_in(metadata)}}
 
 
-class PartProvenance(Notes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class PartProvenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What Weft keeps on a part, under `partMetadata.weft`; None: not noted.
 
     What Weft keeps on an event is `weft.session.provenance.Provenance`.
@@ -508,7 +508,7 @@ def _refuse_others(value: Value, allowed: frozenset[str], where: str) -> None:
             raise SessionError(words, where=where, hint=_POSTED_HINT)
 
 
-_SomeNotes = TypeVar("_SomeNotes", bound=Notes)
+_SomeNotes = TypeVar("_SomeNotes", bound=MetadataNotes)
 
 
 def read_notes(metadata: JsonObject, kind: type[_SomeNotes], nothing: _SomeNotes) -> _SomeNotes:
@@ -527,7 +527,7 @@ def read_notes(metadata: JsonObject, kind: type[_SomeNotes], nothing: _SomeNotes
         return msgspec.convert(readable, kind)
 
 
-def _readable(name: str, value: Json, kind: type[Notes]) -> Json:
+def _readable(name: str, value: Json, kind: type[MetadataNotes]) -> Json:
     """What of a note has the right type: all of it, some entries of it, or nothing."""
     if _fits(name, value, kind):
         return value
@@ -539,7 +539,7 @@ def _readable(name: str, value: Json, kind: type[Notes]) -> Json:
     return None
 
 
-def _fits(name: str, value: Json, kind: type[Notes]) -> bool:
+def _fits(name: str, value: Json, kind: type[MetadataNotes]) -> bool:
     try:
         msgspec.convert({name: value}, kind)
     except msgspec.ValidationError:

@@ -8,6 +8,7 @@ import pytest
 import weft
 from tests.support.build import says, user
 from weft import Agent, Event, Runner
+from weft.compiler import Compilation, compile_request
 from weft.compiler.incremental import LONG
 from weft.runtime import model_call
 from weft.session import SessionKey
@@ -29,11 +30,11 @@ async def test_a_cold_log_is_compiled_beside_the_loop_and_a_warm_one_on_it(
     await store.close()
     threads: list[str] = []
 
-    def compile(*args: object, **options: object) -> weft.Compiled:
+    def compiling(*args: object, **options: object) -> Compilation:
         threads.append(threading.current_thread().name)
-        return weft.compile(*args, **options)  # type: ignore[arg-type]
+        return compile_request(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(model_call, "compile", compile)
+    monkeypatch.setattr(model_call, "compile_request", compiling)
     model = ScriptedModel(["one", "two"])
     runner = Runner(Agent("bot", model=model), store=address, app_name="app")
     for said in ("first", "second"):

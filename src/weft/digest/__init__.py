@@ -5,7 +5,43 @@ headings, a diff its files; every one says what is not there any more, and never
 than it may.
 """
 
+from collections.abc import Container
+from typing import NamedTuple
+
 from weft.digest.cut import Count, Keep, Shape, cut_text
-from weft.digest.reduce import Reduced, reduced, shape_of
+from weft.values import Json, compact
 
 __all__ = ["Count", "Keep", "Reduced", "Shape", "cut_text", "reduced", "shape_of"]
+
+
+class Reduced(NamedTuple):
+    """A value made shorter: what is left, what it was, and what is not there any more."""
+
+    value: Json
+    shape: Shape
+    left_out: str
+
+
+def reduced(
+    value: Json, *, limit_tokens: int, count: Count, known: Container[str] = frozenset[str]()
+) -> Reduced:
+    """The value within so many tokens by `count`, its shape kept; as it is where it fits.
+
+    A text is counted as it is, any other value as compact JSON. `known` are names that whoever
+    reads it has seen already.
+    """
+    from weft.digest.by_shape import Digester
+
+    digester = Digester(count, known)
+    if isinstance(value, str):
+        return Reduced(*digester.text(value, limit_tokens))
+    if count(compact(value)) <= limit_tokens:
+        return Reduced(value, "json", "")
+    return Reduced(*digester.json(value, limit_tokens))
+
+
+def shape_of(value: Json) -> Shape:
+    """The shape of a JSON value, or of what a text holds."""
+    from weft.digest.shape import shape_of as shape_of_text
+
+    return shape_of_text(value)

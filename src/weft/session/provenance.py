@@ -6,7 +6,7 @@ know stay as they are. What Weft keeps on a part is `weft.content.PartProvenance
 
 import msgspec
 
-from weft.content import KEY, Notes, notes_in, read_notes
+from weft.content import KEY, MetadataNotes, notes_in, read_notes
 from weft.values import Json, JsonObject
 
 
@@ -44,7 +44,7 @@ class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
     """US dollars."""
 
 
-class Provenance(Notes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Where an event comes from and what the runtime has to know of it; None: not noted."""
 
     # Who answered. Models and dialects write these on their responses.
