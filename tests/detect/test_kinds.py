@@ -344,30 +344,32 @@ PROJECTS = Projects()
 
 
 def test_an_added_detector_is_a_kind_like_any_other() -> None:
-    add_detector("projects", PROJECTS)
-    add_detector("projects", PROJECTS)  # again is no mistake
+    add_detector("our_projects", PROJECTS)
+    add_detector("our_projects", PROJECTS)  # again is no mistake
     text = "project bluebird: ask jane@example.org"
-    assert [(one.kind, one.value) for one in find(text, kinds_named(("projects", "email")))] == [
+    assert [
+        (one.kind, one.value) for one in find(text, kinds_named(("our_projects", "email")))
+    ] == [
         ("project", "bluebird"),
         ("email", "jane@example.org"),
     ]
-    assert "bluebird" not in str(C.default().redact("projects"))
-    redaction = Redaction(wanted(("projects",)), "s1", {})
+    assert "bluebird" not in str(C.default().redact("our_projects"))
+    redaction = Redaction(wanted(("our_projects",)), "s1", {})
     assert redaction.text("project bluebird").startswith("project <PROJECT_")
     again = redaction.text("project bluebird")
     assert redaction.text(again) == again  # a placeholder is no value
 
 
 def test_a_name_stands_for_one_detector() -> None:
-    add_detector("projects", PROJECTS)
-    for name in ("projects", "email", "pii"):
+    add_detector("our_projects", PROJECTS)
+    for name in ("our_projects", "email", "pii"):
         with pytest.raises(DeclarationError, match="already"):
             add_detector(name, Projects())
     with pytest.raises(DeclarationError, match="no name for a detector"):
         add_detector("my detector", Projects())
     with pytest.raises(DeclarationError, match="no detector named 'projets'") as caught:
         C.default().redact("projets")
-    assert 'write "projects"' in caught.value.hint
+    assert 'write "our_projects"' in caught.value.hint
 
 
 class Careless:
