@@ -367,8 +367,8 @@ def test_a_name_stands_for_one_detector() -> None:
             add_detector(name, Projects())
     with pytest.raises(DeclarationError, match="no name for a detector"):
         add_detector("my detector", Projects())
-    with pytest.raises(DeclarationError, match="no detector named 'projets'") as caught:
-        C.default().redact("projets")
+    with pytest.raises(DeclarationError, match="no detector named 'our_projets'") as caught:
+        C.default().redact("our_projets")
     assert 'write "our_projects"' in caught.value.hint
 
 
