@@ -10,7 +10,9 @@ from typing import Literal
 
 import msgspec
 
-OriginKind = Literal["field", "event", "state", "artifact", "pass", "config", "tool", "dialect"]
+OriginKind = Literal[
+    "field", "event", "state", "artifact", "memory", "pass", "config", "tool", "dialect"
+]
 
 
 class Severity(enum.StrEnum):

@@ -34,6 +34,7 @@ LOOKS_AT_ALL = {
     "_stale": "once a request under .fresh(...)",
     "fence_untrusted": "once a request under .fence()",
     "fit_items": "once a request under .fit(...)",
+    "insert_memories": "once a request: it drops them all",
     "insert_state": "once a request: it drops them all",
     "item_sizes": "once a request under .fit(...)",
     "mark_stale": "once a request under .fresh(...)",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.hints import RUN_WORDS
 from weft.errors import UsageError
 from weft.misuse import explained, unknown_name
@@ -62,7 +62,7 @@ class Runner:
         app_name: str | None = None,
         store: str | Store = "memory://",
         artifacts: str | Path | ArtifactStore | None = None,
-        memory: Memory | None = None,
+        memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
     ) -> None:
@@ -77,12 +77,13 @@ class Runner:
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
+        self.memory = _memory(memory)
         self._config = _config(config, _DEFAULT)
         checked = check_plugins(plugins)
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory,
+            memory=self.memory,
             plugins=checked,
             on_event=plugin_methods(checked, "on_event"),
             bindings={},
@@ -206,6 +207,17 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
             hint="pass weft.RunConfig(max_llm_calls=50)",
         )
     return config
+
+
+def _memory(memory: object) -> MemorySearch | None:
+    if memory is not None and not callable(getattr(memory, "search", None)):
+        shown = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        raise UsageError(
+            f"memory is {shown}, which cannot be searched",
+            where="Runner",
+            hint='pass weft.Memory("sqlite:///weft.db")',
+        )
+    return cast("MemorySearch | None", memory)
 
 
 def named_app(root: Node, module: str, variable: str) -> str:
