@@ -558,6 +558,8 @@ def admitted(
                 where=f"{where}[{index}]",
                 hint="pass weft.Event values, or read JSON with Session.from_json",
             )
+        if event.sequence is not None:  # it came from a stream, and has a place of its own here
+            event = replace(event, sequence=None)
         name = event.id
         if name and not event.partial:
             at = positions.get(name, length)
