@@ -376,10 +376,9 @@ class _Settled:
 
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    places = SourceMap(lowered)
     name = model_name(lowered.wire, model)
-    head = _of_head(lowered, model, name, places)
-    return (*head, *_of_turns(lowered, name, places))
+    head, turns = _of_head(lowered, model, name), _of_turns(lowered, name)
+    return head + turns if turns else head
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -395,7 +394,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
         output=plan.output,
     )
     lowered = dialect_named(dialect).lower(prompt)
-    return _of_head(lowered, model, model_name(lowered.wire, model), SourceMap(lowered))
+    return _of_head(lowered, model, model_name(lowered.wire, model))
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -409,7 +408,7 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
             )
 
 
-def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
+def _of_head(lowered: Lowered, model: str, name: str) -> tuple[Diagnostic, ...]:
     """What is wrong with everything but the conversation, read once for each head."""
     head, key = lowered.head, (lowered.dialect, model)
     findings = head.memo.of(_HeadFindings, *key)
@@ -424,7 +423,7 @@ def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tupl
     turns = dialect.turn_rules(name)
     for index, entry in enumerate(head.lead):
         refusals += turns.read(entry.wire, f"/{lowered.turns}/{index}")
-    diagnostics = _placed(refusals, places, lowered.head.of.agent)
+    diagnostics = _placed(refusals, lowered)
     head.memo.keep(_HeadFindings(diagnostics), *key)
     return diagnostics
 
@@ -436,10 +435,12 @@ def _is_sound(dialect: str, model: str) -> bool:
     return not target.refused_head(target.lower(Prompt(model, "")).head.wire, model)
 
 
-def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
+def _of_turns(lowered: Lowered, name: str) -> tuple[Diagnostic, ...]:
     """What is wrong with the conversation; turns that stay are read once."""
-    entries, first = lowered.entries, len(lowered.lead)
     dialect = dialect_named(lowered.dialect)
+    if (lowered.final or lowered.rest) and not dialect.judges_turns(name):
+        return ()
+    entries, first = lowered.entries, len(lowered.lead)
     key = (lowered.dialect, name, first)
     settled = entries.memo.of(_Settled, *key)
     if settled is None:
@@ -453,17 +454,18 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
             )
             settled.length += 1
             if findings:
-                settled.diagnostics += _placed(findings, places, lowered.head.of.agent)
+                settled.diagnostics += _placed(findings, lowered)
         turns, later = settled.turns.fork(), list[Finding]()
         for index, entry in enumerate(entries.since(settled.length), start=first + settled.length):
             later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
         if not later and not settled.diagnostics:  # the common case: nothing is wrong
             return ()
-        return (*settled.diagnostics, *_placed(later, places, lowered.head.of.agent))
+        return (*settled.diagnostics, *_placed(later, lowered))
 
 
-def _placed(findings: Iterable[Finding], places: SourceMap, agent: str) -> tuple[Diagnostic, ...]:
+def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+    places, agent = SourceMap(lowered), lowered.head.of.agent
     return tuple(
         report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)
         for each in findings
