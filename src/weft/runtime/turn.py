@@ -107,7 +107,7 @@ async def run_agent(
                         progress.note(event)
                         yield event
                     while asks:
-                        asks = False
+                        asks = over = False
                         answers = call.answers()
                         try:
                             async for response in answers:
@@ -118,10 +118,12 @@ async def run_agent(
                                 elif call.stream:
                                     turn.streaming = call.id
                                     yield call.partial(response)
+                            over = True
                         except Exception as error:
                             asks = await call.recover(error)
                         finally:
-                            if isinstance(answers, AsyncGenerator):  # a model may give any iterator
+                            # a model may give any iterator; one that came to its end is closed
+                            if not over and isinstance(answers, AsyncGenerator):
                                 await answers.aclose()
                     step = await turn.take(await call.reply(), call.context)
                     reply = step.events[0]
@@ -377,7 +379,13 @@ class Turn:
             self.invocation, self.place, self.plan.path, self.bindings, self.progress, reply
         )
         events: list[Event] = []
-        if any(one.stopped for one in batch.outcomes):
+        raised: Exception | None = None
+        stopped = asks = unknown = suspended = False
+        for one in batch.outcomes:
+            stopped, asks = stopped or one.stopped, asks or one.question is not None
+            unknown, suspended = unknown or one.unknown, suspended or one.suspended
+            raised = raised if raised is not None else one.raised
+        if stopped:
             await self._settle_stopped(batch)
         error: tuple[str, str] | None = None
         event = batch.event(self.invocation, self.agent.name, self.place)
@@ -391,18 +399,19 @@ class Turn:
             elif event.actions.transfer_to_agent is not None:
                 self.invocation.hops += 1
             events.append(event)
-        if any(one.question is not None for one in batch.outcomes):
+        if asks:
             events.append(self._questions(batch))
-        raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
-        error = error or _unknown(batch) or (None if raised is not None else stalled)
+        if unknown:
+            error = error or _unknown(batch)
+        error = error or (None if raised is not None else stalled)
         if error is not None:
             events.append(self.invocation.event(self.agent.name, self.place, error=error))
         stored = await self._commit_all(events) if events else []
         visible = tuple(event for event in stored if event.content is not None or event.error_code)
         if error is not None:
-            unknown = error[0] == UNKNOWN_OUTCOME
-            return StepEnd(visible, Suspended() if unknown else NodeFailed(stored[-1]))
-        if raised is None and any(one.suspended for one in batch.outcomes):
+            is_open = error[0] == UNKNOWN_OUTCOME
+            return StepEnd(visible, Suspended() if is_open else NodeFailed(stored[-1]))
+        if raised is None and suspended:
             return StepEnd(visible, Suspended())
         return StepEnd(visible, raised)
 
@@ -543,11 +552,9 @@ def _noted(part: Part, times: int) -> Part:
     )
 
 
-def _unknown(batch: Batch) -> tuple[str, str] | None:
+def _unknown(batch: Batch) -> tuple[str, str]:
     """The error for calls that a crash interrupted: nobody knows whether they ran."""
     unknown = [one.call for one in batch.outcomes if one.unknown]
-    if not unknown:
-        return None
     names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
     return UNKNOWN_OUTCOME, (
         f"the process died while these ran, and nobody knows whether they did: {names};"
