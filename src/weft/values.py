@@ -254,7 +254,13 @@ class Strand(Sequence[Item], Generic[Item]):
         if self.tail or len(backing) != self.settled:
             return Strand([*self, *items])
         backing.extend(items)
-        return self._view(len(backing), ())
+        view = object.__new__(self.__class__)  # as `_view`: this is done at every step
+        view._backing = backing
+        view.tail = ()
+        view.settled = len(backing)
+        view.memo = self.memo
+        view.lock = self.lock
+        return view
 
     def with_tail(self, items: Sequence[Item]) -> "Strand[Item]":
         """A snapshot followed by items that the next one will not have."""

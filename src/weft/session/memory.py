@@ -128,7 +128,7 @@ class MemoryStore:
             record = self._records.get(key)
             if record is None:
                 raise unknown(key)
-            if not follows(session, record.events):
+            if session.events is not record.events and not follows(session, record.events):
                 if has_all(record.events, events):
                     return self._session(record)
                 raise conflict(session, record.events)
@@ -199,7 +199,8 @@ class MemoryStore:
         if not growth.added:
             return record
         self._records[record.key] = after = record.after(growth)
-        self._share(record.key, growth.app, growth.user)
+        if growth.app or growth.user:
+            self._share(record.key, growth.app, growth.user)
         return after
 
     def _share(self, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
