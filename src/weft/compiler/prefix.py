@@ -359,9 +359,12 @@ def _escape(key: str) -> str:
 
 
 class _HeadFindings(NamedTuple):
-    """What is wrong with a head, kept with it."""
+    """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
 
     diagnostics: tuple[Diagnostic, ...]
+    name: str
+    """The name that the provider is given for the model."""
+    judges: bool
 
 
 class _Settled:
@@ -376,9 +379,10 @@ class _Settled:
 
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    name = model_name(lowered.wire, model)
-    head, turns = _of_head(lowered, model, name), _of_turns(lowered, name)
-    return head + turns if turns else head
+    head = _of_head(lowered, model)
+    if not head.judges and (lowered.final or lowered.rest):
+        return head.diagnostics
+    return head.diagnostics + _of_turns(lowered, head.name)
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -394,7 +398,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
         output=plan.output,
     )
     lowered = dialect_named(dialect).lower(prompt)
-    return _of_head(lowered, model, model_name(lowered.wire, model))
+    return _of_head(lowered, model).diagnostics
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -408,24 +412,28 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
             )
 
 
-def _of_head(lowered: Lowered, model: str, name: str) -> tuple[Diagnostic, ...]:
+def _of_head(lowered: Lowered, model: str) -> _HeadFindings:
     """What is wrong with everything but the conversation, read once for each head."""
-    head, key = lowered.head, (lowered.dialect, model)
-    findings = head.memo.of(_HeadFindings, *key)
-    if findings is not None:
-        return findings.diagnostics
-    of = head.of
+    head = lowered.head
+    findings = head.memo.of(_HeadFindings, lowered.dialect, model)
+    if findings is None:
+        dialect, name = dialect_named(lowered.dialect), model_name(head.wire, model)
+        wrong = _wrong_with_head(lowered, model, name)
+        findings = _HeadFindings(wrong, name, dialect.judges_turns(name))
+        head.memo.keep(findings, lowered.dialect, model)
+    return findings
+
+
+def _wrong_with_head(lowered: Lowered, model: str, name: str) -> tuple[Diagnostic, ...]:
+    head, of = lowered.head, lowered.head.of
     if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
-        head.memo.keep(_HeadFindings(()), *key)
         return ()  # nothing in it is the author's but the model and a text
     dialect = dialect_named(lowered.dialect)
     refusals = list(dialect.refused_head(head.wire, model))
     turns = dialect.turn_rules(name)
     for index, entry in enumerate(head.lead):
         refusals += turns.read(entry.wire, f"/{lowered.turns}/{index}")
-    diagnostics = _placed(refusals, lowered)
-    head.memo.keep(_HeadFindings(diagnostics), *key)
-    return diagnostics
+    return _placed(refusals, lowered)
 
 
 @functools.lru_cache(maxsize=256)
@@ -438,8 +446,6 @@ def _is_sound(dialect: str, model: str) -> bool:
 def _of_turns(lowered: Lowered, name: str) -> tuple[Diagnostic, ...]:
     """What is wrong with the conversation; turns that stay are read once."""
     dialect = dialect_named(lowered.dialect)
-    if (lowered.final or lowered.rest) and not dialect.judges_turns(name):
-        return ()
     entries, first = lowered.entries, len(lowered.lead)
     key = (lowered.dialect, name, first)
     settled = entries.memo.of(_Settled, *key)

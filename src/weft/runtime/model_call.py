@@ -118,7 +118,7 @@ class ModelCall:
             self._within = None
             self._compiled = compiled = await self._compile(None)
         self._prompt = prompt = compiled.prompt
-        if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
+        if self._bindings.watches_model:
             self.context = invocation.context(self._plan.agent.name, self._place)
         if self.context is not None and callbacks.before_model:
             kinds = (Prompt, ModelResponse)

@@ -150,9 +150,10 @@ class ToolCall:
         asked = self._confirmation(bound.tool)
         if asked is not None:
             return asked
-        undecided = await self._after_crash(bound, args)
-        if undecided is not None:
-            return undecided
+        if self._progress.started:
+            undecided = await self._after_crash(bound, args)
+            if undecided is not None:
+                return undecided
         context = ToolContext(
             agent_name=self._bindings.agent.name,
             call_id=call.id or "",
@@ -227,7 +228,7 @@ class ToolCall:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
                 response = _checked(replaced, "after_tool")
-        if response is not None:
+        if response is not None and not _is_small(response):
             response = await self._fitted(response)
         return Outcome(
             self.call, response, context.actions.to_actions(), parts, waits=waits, raised=raised
@@ -547,12 +548,17 @@ def _fields(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
-    """A result too large for the log, as its two ends and where the rest is; None if it fits."""
+def _is_small(response: JsonObject) -> bool:
+    """Whether a result is one text that surely fits into the log, as most are."""
     if len(response) == 1:
         for key, value in response.items():
-            if type(value) is str and len(key) + len(value) < LIMIT // 8:
-                return None  # no letter takes more than six in JSON
+            if type(value) is str:
+                return len(key) + len(value) < LIMIT // 8  # a letter takes up to six in JSON
+    return False
+
+
+def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
+    """A result too large for the log, as its two ends and where the rest is; None if it fits."""
     text = compact(response)
     if len(text) <= LIMIT:
         return None

@@ -97,8 +97,9 @@ async def run_agent(
                 elif progress.pending:  # all open calls wait for an answer from outside
                     raise Suspended
                 else:
-                    failure = await turn.refuse_step()
-                    if failure is not None:
+                    problem = turn.count_step()
+                    if problem is not None:
+                        failure = await turn.fail(*problem)
                         yield failure.event
                         raise failure
                     call = turn.model_call()
@@ -220,18 +221,17 @@ class Turn:
         event = await self._commit(self._event(addition, done))
         return (event,) if addition is not None or done.state_delta else ()
 
-    async def refuse_step(self) -> NodeFailed | None:
-        """Count one more request to the model, or say why there is none."""
+    def count_step(self) -> tuple[str, str] | None:
+        """Count one more request to the model, or say why there is none: a code and words."""
         invocation, most = self.invocation, self.agent.max_steps
         if self.progress.steps >= most:
-            words = f"`{self.agent.name}` took {most} steps without an answer"
-            return await self._failure("max_steps", words)
+            return "max_steps", f"`{self.agent.name}` took {most} steps without an answer"
         limit = invocation.config.max_llm_calls
         if invocation.llm_calls >= limit:
-            return await self._failure("max_llm_calls", f"the invocation made {limit} model calls")
+            return "max_llm_calls", f"the invocation made {limit} model calls"
         spending = invocation.spending
         if spending is not None and (words := spending.exhausted(invocation.llm_calls)):
-            return await self._failure(RUN_BUDGET, words)
+            return RUN_BUDGET, words
         invocation.llm_calls += 1
         return None
 
@@ -262,10 +262,14 @@ class Turn:
                 any(part.kind == "thought" for part in content.parts or ()) if content else False
             )
             words = f"the model returned nothing{' but thoughts' if thought else ''}"
-            failure = await self._failure("empty_response", words, reply)
+            failure = await self.fail("empty_response", words, reply)
             return StepEnd((failure.event,), failure)
         content = spoken(content, self.plan.output)
-        calls = any(part.function_call is not None for part in content.parts or ())
+        calls = False
+        for part in content.parts or ():
+            if part.function_call is not None:
+                calls = True
+                break
         if cut:
             how = self.invocation.config.on_truncated or self.agent.on_truncated
             if how == "error":
@@ -292,12 +296,10 @@ class Turn:
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
-        if content is not reply.content or actions is not reply.actions or calls:
+        waiting = self._waiting(reply, content) if calls else None
+        if content is not reply.content or actions is not reply.actions or waiting is not None:
             reply = msgspec.structs.replace(
-                reply,
-                content=content,
-                actions=actions,
-                long_running_tool_ids=self._waiting(reply, content) if calls else None,
+                reply, content=content, actions=actions, long_running_tool_ids=waiting
             )
         return StepEnd((await self._commit(reply),))
 
@@ -312,7 +314,7 @@ class Turn:
     async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> StepEnd:
         """Store a bad answer and what is wrong with it together; give up after a few."""
         if self.progress.rejected >= RETRIES:
-            failure = await self._failure("invalid_output", why, reply)
+            failure = await self.fail("invalid_output", why, reply)
             return StepEnd((failure.event,), failure)
         draft = msgspec.structs.replace(
             _noting(reply, Provenance(rejected=why)),
@@ -329,7 +331,7 @@ class Turn:
 
     async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
         """Refuse an answer that was cut off. The error event keeps the part that came."""
-        failure = await self._failure(
+        failure = await self.fail(
             "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
         )
         return StepEnd((failure.event,), failure)
@@ -503,7 +505,7 @@ class Turn:
             self.progress.note(event)
         return stored
 
-    async def _failure(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
+    async def fail(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
         """An error event that is in the log, as the exception that ends the node.
 
         A reply that is no answer is not said, but what it cost and why it ended is kept.
