@@ -44,11 +44,10 @@ from weft.session import (
     Transaction,
     apply_delta,
 )
+from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.values import Json, JsonObject, Strand
-
-_PLAIN = Actions()
 
 
 class Request(NamedTuple):
@@ -391,7 +390,7 @@ class Invocation:
         place: Place,
         content: Content | None = None,
         *,
-        actions: Actions = _PLAIN,
+        actions: Actions = NO_ACTIONS,
         error: tuple[str, str] | None = None,
         notes: Provenance = NOTHING,
     ) -> Event:
@@ -404,7 +403,9 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata=notes.onto(None) if notes != NOTHING else None,
+            custom_metadata=notes.onto(None)
+            if notes is not NOTHING and notes != NOTHING
+            else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )

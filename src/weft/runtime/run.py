@@ -6,10 +6,11 @@ Top to bottom: what users hold, the run itself, how it is opened, and what came 
 import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic
 
 from weft.compiler.view import hidden_by_rewind
 from weft.declare import Agent, Node, tree
+from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
 from weft.runtime.answer import is_cut, parse
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from weft.runtime.branches import Streams
 
 
-class Running(Coroutine[object, None, Result]):
+class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
     """A run: `async for event in run` gives its events, `await run` its result.
 
     It starts when it is first iterated or awaited. Every complete event is stored before it is
@@ -64,10 +65,10 @@ class Running(Coroutine[object, None, Result]):
         # a `break`, falls out of memory, and so stops and lets the next one have the session.
         self._invocation = Invocation(root, services, request)
         self._events: AsyncGenerator[Event, None] = _events(self._invocation)
-        self._awaited: Coroutine[object, None, Result] | None = None
+        self._awaited: Coroutine[object, None, Result[AnswerT]] | None = None
         self._is_used = request.content is None  # a message that is never said is a slip
 
-    def alone(self, session: Session | None, *, owned: bool) -> "Running":
+    def alone(self, session: Session | None, *, owned: bool) -> "Running[AnswerT]":
         """The same run, on a store that gets this session first and may be closed behind it."""
         invocation = self._invocation
         self._is_used = True
@@ -99,7 +100,7 @@ class Running(Coroutine[object, None, Result]):
         self._is_used = True
         await self._events.aclose()
 
-    def __await__(self) -> Generator[object, None, Result]:
+    def __await__(self) -> Generator[object, None, Result[AnswerT]]:
         self._is_used = True
         return _collected(self._invocation, self._events).__await__()
 
@@ -117,7 +118,7 @@ class Running(Coroutine[object, None, Result]):
         if self._awaited is not None:
             self._awaited.close()
 
-    def _coroutine(self) -> Coroutine[object, None, Result]:
+    def _coroutine(self) -> Coroutine[object, None, Result[AnswerT]]:
         self._is_used = True
         if self._awaited is None:
             self._awaited = _collected(self._invocation, self._events)
@@ -162,7 +163,7 @@ class Running(Coroutine[object, None, Result]):
             )
 
 
-async def _collected(invocation: Invocation, events: AsyncGenerator[Event, None]) -> Result:
+async def _collected(invocation: Invocation, events: AsyncGenerator[Event, None]) -> Result[Any]:
     complete = [event async for event in events if not event.partial]
     return _result(invocation, tuple(complete))
 
@@ -471,7 +472,7 @@ async def unknown_session(services: Services, key: SessionKey) -> SessionError:
     return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)
 
 
-def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result:
+def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     """The result of the run, once it is over."""
     session, mine = invocation.session, invocation.visible_events()
     failed = invocation.failure.event if invocation.failure is not None else None

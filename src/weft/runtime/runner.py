@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
@@ -50,7 +51,7 @@ _WORDS = {
 """Options of a runner by the names that others give them."""
 
 
-class Runner:
+class Runner(Generic[AnswerT]):
     """Runs an agent or a flow over the sessions of a store.
 
     One runner serves any number of sessions at once; runs of one session wait for each other.
@@ -63,7 +64,7 @@ class Runner:
     @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
     def __init__(
         self,
-        root: Node,
+        root: Agent[AnswerT] | Flow,
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
@@ -109,7 +110,7 @@ class Runner:
         session_id: str | None = None,
         state: Mapping[str, Json] | None = None,
         config: RunConfig | None = None,
-    ) -> Running:
+    ) -> Running[AnswerT]:
         """Run one invocation: iterate for its events, or await for its result.
 
         The session is found, or made if there is none; without `session_id` it is a new one.
@@ -134,7 +135,7 @@ class Runner:
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
         config: RunConfig | None = None,
-    ) -> Running:
+    ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
         `answers` gives open calls their results by call id; True or False where the user was
@@ -299,7 +300,7 @@ class Runner:
         self._services.feeds.close()
         await self.store.close()
 
-    async def __aenter__(self) -> "Runner":
+    async def __aenter__(self) -> "Runner[AnswerT]":
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -418,7 +419,7 @@ def _runnable(value: object) -> str:
 
 @explained('weft.stream(agent, "message")', words=RUN_WORDS)
 def stream(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     *,
     state: Mapping[str, Json] | None = None,
@@ -428,7 +429,7 @@ def stream(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Running:
+) -> Running[T]:
     """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
     config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
     return _running(root, message, state, session, config, store, user_id, session_id, plugins)
@@ -436,7 +437,7 @@ def stream(
 
 @explained('await weft.run(agent, "message")', words=RUN_WORDS)
 def run(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     *,
     state: Mapping[str, Json] | None = None,
@@ -446,7 +447,7 @@ def run(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Running:
+) -> Running[T]:
     """Run one invocation: await it for its result.
 
     `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
@@ -456,7 +457,7 @@ def run(
 
 @explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
 def run_sync(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     *,
     state: Mapping[str, Json] | None = None,
@@ -466,7 +467,7 @@ def run_sync(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Result:
+) -> Result[T]:
     """`run` for scripts and notebooks; also where an event loop runs already."""
     return _waited(
         run(
@@ -483,7 +484,7 @@ def run_sync(
     )
 
 
-def _waited(work: Running) -> Result:
+def _waited(work: Running) -> Result[T]:
     results: list[Result] = []
 
     async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
@@ -506,7 +507,7 @@ def _is_looping() -> bool:
 
 
 def _running(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     state: Mapping[str, Json] | None,
     session: Session | None,
@@ -515,7 +516,7 @@ def _running(
     user_id: str,
     session_id: str | None,
     plugins: Sequence[object],
-) -> Running:
+) -> Running[T]:
     app_name = None
     _check_session(session)
     if session is not None:

@@ -61,8 +61,9 @@ class StoredSession(NamedTuple):
 
     def after(self, growth: "Growth") -> "StoredSession":
         """What is kept once the events are stored."""
-        state = apply_delta(self.state, growth.own) if growth.own else self.state
-        key, number, created, initial, _, _, size = self
+        key, number, created, initial, state, _, size = self
+        if growth.own:
+            state = apply_delta(state, growth.own)
         return StoredSession(key, number, created, initial, state, growth.session.events, size)
 
 
@@ -127,7 +128,7 @@ class MemoryStore:
             record = self._records.get(key)
             if record is None:
                 raise unknown(key)
-            if not follows(session, record.events):
+            if session.events is not record.events and not follows(session, record.events):
                 if has_all(record.events, events):
                     return self._session(record)
                 raise conflict(session, record.events)
@@ -215,7 +216,8 @@ class MemoryStore:
         if not growth.added:
             return record
         self._records[record.key] = after = record.after(growth)
-        self._share(record.key, growth.app, growth.user)
+        if growth.app or growth.user:
+            self._share(record.key, growth.app, growth.user)
         return after
 
     def _share(self, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
@@ -250,14 +252,19 @@ LONGEST_NAME = 800
 def grow(session: Session, events: Sequence[Event]) -> Growth:
     """Add the events that the session lacks, without `temp:` deltas, which are never stored."""
     log = session.events
+    for event in events:
+        if event.actions.state_delta:
+            events = [stored(event) for event in events]
+            break
     with log.lock:
-        after = session.append(
-            *[stored(event) if event.actions.state_delta else event for event in events]
-        )
-    added = after.events.since(len(log)) if after is not session else []
+        after = session.append(*events)
+    if after is session:
+        return Growth(after, [], {}, {}, {})
+    added = after.events.since(log.settled)
     deltas = [event.actions.state_delta for event in added if event.actions.state_delta]
-    own, app, user = scoped(deltas) if deltas else ({}, {}, {})
-    return Growth(after, added, own, app, user)
+    if not deltas:
+        return Growth(after, added, {}, {}, {})
+    return Growth(after, added, *scoped(deltas))
 
 
 def taken(session: Session, value: Session) -> Growth:
