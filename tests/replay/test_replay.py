@@ -73,7 +73,11 @@ def test_a_packed_file_is_unpacked() -> None:
     ("data", "where", "message"),
     [
         (b"", "f", "there is no recording in it"),
-        (b'{"messages": [{"role": "user", "content": "x"}]}\nnot json\n', "f:2", "this is not JSON"),
+        (
+            b'{"messages": [{"role": "user", "content": "x"}]}\nnot json\n',
+            "f:2",
+            "this is not JSON",
+        ),
         (
             b'{"messages": [{"role": "user", "content": "x"}]}\n{"turns": []}\n',
             "f:2",

@@ -306,8 +306,17 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
         **counts,
         before=sum(row.before for row in own),
         after=sum(row.after for row in own),
-        remark="put the system parts in another order" if changed and not own else "",
+        remark=_remark(name) if changed and not own else "",
     )
+
+
+def _remark(name: str) -> str:
+    """What a pass did that changed no item."""
+    if name == "insert_examples":
+        return "put the examples before the conversation"
+    if name == "order_system":
+        return "put the system parts in another order"
+    return "changed the system text, the tools or the options"
 
 
 def _prefix(compiled: "Compilation") -> PrefixRow:
