@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from weft.cli.inputs import find_session, homes_of, listed, opened
+from weft.cli.inputs import find_session, listed, opened
 from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
@@ -15,6 +15,7 @@ from weft.errors import SessionError, UsageError
 from weft.replay.page import as_json, lines, replay_page
 from weft.replay.recordings import Recording, read_recordings, recording_of
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
+from weft.replay.steps import homes_of
 
 
 def replay_command(options: CommandOptions) -> int:
