@@ -355,7 +355,7 @@ def requests_of(
 
     A request that does not fit its budget is added to `refused`; without, it is an error.
     """
-    known = agents if agents is not None else _made_up(recording)
+    known = agents if agents is not None else recorded_agents(recording)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
     config = RunConfig(model=model or YARDSTICK)
     session = recording.session
@@ -404,7 +404,7 @@ def speakers(session: Session) -> list[str]:
     return list(dict.fromkeys(event.author for event in session.events if is_answer(event)))
 
 
-def _made_up(recording: Recording) -> dict[str, Agent]:
+def recorded_agents(recording: Recording) -> dict[str, Agent]:
     """Agents that have nothing but their recorded system text and their tools."""
     instructions = recording.instructions
     return {
