@@ -19,7 +19,7 @@ from weft.dialects import Entry
 from weft.errors import UsageError
 from weft.replay.recordings import Recording
 from weft.replay.replay import policy_from, recorded_agents
-from weft.replay.steps import Answered, before_event, walk_steps
+from weft.replay.steps import Answered, StepWalk, before_event
 from weft.session import Event, Session
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject
@@ -88,6 +88,8 @@ class Inspection:
         self.config = config or RunConfig()
         self.artifacts = artifacts or {}
         self.files = files
+        self.notice = ""
+        """What a reader has to know of how the requests were rebuilt."""
 
     @classmethod
     def of_recording(cls, recording: Recording, *, model: str | None = None) -> "Inspection":
@@ -105,7 +107,30 @@ class Inspection:
     @cached_property
     def steps(self) -> list[Answered]:
         """Every answer of a model with the request behind it."""
-        return self._walk(self.root, self.config)
+        return self._walk.take(self.session.events)
+
+    @cached_property
+    def _walk(self) -> StepWalk:
+        return StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+
+    def grown(self, session: Session) -> "Inspection":
+        """The same inspection of the session with more events: only what is new is rebuilt."""
+        known, log = self.session.events, session.events
+        last = known.tip
+        if last is not None and (len(log) < len(known) or log[len(known) - 1].id != last.id):
+            return Inspection(
+                self.root,
+                session,
+                config=self.config,
+                artifacts=self.artifacts,
+                files=self.files,
+            )
+        steps = [*self.steps, *self._walk.take(log.since(len(known)))]
+        later = Inspection(
+            self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
+        )
+        later.__dict__ |= {"steps": steps, "_walk": self._walk}
+        return later
 
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""
@@ -158,27 +183,22 @@ class Inspection:
         alone = step._replace(request=compiled, problem="")
         self.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [alone]
 
-    def _walk(self, root: Node, config: RunConfig) -> list[Answered]:
-        return list(walk_steps(root, self.session, config=config, artifacts=self.artifacts))
-
     # The film strip
 
-    def film(self, *, ghosts: bool = True) -> JsonObject:
+    def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
         tokens = _SourceTokens()
-        frames: list[JsonObject] = []
-        plain = self.plain.steps if ghosts else []
-        for step in self.steps:
-            frame = _frame(step, tokens)
-            if ghosts:
-                frame["ghost"] = _ghost(plain[step.number - 1].request)
-            frames.append(frame)
         return {
             "session": self.summary(),
-            "frames": list[Json](frames),
+            "notice": self.notice,
+            "frames": [_frame(step, tokens) for step in self.steps],
             "events": [_event_row(index, event) for index, event in enumerate(self.session.events)],
             "waiting": [{"id": id, "name": name} for id, name in self.waiting.items()],
         }
+
+    def ghosts(self) -> list[Json]:
+        """For each step: what plain history would have taken."""
+        return [_ghost(step.request) for step in self.plain.steps]
 
     def summary(self) -> JsonObject:
         """The session in a line: who, how long, what it cost."""

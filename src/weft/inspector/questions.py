@@ -57,8 +57,8 @@ def compare(inspection: Inspection, variant: Variant) -> JsonObject:
     """The whole session as it was and as it would be: two film strips, and what each costs."""
     other = inspection.under(variant)
     return {
-        "now": inspection.film(ghosts=False),
-        "then": other.film(ghosts=False),
+        "now": inspection.film(),
+        "then": other.film(),
         "code": variant.code(next(iter(homes_of(inspection.root).values()))),
     }
 

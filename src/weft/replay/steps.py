@@ -4,7 +4,7 @@ A step is one answer of a model, counted from 1. Its request is compiled again f
 it, with what instruction providers said then, so nobody is asked and nothing is called.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -41,38 +41,62 @@ def walk_steps(
     *,
     config: RunConfig | None = None,
     artifacts: Mapping[str, str] | None = None,
-    upto: int | None = None,
-) -> Iterator[Answered]:
+) -> list[Answered]:
     """Every step in order; each costs what it added, since the log grows as it did then."""
-    homes, lenient = homes_of(root), _lenient(config or RunConfig())
-    labels = labels_of(root, lenient)
-    grown = Session(
-        session.id, app_name=session.app_name, user_id=session.user_id, state=session.initial
-    )
-    before: dict[tuple[str, str | None, str | None], Compilation] = {}
-    waiting: list[Event] = []
-    number = 0
-    for index, event in enumerate(session.events):
-        if _spoke(event):
-            number += 1
-            grown, waiting = grown.append(*waiting), []
-            if event.author not in homes:
-                yield Answered(number, index, event, None, f"`{event.author}` is not here")
-            else:
-                step = _rebuild(homes[event.author], grown, event, lenient, labels, artifacts)
-                if isinstance(step, str):
-                    yield Answered(number, index, event, None, step)
-                else:
-                    speaker = (event.author, event.branch, event.isolation_scope)
-                    if speaker in before:
-                        step.follows(before[speaker])
-                    yield Answered(number, index, event, step)
-                    before[speaker] = step
-                    step.usage, step.answered = event.usage, event.timestamp
-                    step.known = event.provenance.known
-            if upto is not None and number >= upto:
-                return
-        waiting.append(event)
+    walk = StepWalk(root, session, config=config, artifacts=artifacts)
+    return walk.take(session.events)
+
+
+class StepWalk:
+    """Rebuilds the steps of a session as its events come."""
+
+    def __init__(
+        self,
+        root: Node,
+        session: Session,
+        *,
+        config: RunConfig | None = None,
+        artifacts: Mapping[str, str] | None = None,
+    ) -> None:
+        self._homes = homes_of(root)
+        self._config = _lenient(config or RunConfig())
+        self._labels = labels_of(root, self._config)
+        self._artifacts = artifacts
+        self._log = Session(
+            session.id, app_name=session.app_name, user_id=session.user_id, state=session.initial
+        )
+        self._waiting: list[Event] = []
+        self._place = self._number = 0
+        self._before: dict[tuple[str, str | None, str | None], Compilation] = {}
+
+    def take(self, events: Iterable[Event]) -> list[Answered]:
+        """The steps that these next events of the session end."""
+        steps: list[Answered] = []
+        for event in events:
+            if _spoke(event):
+                self._number += 1
+                self._log, self._waiting = self._log.append(*self._waiting), []
+                steps.append(self._step(event))
+            self._waiting.append(event)
+            self._place += 1
+        return steps
+
+    def _step(self, event: Event) -> Answered:
+        number, place = self._number, self._place
+        if event.author not in self._homes:
+            return Answered(number, place, event, None, f"`{event.author}` is not in this program")
+        home = self._homes[event.author]
+        request = _rebuild(home, self._log, event, self._config, self._labels, self._artifacts)
+        if isinstance(request, str):
+            return Answered(number, place, event, None, request)
+        speaker = (event.author, event.branch, event.isolation_scope)
+        before = self._before.get(speaker)
+        if before is not None:
+            request.follows(before)
+        self._before[speaker] = request
+        request.usage, request.answered = event.usage, event.timestamp
+        request.known = event.provenance.known
+        return Answered(number, place, event, request)
 
 
 def at_step(
