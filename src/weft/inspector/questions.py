@@ -234,13 +234,17 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
     policy = variant.policy_for(_agent(inspection.root, agent))
     return "\n".join(
         (
+            "from pathlib import Path",
+            "",
             "import weft",
             "from weft import C, Session",
             f"from {module or 'my_module'} import {name or agent}",
             "",
             "",
             f"def test_step_{number}_of_{_identifier(inspection.session.id)}():",
-            f"    session = Session.from_json({json.dumps(inspection.session.id + '.json')})",
+            "    # written by: weft sessions export, or session.to_json()",
+            f"    data = Path({json.dumps(inspection.session.id + '.json')}).read_bytes()",
+            "    session = Session.from_json(data)",
             f"    before = session.before({inspection.step(number).place})",
             f"    agent = {name or agent}.sees({policy})",
             f"    request = weft.compile(agent, session=before, agent={agent!r})",

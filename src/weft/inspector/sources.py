@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from weft.compiler.costs import Load, rates_for
-from weft.declare import Agent, Node
+from weft.declare import Node
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection
 from weft.replay.recordings import Recording, recording_of
@@ -154,7 +154,7 @@ class StoredSessions:
         root = self.programs.get(key.app_name)
         if root is None:
             return self._model or ""
-        models = [home.model for home in homes_of(root).values() if isinstance(home, Agent)]
+        models = [home.model for home in homes_of(root).values()]
         return next((model for model in models if isinstance(model, str)), "")
 
 

@@ -283,8 +283,7 @@ function LeftOut({ session, step }) {
       <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td><td class="n">${p.dropped || ""}</td><td class="n">${p.changed || ""}</td><td class="n">${p.added || ""}</td><td class="n">${p.moved || ""}</td><td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
 }
 
-const Compared = ({ a }) => html`<p data-testid="compared"><b>${number(a.tokens)}</b> tokens instead of ${number(a.tokens_now)} (${a.tokens >= a.tokens_now ? "+" : ""}${number(a.tokens - a.tokens_now)}),
-  <b>${cost(a.cost, a.money)}</b> instead of ${cost(a.cost_now, a.money)}${a.prefix === undefined ? "" : html`, prefix ${number(a.prefix)} instead of ${number(a.prefix_now)}, cached ${number(a.cached)} instead of ${number(a.cached_now)}`}</p>`;
+const Compared = ({ a }) => html`<p data-testid="compared"><b>${number(a.tokens)}</b> tokens instead of ${number(a.tokens_now)} (${a.tokens >= a.tokens_now ? "+" : ""}${number(a.tokens - a.tokens_now)}), <b>${cost(a.cost, a.money)}</b> instead of ${cost(a.cost_now, a.money)}${a.prefix === undefined ? "" : html`, prefix ${number(a.prefix)} instead of ${number(a.prefix_now)}, cached ${number(a.cached)} instead of ${number(a.cached_now)}`}</p>`;
 
 function Cache({ session, step }) {
   const { data, error } = useAnswer("cache", { session, step });
@@ -373,8 +372,14 @@ function Graph({ session, step, film, version }) {
     for (const one of svg.querySelectorAll("script, foreignObject")) one.remove();
     for (const text of svg.querySelectorAll("text")) {
       const words = text.textContent.trim();
-      if (frame && words === frame.agent) { const b = text.previousElementSibling || text; b.classList.add("now"); text.classList.add("now"); }
-      if (words in data.state) { const t = document.createElementNS("http://www.w3.org/2000/svg", "title"); t.textContent = JSON.stringify(data.state[words]); text.append(t); }
+      if (frame && words === frame.agent && text.previousElementSibling) text.previousElementSibling.classList.add("now");
+      const values = (words.match(/[A-Za-z_][\w:.]*/g) || []).filter((key) => key in data.state && key !== frame?.agent);
+      if (values.length) {
+        const note = document.createElementNS("http://www.w3.org/2000/svg", "title");
+        note.textContent = values.map((key) => `${key} = ${JSON.stringify(data.state[key])}`).join("\n");
+        text.append(note);
+        text.classList.add("valued");
+      }
     }
     box.current.replaceChildren(svg);
   }, [data, frame && frame.agent]);
@@ -420,4 +425,6 @@ function Chat({ session, film, version }) {
     <form class="controls" onSubmit=${(e) => { e.preventDefault(); if (text.trim()) post("say", { text }); }}><label class="grow">message<textarea rows="2" style="width: 100%" value=${text} onInput=${(e) => setText(e.target.value)}></textarea></label><button disabled=${busy}>${busy ? "…" : "send"}</button></form></div>`;
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);
