@@ -26,21 +26,21 @@ def export(inspection: Inspection, *, key: str) -> str:
     data[f"dead-weight?{quoted}"] = questions.dead_weight(inspection)
     data[f"trust?{quoted}"] = questions.trust(inspection)
     data[f"picture?{quoted}"] = questions.picture(inspection)
-    size, left = 0, 0
+    size, omitted = 0, 0
     for step in reversed(inspection.steps):
         if step.request is None:
             continue
         if size > LARGEST:
-            left += 1
+            omitted += 1
             continue
         view = RequestView(inspection, step.number)
-        shown = view.to_json()
-        size += len(json.dumps(shown))
+        drawn = view.to_json()
+        size += len(json.dumps(drawn))
         where = _query(session=key, step=str(step.number))
-        data[f"request?{where}"] = shown
+        data[f"request?{where}"] = drawn
         data[f"cache?{where}"] = view.cache()
-    if left:
-        film["notice"] = f"This file holds the newest requests; the first {left} were left out."
+    if omitted:
+        film["notice"] = f"This file holds the newest requests; the first {omitted} were left out."
     return _inlined(data, key)
 
 

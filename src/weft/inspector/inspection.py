@@ -260,8 +260,8 @@ class _SourceTokens:
         return {source: tokens for source, tokens in sums.items() if tokens > 0}
 
     def _weigh(self, entry: Entry, request: Compilation) -> dict[str, int]:
-        kept = self._turns.get(id(entry))
-        if kept is None:
+        weighed = self._turns.get(id(entry))
+        if weighed is None:
             scale = request.scale
             places = dict(entry.blocks)
             sums: dict[str, int] = {}
@@ -271,8 +271,8 @@ class _SourceTokens:
                     block = entry.joined[-1][1]
                 source = self._sources.get(id(block), "overhead")
                 sums[source] = sums.get(source, 0) + scale.meter.part(part)
-            kept = self._turns[id(entry)] = (entry, sums)
-        return kept[1]
+            weighed = self._turns[id(entry)] = (entry, sums)
+        return weighed[1]
 
 
 def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:

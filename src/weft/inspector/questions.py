@@ -138,7 +138,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
         (event.author, call.name) for event in inspection.session.events for call in event.calls
     }
     tools: dict[tuple[str, str], JsonObject] = {}
-    shown = _StateSearch()
+    seen = _StateSearch()
     for step in inspection.steps:
         request = step.request
         if request is None:
@@ -162,14 +162,14 @@ def dead_weight(inspection: Inspection) -> JsonObject:
             )
             row["requests"] = _number(row["requests"]) + 1
             row["cost"] = _number(row["cost"]) + tokens * (rates.read if read else rates.fresh)
-        shown.add(request)
+        seen.add(request)
     written: dict[str, Json] = {}
     for event in inspection.session.events:
         written.update(event.actions.state_delta)
     unread: list[Json] = [
         {"key": key, "size": len(compact(value))}
         for key, value in written.items()
-        if key not in shown.keys and value is not None
+        if key not in seen.keys and value is not None
     ]
     rows = sorted(tools.values(), key=lambda row: (bool(row["called"]), -_number(row["cost"])))
     return {"tools": list[Json](rows), "state": unread}
@@ -320,11 +320,11 @@ class _TextSearch:
 
 def _reasons(request: Compilation, text: str) -> Iterator[JsonObject]:
     """The passes that dropped or changed an item which holds the text."""
-    shown = request.presentable
+    presentable = request.presentable
     for note in notes_of(request):
         after = _text(note.after) if note.after is not None else ""
         if text in _text(note.before) and text not in after:
-            before = shown(note.before) if shown is not None else note.before
+            before = presentable(note.before) if presentable is not None else note.before
             yield {
                 "pass": note.step,
                 "reason": note.reason,

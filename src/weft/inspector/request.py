@@ -98,12 +98,12 @@ class RequestView:
     def chains(self) -> JsonObject:
         """By event: each pass that changed or dropped what came from it, with both texts."""
         chains: dict[str, list[Json]] = {}
-        shown = self.request.presentable
+        presentable = self.request.presentable
         for note in notes_of(self.request):
-            before = shown(note.before) if shown is not None else note.before
+            before = presentable(note.before) if presentable is not None else note.before
             after = note.after
-            if after is not None and shown is not None:
-                after = shown(after)
+            if after is not None and presentable is not None:
+                after = presentable(after)
             chains.setdefault(note.before.event, []).append(
                 {
                     "pass": note.step,

@@ -19,7 +19,7 @@ LISTED = 200
 """How many sessions are read for the list, the newest; of more, only names and times are shown."""
 
 
-class Source(Protocol):
+class SessionSource(Protocol):
     """Sessions that can be inspected, by keys that are texts."""
 
     async def sessions(self) -> list[Json]:

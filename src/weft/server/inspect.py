@@ -19,7 +19,7 @@ from weft.errors import SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
 from weft.inspector.request import RequestView
-from weft.inspector.sources import Source
+from weft.inspector.sources import SessionSource
 from weft.values import Json, JsonObject
 
 PULSE = 0.5
@@ -54,7 +54,7 @@ class Talk(Protocol):
         ...
 
 
-def inspector_routes(source: Callable[[Request], Source]) -> list[Route]:
+def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
     """The routes of the inspector; `source` finds the sessions that a caller may see."""
     answers: dict[str, _Answer] = {
         "film": _film,
@@ -230,7 +230,7 @@ async def _fork(talk: Talk, request: Request) -> Json:
     return await talk.fork(_text(request, "session"), _count(request, "event"), text)
 
 
-async def _growth(source: Source, key: str, after: int) -> AsyncIterator[str]:
+async def _growth(source: SessionSource, key: str, after: int) -> AsyncIterator[str]:
     """Says `grown` when the session has more events, and `gone` when it is deleted."""
     quiet = 0.0
     while True:
