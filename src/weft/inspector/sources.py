@@ -139,12 +139,12 @@ class StoredSessions:
     async def _inspect(self, session: Session) -> Inspection:
         root = self.programs.get(session.app_name)
         if root is None or not _speaks(root, session):
-            found = Inspection.of_recording(recording_of(session), model=self._model)
-            found.notice = (
+            inspection = Inspection.of_recording(recording_of(session), model=self._model)
+            inspection.notice = (
                 "The program that ran this session is not here. Instructions and tools are made up"
                 " from the log; name the program to see them."
             )
-            return found
+            return inspection
         texts: dict[str, str] = {}
         if self._artifacts is not None:
             texts = await texts_at(self._artifacts, session, len(session.events))
