@@ -216,7 +216,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     policy, passes = plan.policy, plan.passes
     if policy.is_conditional:
         policy = policy.resolved(inputs.state, decided)
-        passes = passes_of(policy, plan.agent.name)
+        passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
     instruction = NO_INSTRUCTION
     if carried or delivered.changes or not passes.plain or policy.limit is not None:
@@ -359,7 +359,7 @@ def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic
 
 def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
     """The tighter of the agent's own budget and the one it is given now."""
-    own = agent.context_compressor
+    own = agent.token_budget
     if within is None or (own is not None and own.token_budget <= within):
         return own
     return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)

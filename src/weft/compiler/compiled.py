@@ -124,6 +124,9 @@ class Compiled:
     def __repr__(self) -> str:
         return repr(self._request)
 
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
 
 class Compilation:
     """A compiled request with all that the runtime, the report and the next request read of it."""
