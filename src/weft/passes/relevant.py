@@ -124,7 +124,7 @@ def _search_past(
             corpus = Corpus()
         for item in items.between(len(corpus), last):
             corpus.add(item_text(item))
-        found = best_hits(corpus, query, blanks=current, top=options.top_k, least=_LEAST)
+        outcome = best_hits(corpus, query, blanks=current, top=options.top_k, least=_LEAST)
 
     def scores() -> Sequence[float]:
         with items.lock:
@@ -132,7 +132,7 @@ def _search_past(
             behind = {*range(last, last + current)}
             return search(corpus.index, query, first=last, more=blanks, without=behind)
 
-    return _Hits(found.scores, scores, Asked(), found.steady)
+    return _Hits(outcome.scores, scores, Asked(), outcome.steady)
 
 
 def _search_all(
@@ -146,12 +146,12 @@ def _search_all(
 ) -> _Hits:
     """Search all items but the current ones, wherever these stand."""
     scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
-    found = _scores(strand, query, current, scorer)
-    scores, asked = found.scores, Asked()
+    outcome = _scores(strand, query, current, scorer)
+    scores, asked = outcome.scores, Asked()
     if options.scorer == "model":
         scores, asked = ask_relevance(items, past, query, scores, env, options)
     best = {number: scores[number] for number in _best(scores, past, options)}
-    return _Hits(best, lambda: scores, asked, found.steady)
+    return _Hits(best, lambda: scores, asked, outcome.steady)
 
 
 class _Dropped(Sequence[Note]):

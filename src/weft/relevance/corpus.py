@@ -176,7 +176,7 @@ def _weigh(corpus: Corpus, terms: Sequence[_Term]) -> _Scores:
     counts = [(number, index.counts[number]) for number in texts]
     for term in terms:
         near = _near(corpus, term) if term.others else {}
-        own = [(number, often) for number, held in counts if (often := term.times(held))]
+        own = [(number, often) for number, spoken in counts if (often := term.times(spoken))]
         holders = len(index.holders(term.word))
         holders += sum(len(members[shape]) - apart[shape] for shape in near)
         holders += sum(term.word not in index.counts[number] for number, _ in own)
