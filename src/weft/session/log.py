@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 from zlib import crc32
@@ -86,6 +87,20 @@ class Session:
         self.last_update_time = last_update_time
         # Fields that this version does not know; they are written back.
         self.unread: JsonObject = unread or {}
+
+    @staticmethod
+    def from_messages(
+        messages: object, *, format: str | None = None, id: str = "imported"
+    ) -> "Session":
+        """The session that somebody else's messages make; the format is found by its shape.
+
+        Takes a list of messages, a whole request, or JSON text, of the formats listed in
+        `weft.recordings.FORMATS`. What a session has no place for, such as system texts, is noted
+        under `imported` in the first event's metadata and logged.
+        """
+        # The readers need dialects, which stand above the log: they are looked up when asked for.
+        read = cast("Callable[..., Session]", import_module("weft.recordings.read").session_from)
+        return read(messages, format=format, id=id)
 
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.
@@ -563,6 +578,8 @@ def admitted(
                 where=f"{where}[{index}]",
                 hint="pass weft.Event values, or read JSON with Session.from_json",
             )
+        if event.sequence is not None:  # it came from a stream, and has a place of its own here
+            event = replace(event, sequence=None)
         name = event.id
         if name and not event.partial:
             at = positions.get(name, length)

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from weft.errors import Conflict, SessionError, StoreError
-from weft.session.event import Event
+from weft.session.event import Event, numbered
 from weft.session.lease import Leases
 from weft.session.log import Session, stored
 from weft.session.state import apply_delta, scope_of
@@ -143,6 +143,23 @@ class MemoryStore:
             growth = taken(session, value)
             self._commit(self._records[key], growth)
             return growth.session
+
+    async def events(
+        self, key: SessionKey, *, after: int = 0, limit: int | None = None
+    ) -> list[Event] | None:
+        """The events behind the first `after`, with their sequence numbers."""
+        require_place(after, limit)
+        with self._lock:
+            record = self._records.get(key)
+        if record is None:
+            return None
+        end = len(record.events) if limit is None else after + limit
+        return numbered(record.events.between(after, min(end, len(record.events))), after)
+
+    async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """How many events the sessions have."""
+        with self._lock:
+            return {key: len(self._records[key].events) for key in keys if key in self._records}
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
@@ -352,6 +369,15 @@ def require_key(key: SessionKey) -> None:
     """Refuse a key that some store could not hold."""
     for name, text in zip(SessionKey._fields, key, strict=True):
         _require_name(text, f"the {name.replace('_', ' ')}", where="session key")
+
+
+def require_place(after: int, limit: int | None) -> None:
+    """Refuse a place that no log has."""
+    for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
+        if type(cast("object", number)) is not int or number < 0:
+            raise SessionError(
+                f"{name}={number!r} is no number of events", where="events", hint="pass 0 or more"
+            )
 
 
 def conflict(session: Session, log: Strand[Event]) -> Conflict:
