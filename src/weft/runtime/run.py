@@ -78,6 +78,18 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         request = invocation.request._replace(seed=session, owned=owned)
         return Running(invocation.root, invocation.services, request)
 
+    def named(self, invocation_id: str) -> "Running":
+        """The same run under this id."""
+        invocation = self._invocation
+        self._is_used = True
+        request = invocation.request._replace(invocation_id=invocation_id)
+        return Running(invocation.root, invocation.services, request)
+
+    @property
+    def invocation(self) -> Invocation:
+        """What the run shares with its nodes: for whoever carries it on."""
+        return self._invocation
+
     def __aiter__(self) -> AsyncIterator[Event]:
         self._is_used = True
         return self._events
@@ -197,8 +209,11 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
     require_prices(invocation.root, request.config)
     try:
         lease = await _lease(invocation)
+        invocation.feed = services.feeds.begin(request.key)
         await _open(invocation, program)
         invocation.is_open = True
+        if invocation.opened is not None:
+            invocation.opened()
         invocation.interrupted = invocation.asked_to_stop
         if isinstance(invocation.root, Agent):
             events = run_agent(invocation, Place(), invocation.root, invocation.start)
@@ -218,6 +233,8 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
                 invocation.task = None
                 if streams is not None:
                     streams.note(event)
+                    if event.partial:
+                        invocation.feed.pass_on(event)
                 yield event
                 invocation.task = asyncio.current_task()
                 if invocation.interrupted:
@@ -249,11 +266,17 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
         finally:
             invocation.task = None
         if interrupted:
-            last = await unbroken(stop(invocation, invocation.author, INTERRUPTED))
+            why = CANCELLED if invocation.feed.is_cancelled else INTERRUPTED
+            last = await unbroken(stop(invocation, invocation.author, why))
             if invocation.announced:
                 await after_run(invocation, _stopped_by(last))
+            unfinished = streams.unfinished() if streams is not None else []
+            for void in unfinished:
+                invocation.feed.pass_on(void)
+            services.feeds.end(invocation.feed)
+            invocation.feed = services.feeds.idle
             await lease.release()  # the later run need not wait until these events are taken
-            for void in streams.unfinished() if streams is not None else ():
+            for void in unfinished:
                 yield void
             if last is not None:
                 yield last
@@ -263,6 +286,7 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
         if outcome.error is not None:
             raise outcome.error from None
     finally:
+        services.feeds.end(invocation.feed)
         if lease is not None:
             await lease.release()
         if request.owned:
@@ -277,6 +301,8 @@ def _streams() -> "Streams":
 
 async def _cancelled(invocation: Invocation) -> None:
     """Leave a log that is whole, and tell the plugins."""
+    if invocation.is_handed_over:  # to whoever goes on, this looks as if the process had died
+        return
     last: Event | None = invocation.event(invocation.author, Place(), error=CANCELLED)
     try:
         last = await unbroken(stop_quietly(invocation, invocation.author))
