@@ -40,6 +40,7 @@ from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool
 from weft.declare.words import C
+from weft.errors import DeclarationError
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject, Memo
 
@@ -166,6 +167,17 @@ class Agent(Composable):
             inputs: Inputs = (),
         ) -> None:
             """What people may pass is wider than what the fields hold."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class with code of its own to run: the code would never be called."""
+        super().__init_subclass__(**options)
+        if callable(vars(cls).get("run")):
+            raise DeclarationError(
+                "an Agent is data: its `run` would never be called",
+                where=cls.__name__,
+                hint=f"derive from weft.CustomAgent: class {cls.__name__}(CustomAgent), with"
+                " async def run(self, ctx: RunContext) that yields events",
+            )
 
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""

@@ -68,7 +68,7 @@ def wrong(agent: str, field: str, message: str, hint: str) -> DeclarationError:
 
 def check_name(name: object, *, kind: str = "Agent") -> None:
     """A name is an identifier, and not the user's; `kind` is the class that is given it."""
-    word = "an agent" if kind == "Agent" else f"a {kind.lower()}"
+    word = "an agent" if kind in ("Agent", "CustomAgent") else f"a {kind.lower()}"
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         default = f"my_{kind.lower()}"
         fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or default

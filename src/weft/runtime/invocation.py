@@ -120,6 +120,7 @@ class Past:
         self._hidden = hidden
         self._read = first
         self._events: list[Event] = []
+        self._positions: list[int] = []
         self._at: dict[tuple[str, str], list[Event]] = {}
         self._last: dict[str, Event] = {}
 
@@ -129,6 +130,7 @@ class Past:
             if event.invocation_id == self._id and position not in self._hidden:
                 place = place_of(event)
                 self._events.append(event)
+                self._positions.append(position)
                 self._at.setdefault((place.path, place.scope), []).append(event)
                 for path in paths_around(place.path):
                     self._last[path] = event
@@ -142,6 +144,14 @@ class Past:
     def at(self, place: Place) -> Sequence[Event]:
         """Those that were made at a place."""
         return self._at.get((place.path, place.scope), ())
+
+    def below(self, place: Place) -> list[tuple[int, Event]]:
+        """Those that were made at a place or below it, with where each stands in the log."""
+        return [
+            (position, event)
+            for position, event in zip(self._positions, self._events, strict=True)
+            if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
+        ]
 
     def failed_at(self, place: Place) -> bool:
         """Whether the last of a place, and of all below it, is a failure."""
@@ -412,6 +422,10 @@ class Invocation:
         if self.resumed:
             self._sheltered.add(place.path)
 
+    def unshelter(self, place: Place) -> None:
+        """Say that nobody deals with a failure at a place: what failed there is tried again."""
+        self._sheltered.discard(place.path)
+
     def sheltered(self, place: Place) -> bool:
         """Whether somebody deals with a failure at a place."""
         return not self._sheltered.isdisjoint(paths_around(place.path))
@@ -427,6 +441,10 @@ class Invocation:
     def state_at(self, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
         return self._forking.state_at(self.session, place)
+
+    def state_before(self, index: int, place: Place) -> Mapping[str, Json]:
+        """The state as it was seen from a place before the event at `index` of the log."""
+        return self._forking.state_at(self.session.before(index), place)
 
     @property
     def state(self) -> Mapping[str, Json]:

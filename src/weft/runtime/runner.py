@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, Memory, Node, RunConfig
 from weft.declare.hints import RUN_WORDS
 from weft.errors import UsageError
 from weft.misuse import explained, unknown_name
@@ -214,14 +214,16 @@ def named_app(root: Node, module: str, variable: str) -> str:
     A flow without a name of its own is called like its kind, `sequence`, as any other is: two
     programs that keep sessions in one store must not share them for that.
     """
-    if isinstance(root, Agent) or root.name != type(root).__name__.lower():
+    if isinstance(root, Agent | CustomAgent) or root.name != type(root).__name__.lower():
         return root.name
     return f"{module}.{variable}"
 
 
 def _own_name(root: Node, store: str | Store) -> str:
     """The name of an app whose author gave none."""
-    if isinstance(root, Agent) or root.name != type(root).__name__.lower() or store == "memory://":
+    if isinstance(root, Agent | CustomAgent) or store == "memory://":
+        return root.name
+    if root.name != type(root).__name__.lower():
         return root.name
     frame = inspect.currentframe()
     assert frame is not None
