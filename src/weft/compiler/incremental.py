@@ -262,15 +262,21 @@ class Thread:
         ):
             return None
         fresh = events.since(consumed)
-        items = plain_items(fresh, consumed, env.agent)
-        if len(items) < len(fresh):
+        waiting = len(events.tail)
+        plain = plain_items(fresh, consumed, env.agent, self.used_ids)
+        if plain.read < len(fresh) or (waiting and plain.calls):
             return None
+        items = plain.items
         self.consumed = events.settled
-        if not events.tail:
+        if not waiting:
             self.settled = woven = self.settled.grown(items)
         else:
-            self.settled = self.settled.grown(items[: events.settled - consumed])
-            woven = self.settled.with_tail(items[events.settled - consumed :])
+            self.settled = self.settled.grown(items[:-waiting])
+            woven = self.settled.with_tail(items[-waiting:])
+        if plain.calls:
+            self.used_ids.update(plain.calls)
+            self.called.update(plain.calls)
+            self.features |= Feature.CALLS
         return self._woven(woven, self.notes, self.diagnostics, events)
 
     def _woven(

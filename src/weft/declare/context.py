@@ -5,7 +5,7 @@ from typing import Protocol, cast
 
 from weft.content import Content, ContentLike, Part
 from weft.errors import UsageError
-from weft.session.event import Actions
+from weft.session.event import NO_ACTIONS, Actions
 from weft.session.log import Session
 from weft.session.state import State
 from weft.values import Json, JsonObject
@@ -65,6 +65,15 @@ class DraftActions:
     def to_actions(self, delta: Mapping[str, Json] | None = None) -> Actions:
         """The actions as they go into the event, with `delta` on top of what was written."""
         written = self.state_delta.delta
+        if (
+            not written
+            and not delta
+            and not self.artifact_delta
+            and self.transfer_to_agent is None
+            and self.escalate is None
+            and self.skip_summarization is None
+        ):
+            return NO_ACTIONS
         for name, current, kind in (
             ("transfer_to_agent", self.transfer_to_agent, str),
             ("escalate", self.escalate, bool),

@@ -7,7 +7,7 @@ that was given a name or a description is a thing of its own and stays whole.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeGuard, cast
 
 from weft.declare.agent import Agent, CallbackChain, Callbacks
 from weft.declare.checks import check_name, check_predicate, check_text, wrong
@@ -274,6 +274,11 @@ Flow: TypeAlias = (
 )
 
 Node: TypeAlias = Agent | Flow
+
+
+def is_node(value: object) -> TypeGuard[Node]:
+    """Whether this is an agent or a flow."""
+    return isinstance(value, Agent | Flow)
 
 
 def make_loop(body: object, times: object) -> Loop:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 from weft.checker.agents import blurs, custom_writer, may_write_anything, writes_of
 from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
@@ -336,7 +336,7 @@ class _Builder(Visitor[Member]):
 def _team(agent: Agent) -> list[tuple[Node, str]]:
     """Who can be called as a tool or handed over to, in the order of the walk."""
     tools = [
-        (cast("Node", tool.agent), f"tool {tool.name}")
+        (tool.agent, f"tool {tool.name}")
         for tool in agent.tools
         if isinstance(tool.agent, Composable)
     ]

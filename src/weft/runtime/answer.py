@@ -141,4 +141,7 @@ def correction(problem: str) -> Content:
 
 def is_empty(content: Content | None) -> bool:
     """Whether a model said nothing, whatever it thought."""
-    return content is None or all(part.kind in ("empty", "thought") for part in content.parts or ())
+    for part in (content.parts or ()) if content is not None else ():
+        if part.kind not in ("empty", "thought"):
+            return False
+    return True

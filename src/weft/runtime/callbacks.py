@@ -158,7 +158,7 @@ def _code_in(node: Node) -> Iterator[object]:
         for tool in agent.tools:
             yield tool.function
             if isinstance(tool.agent, Composable):
-                yield from _code_in(cast("Node", tool.agent))
+                yield from _code_in(tool.agent)
 
 
 def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ...]:

@@ -1,7 +1,7 @@
 """One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
+from weft.runtime.feeds import Feed, Feeds
 from weft.runtime.place import (
     Interrupted,
     NodeFailed,
@@ -43,11 +44,10 @@ from weft.session import (
     Transaction,
     apply_delta,
 )
+from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.values import Json, JsonObject, Strand
-
-_PLAIN = Actions()
 
 
 class Request(NamedTuple):
@@ -79,6 +79,8 @@ class Services(NamedTuple):
     heirs: dict[tuple[int, int], tuple[Node, object, Node]]
     """Nodes below an agent with the model they inherit, by the ids of the node and the model."""
     models: dict[str, Model]
+    feeds: Feeds
+    """Who follows which session."""
     limits: dict[str, int]
     """Tokens that requests to a model must stay within, learned from its refusals."""
 
@@ -188,6 +190,12 @@ class Invocation:
         """Whether a later run asked this one to stop, and it could be told."""
         self.is_open = False
         self._is_cancelled = False
+        self.opened: Callable[[], None] | None = None
+        """Whom to tell that the session is open and has the message."""
+        self.is_handed_over = False
+        """Whether the run stops here so that somebody else goes on with it."""
+        self.feed: Feed = services.feeds.idle
+        """Those who follow the session, while the run is under way."""
         self.session: Session
         self.id: str
         self.resumed: bool
@@ -325,8 +333,10 @@ class Invocation:
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
         await self._lock.acquire()
+        length = len(self.session.events)
         try:
             self.session = await self.services.store.append(self.session, *stored)
+            self.feed.grow(self.session.events, length)
         except asyncio.CancelledError:
             await unbroken(self._append_again(stored))
             raise
@@ -347,7 +357,9 @@ class Invocation:
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
+        length = len(self.session.events)
         self.session = await self.services.store.append(self.session, *events)
+        self.feed.grow(self.session.events, length)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -366,7 +378,9 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
+        length = len(self.session.events)
         self.session = keeping.session
+        self.feed.grow(self.session.events, length)
 
     async def _seen(self, event: Event) -> Event:
         """The event as the plugins leave it."""
@@ -386,7 +400,7 @@ class Invocation:
         place: Place,
         content: Content | None = None,
         *,
-        actions: Actions = _PLAIN,
+        actions: Actions = NO_ACTIONS,
         error: tuple[str, str] | None = None,
         notes: Provenance = NOTHING,
     ) -> Event:
@@ -399,7 +413,9 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata=notes.onto(None) if notes != NOTHING else None,
+            custom_metadata=notes.onto(None)
+            if notes is not NOTHING and notes != NOTHING
+            else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )

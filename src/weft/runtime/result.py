@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
+from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError
 from weft.misuse import declared, unknown_name
@@ -29,7 +30,7 @@ _WORDS = {
 
 @declared("", change="keep what you make of it in a variable of your own")
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Generic[AnswerT]):
     """What came of a run.
 
     `value` is the answer in its schema's own type, or its text. `error` is the event that ended
@@ -38,7 +39,7 @@ class Result:
     """
 
     text: str
-    value: object
+    value: AnswerT
     events: tuple[Event, ...]
     session: Session
     usage: Usage
@@ -55,7 +56,7 @@ class Result:
         """The session's state after the run."""
         return without_temp(self.session.state)
 
-    def check(self) -> "Result":
+    def check(self) -> "Result[AnswerT]":
         """This result, or a RunError if the run ended with an error event."""
         if self.error is not None:
             raise RunError(
