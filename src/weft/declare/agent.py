@@ -19,6 +19,7 @@ from weft.declare.checks import (
     check_children,
     check_cleared,
     check_contents,
+    check_deps_type,
     check_flag,
     check_instruction,
     check_model,
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
         allow: str | Iterable[str]
         cleared: str | Iterable[str]
         inputs: Inputs
+        deps_type: object
 
 
 @declared(
@@ -191,6 +193,8 @@ class Agent(Composable, Generic[AnswerT]):
         default_factory=dict[str, object], metadata=by(check_input_keys)
     )
     """The state keys that must be there when it starts, with their types."""
+    deps_type: object | None = field(default=None, metadata=by(check_deps_type))
+    """The type of the dependencies that a run of it must be given: `run(..., deps=obj)`."""
 
     if TYPE_CHECKING:
 

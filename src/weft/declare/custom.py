@@ -8,19 +8,20 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, cast
 
 from weft.content import ContentLike, Part
 from weft.declare.checks import (
     check_callback,
     check_children,
+    check_deps_type,
     check_name,
     check_schema,
     check_steps,
     check_text,
 )
 from weft.declare.compose import Composable
-from weft.declare.context import Surroundings
+from weft.declare.context import DepsT, Surroundings, require_deps
 from weft.declare.functions import misfit
 from weft.declare.inputs import check_inputs
 from weft.declare.nodes import check_agents, to_node
@@ -57,18 +58,25 @@ class CustomSurroundings(Surroundings, Protocol):
         ...
 
 
-class RunContext:
+class RunContext(Generic[DepsT]):
     """What the `run` method of a custom agent is handed.
 
     `state` cannot be written: a change of the state is part of an event, `ctx.say("...", key=1)`.
     """
 
-    __slots__ = ("_around", "agent_name", "branch", "invocation_id")
+    __slots__ = ("_around", "_deps", "agent_name", "branch", "invocation_id")
 
     def __init__(
-        self, around: CustomSurroundings, *, agent_name: str, invocation_id: str, branch: str = ""
+        self,
+        around: CustomSurroundings,
+        *,
+        agent_name: str,
+        invocation_id: str,
+        branch: str = "",
+        deps: DepsT | None = None,
     ) -> None:
         self._around = around
+        self._deps = deps
         self.agent_name = agent_name
         self.invocation_id = invocation_id
         self.branch = branch
@@ -82,6 +90,11 @@ class RunContext:
     def session(self) -> "Session":
         """The session as it is now, to read."""
         return self._around.session
+
+    @property
+    def deps(self) -> DepsT:
+        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
+        return require_deps(self._deps, self.agent_name)
 
     @property
     def user_text(self) -> str:
@@ -125,10 +138,12 @@ class RunContext:
 class _Settling(type):
     """Checks and freezes every custom agent once its `__init__`, whatever that is, has returned."""
 
-    def __call__(cls, *args: object, **kwargs: object) -> object:
-        agent = super().__call__(*args, **kwargs)
-        cast("CustomAgent", agent).settle()
-        return agent
+    if not TYPE_CHECKING:  # a type checker is to see what `__init__` takes
+
+        def __call__(cls, *args: object, **kwargs: object) -> object:
+            agent = super().__call__(*args, **kwargs)
+            agent.settle()
+            return agent
 
 
 class CustomAgent(Composable, metaclass=_Settling):
@@ -159,6 +174,8 @@ class CustomAgent(Composable, metaclass=_Settling):
     """Agents and flows that the code runs, beside those that are attributes of their own."""
     input_schema: object | None = None
     """What it takes when an agent calls it as a tool."""
+    deps_type: object | None = None
+    """The type of the dependencies that a run of it must be given."""
     max_steps: int = 500
     """How many events it may yield and nodes it may run in one run."""
     before_agent: "CallbackChain" = None
@@ -170,8 +187,8 @@ class CustomAgent(Composable, metaclass=_Settling):
     """Nodes as they were declared, each with the one that took its place."""
 
     _OPTIONS: ClassVar = (
-        "name", "description", "reads", "writes", "sub_agents", "input_schema", "max_steps",
-        "inputs", "before_agent", "after_agent",
+        "name", "description", "reads", "writes", "sub_agents", "input_schema", "deps_type",
+        "max_steps", "inputs", "before_agent", "after_agent",
     )  # fmt: skip
 
     def __init__(self, name: str = "", **fields: object) -> None:
@@ -276,6 +293,7 @@ class CustomAgent(Composable, metaclass=_Settling):
         self.inputs = check_inputs(name, self.inputs)
         if self.input_schema is not None:
             self.input_schema = check_schema(name, "input_schema", self.input_schema)
+        check_deps_type(name, "deps_type", self.deps_type)
         check_steps(name, "max_steps", self.max_steps)
         for moment in ("before_agent", "after_agent"):
             callbacks = check_callback(name, moment, _own(self, moment))

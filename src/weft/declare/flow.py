@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeGuard, cast
 
-from weft.declare.agent import Agent, CallbackChain, Callbacks
+from weft.declare.agent import Agent, CallbackChain
 from weft.declare.checks import check_name, check_predicate, check_text, wrong
 from weft.declare.compose import Composable, flow_node
 from weft.declare.custom import CustomAgent
@@ -34,6 +34,9 @@ from weft.declare.route import Route
 from weft.errors import DeclarationError
 from weft.misuse import explained
 
+if TYPE_CHECKING:
+    from weft.declare.agent import AroundAgent, Callbacks
+
 OnError = Literal["cancel", "collect"]
 
 
@@ -57,8 +60,8 @@ class Sequence(Composable):
         name: str = "sequence",
         description: str = "",
         inputs: Inputs = (),
-        before_agent: Callbacks = None,
-        after_agent: Callbacks = None,
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
         _describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
@@ -97,8 +100,8 @@ class Parallel(Composable):
         description: str = "",
         on_error: OnError = "cancel",
         inputs: Inputs = (),
-        before_agent: Callbacks = None,
-        after_agent: Callbacks = None,
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
         _describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
@@ -134,8 +137,8 @@ class Fallback(Composable):
         name: str = "fallback",
         description: str = "",
         inputs: Inputs = (),
-        before_agent: Callbacks = None,
-        after_agent: Callbacks = None,
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
         _describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
@@ -228,8 +231,8 @@ class Loop(Composable):
             name: str = "loop",
             description: str = "",
             inputs: Inputs = (),
-            before_agent: Callbacks = None,
-            after_agent: Callbacks = None,
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """A function may stand for the body."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
-from weft.declare.agent import Agent, CallbackChain, Callbacks
+from weft.declare.agent import Agent, CallbackChain
 from weft.declare.checks import (
     check_callback,
     check_count,
@@ -27,6 +27,7 @@ from weft.misuse import explained
 from weft.values import Json
 
 if TYPE_CHECKING:
+    from weft.declare.agent import AroundAgent, Callbacks
     from weft.declare.flow import Node
 
 
@@ -181,8 +182,8 @@ class Map(Composable):
             name: str = "map",
             description: str = "",
             inputs: Inputs = (),
-            before_agent: Callbacks = None,
-            after_agent: Callbacks = None,
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """A function may stand for the body."""
 
@@ -307,8 +308,8 @@ class Race(Composable):
         name: str = "race",
         description: str = "",
         inputs: Inputs = (),
-        before_agent: Callbacks = None,
-        after_agent: Callbacks = None,
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
         check_name(name, kind="Race")
         check_text(name, "description", description)
@@ -331,8 +332,8 @@ def race(
     name: str = "race",
     description: str = "",
     inputs: Inputs = (),
-    before_agent: Callbacks = None,
-    after_agent: Callbacks = None,
+    before_agent: "Callbacks[AroundAgent]" = None,
+    after_agent: "Callbacks[AroundAgent]" = None,
 ) -> Race:
     """Run all branches at once, and go on with the first that completes."""
     return Race(
@@ -377,8 +378,8 @@ class Timeout(Composable):
             name: str = "timeout",
             description: str = "",
             inputs: Inputs = (),
-            before_agent: Callbacks = None,
-            after_agent: Callbacks = None,
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """A function may stand for the body."""
 
@@ -413,8 +414,8 @@ def timeout(
     name: str = "timeout",
     description: str = "",
     inputs: Inputs = (),
-    before_agent: Callbacks = None,
-    after_agent: Callbacks = None,
+    before_agent: "Callbacks[AroundAgent]" = None,
+    after_agent: "Callbacks[AroundAgent]" = None,
 ) -> Timeout:
     """Run the body, and let it fail with the code `timeout` if it takes longer."""
     return Timeout(
@@ -621,7 +622,7 @@ def check_agents(node: "Node", *, where: str) -> None:
     from weft.declare.custom import CustomAgent
 
     seen: dict[str, Node] = {}
-    for agent in _nodes(node):
+    for agent in nodes_of(node):
         if not isinstance(agent, Agent | CustomAgent):
             continue
         first = seen.setdefault(agent.name, agent)
@@ -637,10 +638,10 @@ def check_agents(node: "Node", *, where: str) -> None:
 
 def _agents(node: "Node") -> Iterator[Agent]:
     """Every agent; what is below it once, however often it is used."""
-    return (one for one in _nodes(node) if isinstance(one, Agent))
+    return (one for one in nodes_of(node) if isinstance(one, Agent))
 
 
-def _nodes(node: "Node") -> "Iterator[Node]":
+def nodes_of(node: "Node") -> "Iterator[Node]":
     """Every node, with what is below it once; a lone agent as often as it is used."""
     waiting: list[Node] = [node]
     seen: set[int] = set()

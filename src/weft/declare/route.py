@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
-from weft.declare.agent import CallbackChain, Callbacks
+from weft.declare.agent import CallbackChain
 from weft.declare.checks import check_name, check_predicate, check_text
 from weft.declare.compare import (
     Comparison,
@@ -29,6 +29,7 @@ from weft.misuse import explained
 from weft.values import Json
 
 if TYPE_CHECKING:
+    from weft.declare.agent import AroundAgent, Callbacks
     from weft.declare.flow import Node
 
 OTHERWISE = "otherwise"
@@ -77,8 +78,8 @@ class Route(Composable):
             name: str = "route",
             description: str = "",
             inputs: Inputs = (),
-            before_agent: Callbacks = None,
-            after_agent: Callbacks = None,
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """Cases are added by the methods below."""
 

@@ -145,8 +145,12 @@ class CustomRun:
         run_node: Runs,
         retried: int,
     ) -> None:
-        self.context = RunContext(
-            self, agent_name=node.name, invocation_id=invocation.id, branch=place.branch
+        self.context: RunContext[object] = RunContext(
+            self,
+            agent_name=node.name,
+            invocation_id=invocation.id,
+            branch=place.branch,
+            deps=invocation.request.deps,
         )
         self._retried = retried
         """The step of a node that failed before the run was resumed, and is to run again."""
@@ -216,7 +220,7 @@ class CustomRun:
                 where=f"{self._node.name}: ctx.run",
                 hint="pass an agent or a flow: ctx.run(self.classifier)",
             )
-        below = self._declared(node)
+        below = self._declared(cast("Node", node))
         step = self._next()
         past = self._past.get(step)
         if past is not None and past.child != below.name:

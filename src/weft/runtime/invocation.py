@@ -61,6 +61,8 @@ class Request(NamedTuple):
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
     seed: Session | None = None
+    deps: object = None
+    """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
 
@@ -413,9 +415,7 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata=notes.onto(None)
-            if notes is not NOTHING and notes != NOTHING
-            else None,
+            custom_metadata=notes.onto(None) if notes is not NOTHING and notes != NOTHING else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )
@@ -496,6 +496,7 @@ class Invocation:
             branch=place.branch,
             state=self.state_at(place),
             around=self,
+            deps=self.request.deps,
         )
 
     def bindings(self, agent: Agent) -> AgentBindings:

@@ -58,7 +58,7 @@ class Runner(Generic[AnswerT]):
 
     `app_name` is what sessions and `app:` state are kept under. Left out, it is the name of the
     agent, or of a flow that was given one; else that of the module and variable which hold the
-    flow.
+    flow. `deps` is what tools and callbacks are handed in runs that are passed none.
     """
 
     @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
@@ -72,6 +72,7 @@ class Runner(Generic[AnswerT]):
         memory: Memory | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> None:
         if not isinstance(cast("object", root), Agent | Flow):
             raise UsageError(
@@ -85,6 +86,7 @@ class Runner(Generic[AnswerT]):
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
         self._config = _config(config, _DEFAULT)
+        self._deps = deps
         checked = check_plugins(plugins)
         self._services = Services(
             store=self.store,
@@ -110,18 +112,21 @@ class Runner(Generic[AnswerT]):
         session_id: str | None = None,
         state: Mapping[str, Json] | None = None,
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> Running[AnswerT]:
         """Run one invocation: iterate for its events, or await for its result.
 
         The session is found, or made if there is none; without `session_id` it is a new one.
         `state` is written with the message. A message made of function responses goes to the
-        agent that made the calls.
+        agent that made the calls. `deps` is what tools and callbacks are handed as `ctx.deps`,
+        by default that of the runner; it is never stored.
         """
         request = Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
             _config(config, self._config),
             content=_message(message),
             state=require_object(state, where="state") if state is not None else {},
+            deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
 
@@ -135,12 +140,14 @@ class Runner(Generic[AnswerT]):
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
         `answers` gives open calls their results by call id; True or False where the user was
         asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
-        What completed is not repeated; a run that is complete gives its result again.
+        What completed is not repeated; a run that is complete gives its result again. `deps` is
+        given again, as it is never stored.
         """
         request = Request(
             self._key(user_id, session_id),
@@ -148,6 +155,7 @@ class Runner(Generic[AnswerT]):
             answers=dict(answers or {}),
             retry=frozenset(retry),
             invocation_id=invocation_id,
+            deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
 
@@ -163,6 +171,7 @@ class Runner(Generic[AnswerT]):
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> StartedRun:
         """Start a run that goes on without a reader; follow it with `events`, or await it.
 
@@ -178,7 +187,12 @@ class Runner(Generic[AnswerT]):
                     hint="start with the answers, and say more when they are in",
                 )
             running = self.run(
-                message, user_id=user_id, session_id=session_id, state=state, config=config
+                message,
+                user_id=user_id,
+                session_id=session_id,
+                state=state,
+                config=config,
+                deps=deps,
             )
             if invocation_id is not None:
                 running = running.named(invocation_id)
@@ -196,6 +210,7 @@ class Runner(Generic[AnswerT]):
                 retry=retry,
                 invocation_id=invocation_id,
                 config=config,
+                deps=deps,
             )
         started = StartedRun(running, running.invocation)
         self._started.add(started)
@@ -431,10 +446,13 @@ def stream(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
+    deps: object = None,
 ) -> Running[T]:
     """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
     config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
-    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+    return _running(
+        root, message, state, session, config, store, user_id, session_id, plugins, deps
+    )
 
 
 @explained('await weft.run(agent, "message")', words=RUN_WORDS)
@@ -449,12 +467,15 @@ def run(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
+    deps: object = None,
 ) -> Running[T]:
     """Run one invocation: await it for its result.
 
     `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
     """
-    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+    return _running(
+        root, message, state, session, config, store, user_id, session_id, plugins, deps
+    )
 
 
 @explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
@@ -469,6 +490,7 @@ def run_sync(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
+    deps: object = None,
 ) -> Result[T]:
     """`run` for scripts and notebooks; also where an event loop runs already."""
     return _waited(
@@ -482,6 +504,7 @@ def run_sync(
             user_id=user_id,
             session_id=session_id,
             plugins=plugins,
+            deps=deps,
         )
     )
 
@@ -518,6 +541,7 @@ def _running(
     user_id: str,
     session_id: str | None,
     plugins: Sequence[object],
+    deps: object,
 ) -> Running[T]:
     app_name = None
     _check_session(session)
@@ -527,7 +551,12 @@ def _running(
         session_id = session_id or session.id or None
     runner = Runner(root, app_name=app_name, store=store, plugins=plugins)
     running = runner.run(
-        message=message, user_id=user_id, session_id=session_id, state=state, config=config
+        message=message,
+        user_id=user_id,
+        session_id=session_id,
+        state=state,
+        config=config,
+        deps=deps,
     )
     return running.alone(session, owned=isinstance(store, str))
 
