@@ -162,6 +162,7 @@ class ToolCall:
             state=self._state(),
             around=self._invocation,
             confirmed=self._progress.confirmed.get(call.id or ""),
+            deps=self._invocation.request.deps,
         )
         try:
             return await self._called(bound, context, args, kwargs)
