@@ -56,9 +56,13 @@ class CommandOptions:
     folder: Annotated[
         Path, Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
     ] = Path()
-    file: Annotated[
-        Path | None,
-        Argument(help="A session, or JSONL of sessions or chats; .gz too.", metavar="FILE"),
+    files: Annotated[
+        list[Path] | None,
+        Argument(help="Recordings: files, folders or globs; .gz too.", metavar="FILES"),
+    ] = None
+    recorded_format: Annotated[
+        str | None,
+        Option("--format", help="Their format, if its shape does not tell.", metavar="NAME"),
     ] = None
     recorded_target: Annotated[
         str | None,

@@ -8,19 +8,34 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Literal, Protocol, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast, overload, runtime_checkable
 
 import msgspec
 
 from weft import schema
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.functions import check_choice, misfit, name_of
+from weft.declare.functions import check_choice, check_pass, misfit, name_of
 from weft.declare.hints import TOOL_WORDS
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained
 from weft.values import JsonObject, compact, has_lone_surrogate
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    from weft.declare.flow import Node
+
+    # Defaults are only for type checkers: Python below 3.13 knows none.
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any, covariant=True)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+    Node = object  # flows are made of agents, and agents of tools
 
 Function = Callable[..., object]
 
@@ -43,8 +58,11 @@ RESERVED = ("transfer_to_agent", "set_model_response")
     words=TOOL_WORDS,
     change="write it where the tool is declared: @tool({field}=...)",
 )
-class Tool(DeclaredStruct, frozen=True, kw_only=True):
-    """One tool: what the model is told of it, and how it is to be run."""
+class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
+    """One tool: what the model is told of it, and how it is to be run.
+
+    For type checkers it has the signature of its function: `add(1, 2)` is an int.
+    """
 
     name: str
     description: str
@@ -66,7 +84,9 @@ class Tool(DeclaredStruct, frozen=True, kw_only=True):
     confirm: bool = False
     effect: Effect = "idempotent"
     probe: Function | None = None
-    agent: object | None = None
+    prepare: Function | None = None
+    """A pass, `fn(prompt, env) -> Prompt`, that runs on each request which offers the tool."""
+    agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
 
     def __post_init__(self) -> None:
@@ -102,12 +122,14 @@ class Tool(DeclaredStruct, frozen=True, kw_only=True):
                 hint="leave retries out, or declare the effect it has",
             )
         _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
+        if self.prepare is not None:
+            check_pass(f"tool {name}", "prepare", self.prepare)
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
         if self.function is None:
             raise DeclarationError("this tool has no function to call", where=f"tool {self.name}")
-        return self.function(*args, **kwargs)
+        return cast("R", self.function(*args, **kwargs))
 
 
 @runtime_checkable
@@ -144,7 +166,7 @@ class Toolset(DeclaredStruct, frozen=True):
 
 
 @overload
-def tool(function: Function, /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
@@ -162,7 +184,8 @@ def tool(
     confirm: bool = False,
     effect: Effect = "idempotent",
     probe: Function | None = None,
-) -> Callable[[Function], Tool]: ...
+    prepare: Function | None = None,
+) -> "Callable[[Callable[P, R]], Tool[P, R]]": ...
 @explained("@tool(timeout=10)", words=TOOL_WORDS)
 def tool(
     function: Function | None = None,
@@ -182,6 +205,7 @@ def tool(
     confirm: bool = False,
     effect: Effect = "idempotent",
     probe: Function | None = None,
+    prepare: Function | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool; bare, or with options."""
     for option, keys in (
@@ -225,6 +249,7 @@ def tool(
             confirm=confirm,
             effect=effect,
             probe=probe,
+            prepare=prepare,
         )
 
     return declare if function is None else declare(function)
@@ -292,7 +317,7 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
     tools: list[Tool] = []
     for value in values:
         if isinstance(value, Tool):
-            tools.append(value)
+            tools.append(cast("Tool", value))
         elif isinstance(value, ToolsetLike) and not isinstance(value, type):
             tools.extend(_opened(value, where=where))
         else:
@@ -354,7 +379,7 @@ def _from_node(node: Composable, *, where: str) -> Tool:
         description=description,
         parameters=parameters,
         documented=bool(description),
-        agent=node,
+        agent=cast("Node", node),
     )
 
 
@@ -380,6 +405,9 @@ def _from_object(value: object, run: Function, *, where: str) -> Tool:
         description=description if isinstance(description, str) else None,
         where=where,
     )
+    prepare = cast("object", getattr(value, "prepare", None))
+    if callable(prepare):
+        converted = msgspec.structs.replace(converted, prepare=prepare)
     if converted.description or not type(value).__doc__:
         return converted
     text = inspect.cleandoc(type(value).__doc__ or "")

@@ -10,7 +10,7 @@ from weft.declare.policy_parts import Memories
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock, Want
 from weft.ir.item import fingerprint
-from weft.passes.env import Env
+from weft.passes.env import Env, first_from
 from weft.passes.relevant import query_of, unasked
 from weft.passes.summaries import done_without
 from weft.values import Json, JsonObject
@@ -29,7 +29,8 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
     After:   user "[memory] 2026-03-01, user: I moved to Oslo"         (C.memory())
     """
     notes = [Note("insert_memories", "the policy shows memories only", one) for one in prompt.items]
-    asked = query_of(prompt.items.since(0), env, options)
+    begins = first_from(prompt.items, env.turn)
+    asked = query_of(prompt.items.since(0), begins, env, options)
     diagnostics: list[Diagnostic] = [*unasked(env, options)]
     wants: tuple[Want, ...] = ()
     if asked.strip():
