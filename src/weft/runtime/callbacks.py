@@ -136,7 +136,10 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
 def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Chain:
     """The callbacks of a flow or a custom agent for one moment."""
     own = node.before_agent if moment == "before_agent" else node.after_agent
-    inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
+    inner = cast(
+        "tuple[Callback, ...]",
+        own if isinstance(own, tuple) else (own,) if own is not None else (),
+    )
     return Chain(moment, inner, plugin_methods(plugins, moment))
 
 
