@@ -14,6 +14,7 @@ from weft.compiler.report import safe
 from weft.errors import SessionError
 from weft.recordings import Aside, Recording, files_in, read_file
 from weft.recordings.read import require_format
+from weft.recordings.recording import AGENT
 from weft.session import SessionKey, Store
 from weft.stores import open_store
 from weft.values import Json, JsonObject
@@ -69,7 +70,7 @@ async def _take(
 
     A session without events is what an import that was killed has left: it is filled.
     """
-    session = recording.for_store()
+    session = recording.spoken_by(options.agent or AGENT).for_store()
     key = SessionKey(
         session.app_name or options.app or "imported", session.user_id or options.user, session.id
     )

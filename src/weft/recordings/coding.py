@@ -96,7 +96,7 @@ class _ClaudeCode:
             if kind == "user":
                 self._user(line)
         self._answer(answer)
-        return self.transcript.recording(id, ended=False)
+        return self.transcript.recording(id, answered=not self.transcript.is_waiting)
 
     def _require_sound(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -221,7 +221,7 @@ class _ClaudeCode:
             for one in turn.parts:
                 part = one.part
                 beside = reader.beside(one, turn.role)
-                if part.function_response is not None or turn.role == "model":
+                if turn.role == "model":
                     part = with_fields(part, reader.name, beside)
                 (results if part.function_response is not None else others).append(part)
         return results, others
@@ -317,6 +317,7 @@ class _Codex:
                 info = object_in(payload.get("info"))
                 self.usage = object_in(info.get("last_token_usage"))
                 self._flush()
+                return
             transcript.put_aside(f"event `{inner}`", "a notice for display", where)
 
     def _meta(self, payload: JsonObject) -> None:
@@ -415,7 +416,7 @@ class _Codex:
     def end(self, name: str) -> Recording:
         """The whole rollout."""
         self._flush()
-        return self.transcript.recording(self.id or name, ended=False)
+        return self.transcript.recording(self.id or name, answered=not self.transcript.is_waiting)
 
 
 def _codex_usage(usage: JsonObject) -> Usage | None:

@@ -22,7 +22,7 @@ from weft.recordings.adk import SQLITE, read_database, read_events
 from weft.recordings.coding import Line, is_claude_code, is_codex, read_claude_code, read_codex
 from weft.recordings.frameworks import read_langchain, read_pydantic_ai
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
-from weft.recordings.recording import Recording, recording_of, tools_of
+from weft.recordings.recording import AGENT, Recording, recording_of, tools_of
 from weft.session import Session
 from weft.values import Json, JsonObject
 
@@ -240,6 +240,10 @@ _LANGCHAIN = (
     "AIMessageChunk", "HumanMessageChunk", "ToolMessageChunk", "SystemMessageChunk",
 )  # fmt: skip
 
+_ITEMS = ("message", "reasoning", "item_reference", "compaction", "mcp_list_tools")
+
+_ITEM_ENDINGS = ("_call", "_call_output", "_approval_request", "_approval_response")
+
 _BLOCKS = (
     "tool_use",
     "tool_result",
@@ -279,11 +283,14 @@ def _is_responses(messages: list[JsonObject]) -> bool:
         for piece in content if isinstance(content, list) else ():
             yield piece.get("type") if isinstance(piece, dict) else None
 
-    if not all("role" in one or isinstance(one.get("type"), str) for one in messages):
+    def is_item(one: JsonObject) -> bool:
+        kind = one.get("type")
+        return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ITEM_ENDINGS))
+
+    if not all("role" in one or is_item(one) for one in messages):
         return False
     return any(
-        ("role" not in one and one.get("type") not in (None, "constructor", *_LANGCHAIN))
-        or one.get("type") == "message"
+        is_item(one)
         or any(str(kind).startswith(("input_", "output_")) and kind != "input_audio"
                for kind in pieces(one))
         for one in messages
@@ -410,8 +417,13 @@ class _Dumps(Protocol):
     def model_dump(self, *, mode: str, exclude_none: bool) -> object: ...
 
 
-def from_messages(messages: object, *, format: str | None = None, id: str = "") -> Recording:
-    """One recording from messages, a request, a session, or JSON text of them."""
+def from_messages(
+    messages: object, *, format: str | None = None, id: str = "", agent: str = AGENT
+) -> Recording:
+    """One recording from messages, a request, a session, or JSON text of them.
+
+    `agent` is who speaks for the model in formats that name nobody.
+    """
     require_format(format)
     name = "messages"
     if isinstance(messages, str | bytes):
@@ -429,12 +441,12 @@ def from_messages(messages: object, *, format: str | None = None, id: str = "") 
     (recording,) = recordings
     for one in recording.aside:
         _log.warning("%s: set aside: %s", name, one)
-    return recording
+    return recording.spoken_by(agent)
 
 
-def session_from(messages: object, *, format: str | None, id: str) -> Session:
+def session_from(messages: object, *, format: str | None, id: str, agent: str) -> Session:
     """What `Session.from_messages` returns."""
-    recording = from_messages(messages, format=format, id=id)
+    recording = from_messages(messages, format=format, id=id, agent=agent)
     session = recording.for_store()
     session.id = id or session.id
     return session
