@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
@@ -18,10 +19,12 @@ from typing import Literal, NamedTuple, cast, get_args
 import msgspec
 
 from weft.content import Content, Part
-from weft.detect import find
+from weft.detect.find import find
+from weft.detect.kinds import check_kinds, kinds_named
 from weft.dialects import facts_for, wire_name
 from weft.errors import DeclarationError, SessionError, UnrecordedRequest
 from weft.ir import ModelResponse, Prompt
+from weft.late import late_pattern
 from weft.misuse import explained
 from weft.models.base import Model
 from weft.models.registry import model_for
@@ -47,6 +50,9 @@ _KEY_NAMES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
 """How environment variables end that hold a key."""
 
 _SHORTEST_KEY = 12
+
+_RANDOM_ID = late_pattern("adk-[0-9a-f]{32}")
+"""Ids that the runtime gives to calls whose provider gives none."""
 
 
 class Exchange(NamedTuple):
@@ -90,7 +96,9 @@ class RecordedModel:
         self._model = model if isinstance(model, str) else _require_model(model)
         self.path = Path(path)
         self.mode: RecordMode = mode
-        self._kinds = tuple(secrets)
+        names = tuple(secrets)
+        check_kinds(names, where="RecordedModel.secrets")
+        self._kinds = kinds_named(names)
         self._lock = Lock()
         self._turns: dict[str, int] = {}
         self._asked: set[str] = set()
@@ -307,6 +315,7 @@ class _Cover:
     def __init__(self, kinds: tuple[str, ...]) -> None:
         self._kinds = kinds
         self._values: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
         self._environment = {
             value: name
             for name, value in os.environ.items()
@@ -316,6 +325,7 @@ class _Cover:
     def covered(self, value: Json, field: str = "") -> Json:
         """The value without secrets."""
         if isinstance(value, str):
+            value = _RANDOM_ID.sub(self._numbered, value)
             return value if field in _OPAQUE else self._text(value)
         if isinstance(value, dict):
             return {self._text(key): self.covered(one, key) for key, one in value.items()}
@@ -345,6 +355,10 @@ class _Cover:
             text = text[: one.start] + placeholder + text[one.end :]
         return text
 
+    def _numbered(self, match: re.Match[str]) -> str:
+        """An id that Weft made up, by its number in the request: every run makes up another."""
+        return self._ids.setdefault(match[0], f"call-{len(self._ids) + 1}")
+
     def _restored(self, value: Json) -> Json:
         if isinstance(value, str):
             for placeholder, secret in self._values.items():
@@ -356,9 +370,18 @@ class _Cover:
 
 
 def _changed(response: ModelResponse, change: Callable[[Json], Json]) -> ModelResponse:
-    before = cast("Json", msgspec.to_builtins(response))
+    before = _builtins(msgspec.to_builtins(response))
     after = change(before)
     return response if after == before else msgspec.convert(after, ModelResponse)
+
+
+def _builtins(value: object) -> Json:
+    """The value as JSON has it: tuples are lists."""
+    if isinstance(value, dict):
+        return {key: _builtins(one) for key, one in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_builtins(one) for one in cast("list[object]", value)]
+    return cast("Json", value)
 
 
 # --- differences
