@@ -19,7 +19,7 @@ import msgspec
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.errors import SessionError, UsageError
 from weft.recordings.adk import SQLITE, read_database, read_events
-from weft.recordings.coding import Line, is_claude_code, is_codex, read_claude_code, read_codex
+from weft.recordings.coding import TranscriptLine, is_claude_code, is_codex, read_claude_code, read_codex
 from weft.recordings.frameworks import read_langchain, read_pydantic_ai
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
 from weft.recordings.recording import AGENT, Recording, recording_of, tools_of
@@ -108,7 +108,7 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
         value = _parsed(data, name)
         yield from _Values(name, format).read(value, Path(name).stem, f"{name}")
         return
-    rows = [Line(f"{name}:{number}", _parsed(line, f"{name}:{number}")) for number, line in lines]
+    rows = [TranscriptLine(f"{name}:{number}", _parsed(line, f"{name}:{number}")) for number, line in lines]
     yield from _Values(name, format).rows(rows)
 
 
@@ -120,7 +120,7 @@ class _Values:
         self.format = format
         self.stem = Path(name).name.partition(".")[0] or name
 
-    def rows(self, rows: Sequence[Line]) -> Iterator[Recording]:
+    def rows(self, rows: Sequence[TranscriptLine]) -> Iterator[Recording]:
         """Lines of a file: each a recording, or all of them one."""
         values = cast("list[Json]", [row.value for row in rows])
         objects = [value for value in values if isinstance(value, dict)]
@@ -156,7 +156,7 @@ class _Values:
                 place = f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]"
                 yield from self.read(one, f"{self.stem}-{number}", place, single=False)
             return
-        lines = [Line(f"{where}[{at}]", one) for at, one in enumerate(objects)]
+        lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
         if self.format == "claude-code" or (objects and is_claude_code(objects[0])):
             yield from read_claude_code(lines, id, where)
         elif self.format == "codex" or (objects and is_codex(objects[0])):

@@ -357,9 +357,7 @@ def requests_of(
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
     """
-    known = (
-        agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
-    )
+    known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
     options = recording.config if as_recorded else {}
     config = RunConfig(model=model or YARDSTICK, generate_config=options)

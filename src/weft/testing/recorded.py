@@ -55,7 +55,7 @@ _RANDOM_ID = late_pattern("adk-[0-9a-f]{32}")
 """Ids that the runtime gives to calls whose provider gives none."""
 
 
-class Exchange(NamedTuple):
+class RecordedExchange(NamedTuple):
     """A request as it is kept, and the responses it got: partial ones first, then the whole."""
 
     model: str
@@ -71,13 +71,13 @@ class Exchange(NamedTuple):
 class RecordedModel:
     """Stands for a model, by its name or as an object, and keeps what it said in a file.
 
-        model = RecordedModel("claude-sonnet-5", "tests/trip.jsonl")
+        model = RecordedModel("local", "tests/trip.jsonl")
 
     The file is JSON, one exchange a line, with sorted keys: it can be read, reviewed and merged.
     Commit it with the test. Errors that a model raises are not recorded.
     """
 
-    @explained('RecordedModel("claude-sonnet-5", "tests/trip.jsonl")')
+    @explained('RecordedModel("local", "tests/trip.jsonl")')
     def __init__(
         self,
         model: str | Model,
@@ -102,7 +102,7 @@ class RecordedModel:
         self._lock = Lock()
         self._turns: dict[str, int] = {}
         self._asked: set[str] = set()
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[RecordedExchange] = []
         self.wires: list[JsonObject] = []
         """The requests that were sent, in order."""
         exists = self.path.exists()
@@ -115,7 +115,7 @@ class RecordedModel:
         self._records = mode == "new" or not exists
         if exists:
             self.exchanges = list(_read(self.path))
-        self._by_key: dict[str, list[Exchange]] = {}
+        self._by_key: dict[str, list[RecordedExchange]] = {}
         for exchange in self.exchanges:
             self._by_key.setdefault(exchange.key, []).append(exchange)
 
@@ -132,7 +132,7 @@ class RecordedModel:
         return self._model.dialect
 
     @property
-    def unused(self) -> list[Exchange]:
+    def unused(self) -> list[RecordedExchange]:
         """The exchanges that nobody asked for: what the program no longer does."""
         return [one for one in self.exchanges if one.key not in self._asked]
 
@@ -156,7 +156,7 @@ class RecordedModel:
             responses.append(response)
             if not response.partial:  # it is in the file before the run goes on
                 self._record(
-                    Exchange(model, request, tuple(map(cover.covered_response, responses)))
+                    RecordedExchange(model, request, tuple(map(cover.covered_response, responses)))
                 )
             yield response
 
@@ -165,7 +165,7 @@ class RecordedModel:
             return model_for(self._model, where="RecordedModel")
         return self._model
 
-    def _recorded(self, key: str) -> Exchange | None:
+    def _recorded(self, key: str) -> RecordedExchange | None:
         """The next answer to this request; the same request asked again goes round."""
         with self._lock:
             exchanges = self._by_key.get(key)
@@ -179,7 +179,7 @@ class RecordedModel:
             self._asked.add(key)
             return exchanges[turn % len(exchanges)]
 
-    def _record(self, exchange: Exchange) -> None:
+    def _record(self, exchange: RecordedExchange) -> None:
         with self._lock:
             self.exchanges.append(exchange)
             key = exchange.key
@@ -210,11 +210,11 @@ class RecordedModel:
         likeness, number, leaves = nearest
         lines = list(_differences(leaves, sent))
         more = len(lines) - MOST_DIFFERENCES
-        shown = "\n".join(f"  {line}" for line in lines[:MOST_DIFFERENCES])
+        listing = "\n".join(f"  {line}" for line in lines[:MOST_DIFFERENCES])
         rest = f"\n  ... and {more} more" if more > 0 else ""
         return UnrecordedRequest(
             f"this request is not recorded; exchange {number} of {len(self.exchanges)} is the"
-            f" nearest ({likeness:.0%} alike):\n{shown}{rest}\n",
+            f" nearest ({likeness:.0%} alike):\n{listing}{rest}",
             where=str(self.path),
             hint=hint,
         )
@@ -225,7 +225,7 @@ def _require_model(model: object) -> Model:
         raise DeclarationError(
             f"a {type(model).__name__} is no model",
             where="RecordedModel.model",
-            hint='pass a name such as "claude-sonnet-5", or a weft.Model',
+            hint='pass a name such as "local", or a weft.Model',
         )
     return model
 
@@ -257,12 +257,12 @@ def _line(value: JsonObject) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _as_json(exchange: Exchange) -> JsonObject:
+def _as_json(exchange: RecordedExchange) -> JsonObject:
     responses = cast("list[Json]", [msgspec.to_builtins(one) for one in exchange.responses])
     return {"model": exchange.model, "request": exchange.request, "responses": responses}
 
 
-def _read(path: Path) -> Iterator[Exchange]:
+def _read(path: Path) -> Iterator[RecordedExchange]:
     """The exchanges of a file; an error names the line."""
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -281,7 +281,7 @@ def _read(path: Path) -> Iterator[Exchange]:
             model, request = str(fields["model"]), fields["request"]
             if not isinstance(request, dict) or not responses or responses[-1].partial:
                 raise ValueError("an exchange is a request and its whole answer")
-            yield Exchange(model, request, tuple(responses))
+            yield RecordedExchange(model, request, tuple(responses))
         except (ValueError, KeyError, RecursionError) as error:
             missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise SessionError(
