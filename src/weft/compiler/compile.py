@@ -65,6 +65,7 @@ def compile_request(
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
     part_of: Whole | None = None,
+    deps: object = None,
 ) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
@@ -72,7 +73,8 @@ def compile_request(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them,
     `within` the tokens it must not exceed, whatever the agent's own budget allows, `part_of` the
-    labels and the session of a program of which `root` and `session` are only a part.
+    labels and the session of a program of which `root` and `session` are only a part, `deps` what
+    instruction providers are handed.
     """
     if (
         type(session) is not Session
@@ -93,6 +95,7 @@ def compile_request(
         recorded or {},
         within,
         part_of,
+        deps,
     )
     inputs = _gather_inputs(call, message)
     instructions = _write_instructions(call, inputs)
@@ -113,6 +116,7 @@ class _Call(msgspec.Struct, frozen=True):
     recorded: Mapping[str, str]
     within: int | None
     part_of: Whole | None
+    deps: object
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -180,7 +184,13 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
         instructions = _unchanged(plan, log, inputs.state, call.artifacts, volatile)
     if instructions is None:
         context = partial(
-            _context, asked.name, inputs.state, inputs.events, inputs.invocation, call.artifacts
+            _context,
+            asked.name,
+            inputs.state,
+            inputs.events,
+            inputs.invocation,
+            call.artifacts,
+            call.deps,
         )
         scope = Scope(
             inputs.state,
@@ -429,6 +439,7 @@ def _context(
     events: Strand[Event],
     invocation: str,
     artifacts: Mapping[str, str],
+    deps: object,
 ) -> ReadonlyContext:
     """What an instruction provider is handed."""
     return ReadonlyContext(
@@ -438,6 +449,7 @@ def _context(
         invocation_id=invocation,
         user_content=user_content(events, invocation),
         artifacts=artifacts,
+        deps=deps,
     )
 
 
@@ -469,6 +481,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
                 recorded=recorded_by(event) or _provided(session, asked.name, index),
                 within=_within(event),
                 part_of=part_of.before(event) if part_of is not None else None,
+                deps=call.deps,
             )
             before.usage, before.answered = event.usage, event.timestamp
             before.known = event.provenance.known

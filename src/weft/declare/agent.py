@@ -19,6 +19,7 @@ from weft.declare.checks import (
     check_children,
     check_cleared,
     check_contents,
+    check_deps_type,
     check_flag,
     check_instruction,
     check_model,
@@ -43,6 +44,7 @@ from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool
 from weft.declare.words import C
+from weft.errors import DeclarationError
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject, Memo
 
@@ -128,6 +130,7 @@ if TYPE_CHECKING:
         allow: str | Iterable[str]
         cleared: str | Iterable[str]
         inputs: Inputs
+        deps_type: object
 
 
 @declared(
@@ -203,6 +206,8 @@ class Agent(Composable, Generic[AnswerT]):
         default_factory=dict[str, object], metadata=by(check_input_keys)
     )
     """The state keys that must be there when it starts, with their types."""
+    deps_type: object | None = field(default=None, metadata=by(check_deps_type))
+    """The type of the dependencies that a run of it must be given: `run(..., deps=obj)`."""
 
     if TYPE_CHECKING:
 
@@ -235,6 +240,17 @@ class Agent(Composable, Generic[AnswerT]):
         def __class_getitem__(cls, answer: object) -> object:
             """`Agent[Invoice]`, for annotations."""
             return _AnsweringAgent(cls, answer)
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class with code of its own to run: the code would never be called."""
+        super().__init_subclass__(**options)
+        if callable(vars(cls).get("run")):
+            raise DeclarationError(
+                "an Agent is data: its `run` would never be called",
+                where=cls.__name__,
+                hint=f"derive from weft.CustomAgent: class {cls.__name__}(CustomAgent), with"
+                " async def run(self, ctx: RunContext) that yields events",
+            )
 
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""

@@ -22,7 +22,7 @@ from weft.recordings.adk import SQLITE, read_database, read_events
 from weft.recordings.coding import TranscriptLine, is_claude_code, is_codex, read_claude_code, read_codex
 from weft.recordings.frameworks import read_langchain, read_pydantic_ai
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
-from weft.recordings.recording import AGENT, Recording, recording_of, tools_of
+from weft.recordings.recording import AGENT, Aside, Recording, recording_of, tools_of
 from weft.session import Session
 from weft.values import Json, JsonObject
 
@@ -207,14 +207,20 @@ class _Values:
             raise SessionError("there is no message in it", where=where, hint=_FORMS)
         if own is not None and own.name == CHAT:
             answered = "tools" not in request
-            recording = read_provider(request, CHAT, label, where, answered=answered)
+            chat = {key: request[key] for key in ("messages", "tools") if key in request}
+            recording = read_provider(chat, CHAT, label, where, answered=answered)
         else:
             recording = self._list(messages, label, where)
             tools = request.get("tools")
             if isinstance(tools, list) and tools:
                 declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
                 recording = recording._replace(tools=tools_of(declared))
-        yield recording
+        beside = [name for name in request if name not in ("id", "messages", "tools", "model")]
+        fields = (
+            Aside(f"`{name}` beside the messages", "it is no part of the conversation", 1, (where,))
+            for name in beside
+        )
+        yield recording._replace(aside=(*recording.aside, *fields))
 
 
 def _session(raw: JsonObject, where: str) -> Recording:
