@@ -156,3 +156,12 @@ def test_recorded_models_are_priced_unless_another_is_named(tmp_path: Path) -> N
     assert usage["claude-sonnet-4-5-20250929"]["cost"] > 0
     named = json.loads(weft(tmp_path, "replay", "*.json*", "--json", "--model", "gpt-5").stdout)
     assert {row["model"] for row in named["rows"]} == {"gpt-5"}
+
+
+def test_the_terminal_says_what_would_have_been_saved(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text(json.dumps(coding_run(steps=12)))
+    done = weft(tmp_path, "replay", "run.jsonl")
+    (line,) = [one for one in done.stdout.splitlines() if "would have cost" in one]
+    assert re.fullmatch(
+        r"C\.auto\(\) would have cost \d+% less than plain history, recalls included", line
+    )

@@ -26,6 +26,7 @@ from weft.replay.page import (
     lines,
     recorded_facts,
     replay_page,
+    savings,
 )
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
@@ -80,6 +81,8 @@ def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead"
     for line in facts.lines():
         print(safe(line))
     for line in lines(trials):
+        print(line)
+    for line in savings(trials):
         print(line)
     for line in aside_lines(read.recordings):
         print(safe(line))

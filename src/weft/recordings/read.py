@@ -19,7 +19,13 @@ import msgspec
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.errors import SessionError, UsageError
 from weft.recordings.adk import SQLITE, read_database, read_events
-from weft.recordings.coding import TranscriptLine, is_claude_code, is_codex, read_claude_code, read_codex
+from weft.recordings.coding import (
+    TranscriptLine,
+    is_claude_code,
+    is_codex,
+    read_claude_code,
+    read_codex,
+)
 from weft.recordings.frameworks import read_langchain, read_pydantic_ai
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
 from weft.recordings.recording import AGENT, Aside, Recording, recording_of, tools_of
@@ -108,7 +114,10 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
         value = _parsed(data, name)
         yield from _Values(name, format).read(value, Path(name).stem, f"{name}")
         return
-    rows = [TranscriptLine(f"{name}:{number}", _parsed(line, f"{name}:{number}")) for number, line in lines]
+    rows = [
+        TranscriptLine(f"{name}:{number}", _parsed(line, f"{name}:{number}"))
+        for number, line in lines
+    ]
     yield from _Values(name, format).rows(rows)
 
 
