@@ -147,6 +147,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                     Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),
                     "user",
                     Take("app", "The app they belong to.", default="imported"),
+                    Take("agent", "The agent whose words the answers are."),
                     "limit",
                     Take("as_json", "What was imported, as JSON."),
                 ),

@@ -56,6 +56,7 @@ class CommandOptions:
     folder: Annotated[
         Path, Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
     ] = Path()
+    file: Annotated[Path | None, Argument(help="A file of cases.", metavar="FILE")] = None
     files: Annotated[
         list[Path] | None,
         Argument(help="Recordings: files, folders or globs; .gz too.", metavar="FILES"),

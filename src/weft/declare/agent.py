@@ -154,6 +154,8 @@ class Agent(Composable, Generic[AnswerT]):
     instruction: Instruction = field(default="", metadata=by(check_instruction))
     description: str = field(default="", metadata=by(check_text))
     """What it is for: agents that may hand over to it read this."""
+    identity: bool = field(default=True, metadata=by(check_flag))
+    """Whether its system text begins with its name and description."""
     tools: tuple[Tool, ...] = field(default=(), metadata=by(check_tools))
     sub_agents: "tuple[Agent | Flow, ...]" = field(default=(), metadata=by(check_children))
     """Whom it may hand over to."""
