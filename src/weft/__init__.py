@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
     from weft.session.store import Store
+    from weft.stores.memories import Memory
     from weft.values import Json
 
 __version__ = "0.1.0"
@@ -69,6 +70,7 @@ _HOMES = {
     "Json": "weft.values",
     "Loop": "weft.declare",
     "Map": "weft.declare",
+    "Memory": "weft.stores.memories",
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
@@ -135,6 +137,7 @@ __all__ = [
     "Json",
     "Loop",
     "Map",
+    "Memory",
     "Model",
     "ModelResponse",
     "Origin",

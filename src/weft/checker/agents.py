@@ -32,6 +32,7 @@ from weft.declare.policy_parts import (
     Distill,
     Extract,
     Label,
+    Memories,
     NoteDown,
     Notes,
     Relevant,
@@ -128,7 +129,7 @@ def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> I
                     yield Read(key, place, optional=optional, how="policy", guarded=True)
             case Notes():
                 yield Read(selector.key, place, optional=True, how="policy")
-            case Relevant() if selector.from_state is not None:
+            case Relevant() | Memories() if selector.from_state is not None:
                 yield Read(selector.from_state, place, optional=optional, how="policy")
             case When():
                 yield from _policy_reads(selector.policy, place, optional=True)

@@ -260,7 +260,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "eval:eval_command",
         (
             "target",
-            Take("file", "A dataset as YAML or JSON, or google-adk's *.evalset.json."),
+            "cases",
             "repeat",
             "parallel",
             "baseline",

@@ -11,10 +11,20 @@ from weft.compiler.incremental import facts_of
 from weft.compiler.inputs import user_content
 from weft.compiler.view import hidden_by_undoing
 from weft.content import Content, Part
-from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
+from weft.declare import (
+    Agent,
+    Callback,
+    CallbackContext,
+    MemorySearch,
+    Node,
+    Recollection,
+    RunConfig,
+)
+from weft.declare.policy_parts import MemoryScorer
 from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
+from weft.ir.item import handle_of
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
@@ -72,7 +82,7 @@ class Services(NamedTuple):
 
     store: Store
     artifacts: ArtifactStore
-    memory: Memory | None
+    memory: MemorySearch | None
     """Where what was said before is searched; None for the sessions of the store."""
     plugins: tuple[object, ...]
     on_event: tuple[Callback, ...]
@@ -541,12 +551,48 @@ class Invocation:
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions."""
-        memory = self.services.memory
-        if memory is None:
-            from weft.runtime.recall import SessionMemory  # it loads much, and few runs search
+        return await self._memory.search(self.session.app_name, self.session.user_id, query)
 
-            memory = SessionMemory(self.services.store)
-        return await memory.search(self.session.app_name, self.session.user_id, query)
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None, scorer: MemoryScorer | None = None
+    ) -> Sequence[Recollection]:
+        """What the memory has on a query, without what this session says itself."""
+        from weft.stores.memories import Memory
+
+        app_name, user_id, session_id = self._owner
+        memory = self._memory
+        if isinstance(memory, Memory):
+            return await memory.find(
+                app_name, user_id, query, top_k=top_k, scorer=scorer, without=session_id
+            )
+        contents = await memory.search(app_name, user_id, query)
+        return [
+            Recollection(id=f"memory-{handle_of(one.text)}", text=one.text, author=one.role or "")
+            for one in contents[:top_k]
+        ]
+
+    async def remember(self, text: str, author: str) -> str:
+        """Keep a note in the user's memory."""
+        from weft.stores.memories import Memory
+
+        app_name, user_id, session_id = self._owner
+        memory = self._memory
+        if not isinstance(memory, Memory):
+            raise UsageError(
+                f"a {type(memory).__name__} cannot be written",
+                where="Runner.memory",
+                hint='pass weft.Memory("sqlite:///weft.db")',
+            )
+        return await memory.remember(app_name, user_id, text, session=session_id, author=author)
+
+    @property
+    def _memory(self) -> MemorySearch:
+        """The runner's memory, or the store's own: notes, and all sessions of the user."""
+        if self.services.memory is not None:
+            return self.services.memory
+        from weft.stores.memories import Memory  # it loads much, and few runs search
+
+        return Memory(self.services.store, sessions=True)
 
     @property
     def _owner(self) -> tuple[str, str, str]:
