@@ -181,6 +181,13 @@ class Dialect:
             lasting,
         )
 
+    def turns_of(self, item: Item, model: str) -> list[Entry]:
+        """The turns of one item by itself, as a request to the model has them."""
+        stores = self.holds(Prompt(model, ""))
+        report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
+        ready, last = self._extend(None, (item,), report)
+        return ready if last is None else [*ready, last]
+
     def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError
@@ -281,7 +288,9 @@ class Dialect:
         """The elements for an item: one turn for each stretch of one role."""
         report.own_ids = _NO_IDS
         for block in blocks:
-            if block.provider or block.kept is not None:  # of some provider: else nothing is its own
+            if (
+                block.provider or block.kept is not None
+            ):  # of some provider: else nothing is its own
                 report_foreign_fields(blocks, report)
                 report.own_ids = frozenset(
                     block.id

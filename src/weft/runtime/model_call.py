@@ -333,6 +333,7 @@ class ModelCall:
             recorded=recorded,
             within=within,
             part_of=part_of(invocation),
+            deps=invocation.request.deps,
         )
         if is_cold(session.events, plan.slot):
             # a long log that was just read would stop the event loop for a second
@@ -539,6 +540,7 @@ async def provided_texts(
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,
             artifacts=artifacts,
+            deps=invocation.request.deps,
         ).apart()
         function, extra = target_of(provider)
         try:

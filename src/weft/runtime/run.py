@@ -208,6 +208,8 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
     lease: Lease | None = None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
+    if program.deps_types:
+        program.require_deps(request.deps)
     try:
         lease = await _lease(invocation)
         invocation.feed = services.feeds.begin(request.key)

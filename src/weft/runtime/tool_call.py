@@ -33,7 +33,7 @@ from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     call: FunctionCall
     response: JsonObject | None = None
-    actions: Actions = NO_ACTIONS
+    actions: Actions = EMPTY_ACTIONS
     parts: tuple[Part, ...] = ()
     waits: bool = False
     unknown: bool = False
@@ -165,6 +165,7 @@ class ToolCall:
             state=self._state(),
             around=self._invocation,
             confirmed=self._progress.confirmed.get(call.id or ""),
+            deps=self._invocation.request.deps,
         )
         if bound.tool.confirm is not False:
             asked = await self._confirmation(bound.tool, args, context)

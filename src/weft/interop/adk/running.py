@@ -22,7 +22,7 @@ from weft.dialects import dialect_named
 from weft.errors import UsageError
 from weft.interop.adk.objects import field, is_a, listed, named, text
 from weft.ir import ModelResponse, Prompt
-from weft.replay.recordings import read_request
+from weft.recordings.requests import read_request
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, require_json
 
