@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
+    from weft.runtime.approvals import Approve, Deny, Pending
     from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
@@ -55,11 +56,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "Actions": "weft.session",
     "Agent": "weft.declare",
+    "Approve": "weft.runtime.approvals",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "CustomAgent": "weft.declare",
+    "Deny": "weft.runtime.approvals",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
     "Example": "weft.declare.examples",
@@ -76,6 +79,7 @@ _HOMES = {
     "Origin": "weft.diagnostics",
     "Parallel": "weft.declare",
     "Part": "weft.content",
+    "Pending": "weft.runtime.approvals",
     "Plugin": "weft.runtime",
     "Policy": "weft.declare.policy",
     "Race": "weft.declare.nodes",
@@ -122,11 +126,13 @@ _HOMES = {
 __all__ = [
     "Actions",
     "Agent",
+    "Approve",
     "C",
     "CallbackContext",
     "Compiled",
     "Content",
     "CustomAgent",
+    "Deny",
     "Diagnostic",
     "Event",
     "Example",
@@ -143,6 +149,7 @@ __all__ = [
     "Origin",
     "Parallel",
     "Part",
+    "Pending",
     "Plugin",
     "Policy",
     "Race",

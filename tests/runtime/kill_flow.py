@@ -200,10 +200,14 @@ def tools(note: Journal) -> dict[str, Tool]:
     return {each.name: each for each in found}
 
 
-def booking(note: Journal, name: str = "book") -> Tool:
-    """A tool that writes a row with the store's own connection."""
+def booking(note: Journal, name: str = "book", *, asks: bool = False) -> Tool:
+    """A tool that writes a row with the store's own connection; it may ask before."""
 
-    @tool(name=name, effect="transactional")
+    def is_new(args: JsonObject, ctx: ToolContext) -> bool:
+        note("weighed", call=ctx.call_id)
+        return asks and args["what"] != "nothing"
+
+    @tool(name=name, effect="transactional", confirm=is_new)
     async def book(what: str, ctx: ToolContext) -> str:
         """Book something."""
         note("began", call=ctx.call_id)
@@ -344,8 +348,8 @@ def flow(note: Journal) -> Node:
 def effect(kind: str, note: Journal, agent: str) -> Node:
     """An agent that calls one tool with that effect, alone or in a batch."""
     model = PlannedModel(PLANS, note)
-    if kind == "transactional":
-        made = booking(note, "effect")
+    if kind in ("transactional", "approved"):
+        made = booking(note, "effect", asks=kind == "approved")
     elif kind == "probe":
         made = sending(note, "effect")
     else:

@@ -15,7 +15,7 @@ import msgspec
 from weft import schema
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.functions import check_choice, check_pass, misfit, name_of
+from weft.declare.functions import check_choice, check_pass, is_generator, misfit, name_of
 from weft.declare.hints import TOOL_WORDS
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
@@ -38,6 +38,9 @@ else:
     Node = object  # flows are made of agents, and agents of tools
 
 Function = Callable[..., object]
+
+Condition = Callable[[dict[str, Any], ToolContext], object]
+"""Whether a call needs a yes, from its arguments and the context; sync or async."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Names every provider takes: the intersection of their rules."""
@@ -81,7 +84,10 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     retries: int = 0
     sequential: bool = False
     long_running: bool = False
-    confirm: bool = False
+    confirm: bool | Condition = False
+    """Whether the user is asked before each call, or before those that a condition names."""
+    confirm_expires: float | None = None
+    """For how many seconds the question can be answered with a yes; None: for ever."""
     effect: Effect = "idempotent"
     probe: Function | None = None
     prepare: Function | None = None
@@ -122,6 +128,7 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
                 hint="leave retries out, or declare the effect it has",
             )
         _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
+        _check_confirm(self.confirm, self.confirm_expires, where=f"tool {name}.confirm")
         if self.prepare is not None:
             check_pass(f"tool {name}", "prepare", self.prepare)
 
@@ -181,7 +188,8 @@ def tool(
     retries: int = 0,
     sequential: bool = False,
     long_running: bool = False,
-    confirm: bool = False,
+    confirm: bool | Condition = False,
+    confirm_expires: float | None = None,
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
@@ -202,7 +210,8 @@ def tool(
     retries: int = 0,
     sequential: bool = False,
     long_running: bool = False,
-    confirm: bool = False,
+    confirm: bool | Condition = False,
+    confirm_expires: float | None = None,
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
@@ -218,7 +227,7 @@ def tool(
         _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
     _check_number("retries", retries, (int,), "0 or more", above=-1)
     for flag, value in (
-        ("sequential", sequential), ("long_running", long_running), ("confirm", confirm),
+        ("sequential", sequential), ("long_running", long_running),
     ):  # fmt: skip
         if not isinstance(cast("object", value), bool):
             raise DeclarationError(f"{flag}={value!r}", where="@tool", hint="pass True or False")
@@ -247,6 +256,7 @@ def tool(
             sequential=sequential,
             long_running=long_running,
             confirm=confirm,
+            confirm_expires=confirm_expires,
             effect=effect,
             probe=probe,
             prepare=prepare,
@@ -274,6 +284,31 @@ def _check_probe(effect: Effect, probe: object, *, where: str) -> None:
             f"a probe takes (call_id, args); `{name_of(probe)}` takes {taken}",
             where=where,
             hint=hint,
+        )
+
+
+def _check_confirm(confirm: object, expires: object, *, where: str) -> None:
+    """Whether to ask is a flag or a condition; only a question can expire."""
+    hint = 'pass True, False, or a condition: lambda args, ctx: args["amount"] > 100'
+    if not isinstance(confirm, bool):
+        if not callable(confirm):
+            raise DeclarationError(f"confirm={confirm!r}", where=where, hint=hint)
+        taken = misfit(confirm, 2)
+        if taken is not None or is_generator(confirm):
+            words = taken if taken is not None else "values one by one"
+            raise DeclarationError(
+                f"a condition takes (args, ctx); `{name_of(confirm)}` takes {words}",
+                where=where,
+                hint=hint,
+            )
+    if expires is None:
+        return
+    _check_number("confirm_expires", expires, (int, float), "seconds above 0", above=0)
+    if confirm is False:
+        raise DeclarationError(
+            f"confirm_expires={expires!r}, and nothing asks",
+            where=where,
+            hint="write confirm=True with it, or leave it out",
         )
 
 

@@ -17,6 +17,7 @@ from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
+from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -151,10 +152,10 @@ class Runner(Generic[AnswerT]):
     ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
-        `answers` gives open calls their results by call id; True or False where the user was
-        asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
-        What completed is not repeated; a run that is complete gives its result again. `deps` is
-        given again, as it is never stored.
+        `answers` gives open calls their results by call id; where the user was asked to confirm,
+        `True` or `False`, or `Approve(args={...})` or `Deny("reason")`. `retry` names calls to
+        run again though nobody knows whether they ran. What completed is not repeated; a run
+        that is complete gives its result again. `deps` is given again, as it is never stored.
         """
         request = Request(
             self._key(user_id, session_id),
@@ -301,6 +302,14 @@ class Runner(Generic[AnswerT]):
             return rewound
         finally:
             await lease.release()
+
+    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+        """The questions that are open in all sessions of the app, or of one user of it.
+
+        Each says which session waits, for which call, with which arguments, and until when; the
+        oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
+        """
+        return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:

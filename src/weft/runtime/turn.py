@@ -480,7 +480,7 @@ class Turn:
             bound = self.bindings.tools.get(call.name or "") if call is not None else None
             if bound is None or bound.tool.name in withheld:
                 continue
-            if bound.tool.long_running or bound.tool.confirm:
+            if bound.tool.long_running or bound.tool.confirm is True:
                 ids.append(call.id or "" if call is not None else "")
         return tuple(ids) or None
 
