@@ -222,6 +222,8 @@ async def use_results() -> None:
     assert_type(weft.run_sync(invoices >> writer, "Go.").value, Any)
     async for event in weft.stream(invoices, "Read this."):
         assert_type(event, Event)
+    async for partial in weft.stream(invoices, "Read this.").values():
+        assert_type(partial, Invoice)
     async with Runner(invoices, store="sqlite:///weft.db") as runner:
         assert_type(runner, Runner[Invoice])
         result = await runner.run("Read this.", session_id="s")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import weft.instructions as instructions
+    import weft.plugins as plugins
     from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         ToolContext,
         Toolset,
     )
+    from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
@@ -59,6 +61,8 @@ _HOMES = {
     "CustomAgent": "weft.declare",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
+    "Example": "weft.declare.examples",
+    "ExampleCall": "weft.declare.examples",
     "Fallback": "weft.declare",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
@@ -101,6 +105,7 @@ _HOMES = {
     "count_tokens": "weft.dialects",
     "expect": "weft.declare",
     "instructions": "weft",
+    "plugins": "weft",
     "race": "weft.declare",
     "run": "weft.runtime",
     "run_sync": "weft.runtime",
@@ -122,6 +127,8 @@ __all__ = [
     "CustomAgent",
     "Diagnostic",
     "Event",
+    "Example",
+    "ExampleCall",
     "Fallback",
     "Flow",
     "Gate",
@@ -164,6 +171,7 @@ __all__ = [
     "count_tokens",
     "expect",
     "instructions",
+    "plugins",
     "race",
     "run",
     "run_sync",

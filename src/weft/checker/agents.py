@@ -25,7 +25,6 @@ from weft.declare import (
 )
 from weft.declare.checks import CALLBACKS
 from weft.declare.compare import same
-from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
 from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
@@ -440,7 +439,7 @@ class _WritePairs(DefaultVisitor[_Pairs]):
 
 def agents_called_by(agent: Agent) -> list[Node]:
     """The agents and flows that are tools of an agent."""
-    return [t.agent for t in agent.tools if isinstance(t.agent, Composable)]
+    return [tool.agent for tool in agent.tools if tool.agent is not None]
 
 
 def custom_writer(node: CustomAgent) -> Writer:

@@ -18,7 +18,16 @@ import msgspec
 from weft import schema
 from weft.codes import CODES
 from weft.declare.compose import Composable
-from weft.declare.functions import check_choice, is_async, is_generator, is_model, misfit, name_of
+from weft.declare.functions import (
+    PassFunction,
+    check_choice,
+    check_pass,
+    is_async,
+    is_generator,
+    is_model,
+    misfit,
+    name_of,
+)
 from weft.declare.policy import Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
@@ -210,10 +219,12 @@ def _policy_hint(value: object) -> str:
     return "write one of C: C.window(5), C.none(), C.user(), C.auto()"
 
 
-def check_budget(agent: str, field: str, budget: object) -> TokenBudget | None:
-    """A budget, or its options as a dict."""
+def check_budget(agent: str, field: str, budget: object) -> TokenBudget | PassFunction | None:
+    """A budget, its options as a dict, or a pass that shortens the conversation."""
     if budget is None or isinstance(budget, TokenBudget):
         return budget
+    if callable(budget) and not isinstance(budget, type):
+        return check_pass(agent, field, budget)
     reason = f"{budget!r} is no TokenBudget"
     if isinstance(budget, Mapping):
         try:
@@ -226,7 +237,7 @@ def check_budget(agent: str, field: str, budget: object) -> TokenBudget | None:
         agent,
         field,
         reason,
-        "write TokenBudget(token_budget=4096, keep_recent=3)",
+        "write TokenBudget(token_budget=4096, keep_recent=3), or pass a function of (prompt, env)",
     )
 
 

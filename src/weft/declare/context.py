@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 from weft.content import Content, ContentLike, Part
 from weft.errors import UsageError
-from weft.session.event import NO_ACTIONS, Actions
+from weft.session.event import EMPTY_ACTIONS, Actions
 from weft.session.log import Session
 from weft.session.state import State
 from weft.values import Json, JsonObject
@@ -95,7 +95,7 @@ class DraftActions:
             and self.escalate is None
             and self.skip_summarization is None
         ):
-            return NO_ACTIONS
+            return EMPTY_ACTIONS
         for name, current, kind in (
             ("transfer_to_agent", self.transfer_to_agent, str),
             ("escalate", self.escalate, bool),

@@ -181,6 +181,13 @@ class Dialect:
             lasting,
         )
 
+    def turns_of(self, item: Item, model: str) -> list[Entry]:
+        """The turns of one item by itself, as a request to the model has them."""
+        stores = self.holds(Prompt(model, ""))
+        report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
+        ready, last = self._extend(None, (item,), report)
+        return ready if last is None else [*ready, last]
+
     def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError

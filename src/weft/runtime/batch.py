@@ -22,7 +22,7 @@ from weft.runtime.place import Place, paths_around, stopped
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
                     )
                 )
             )
-            if actions is NO_ACTIONS:  # most calls only return something
+            if actions is EMPTY_ACTIONS:  # most calls only return something
                 continue
             beside = call.id not in self.alone
             for key, value in actions.state_delta.items():
@@ -95,7 +95,7 @@ class Batch(NamedTuple):
             if delta
             or artifacts
             or (transfer is not None or escalate is not None or skip is not None)
-            else NO_ACTIONS,
+            else EMPTY_ACTIONS,
             notes=notes,
         )
 

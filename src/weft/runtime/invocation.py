@@ -44,7 +44,7 @@ from weft.session import (
     Transaction,
     apply_delta,
 )
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.values import Json, JsonObject, Strand
@@ -421,7 +421,7 @@ class Invocation:
         place: Place,
         content: Content | None = None,
         *,
-        actions: Actions = NO_ACTIONS,
+        actions: Actions = EMPTY_ACTIONS,
         error: tuple[str, str] | None = None,
         notes: Provenance = NOTHING,
     ) -> Event:

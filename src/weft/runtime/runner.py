@@ -19,7 +19,7 @@ from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
 from weft.runtime.background import follow as follow_session
-from weft.runtime.callbacks import check_plugins, plugin_methods
+from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
 from weft.runtime.feeds import Feeds
 from weft.runtime.invocation import Request, Services
 from weft.runtime.result import Result
@@ -72,6 +72,7 @@ class Runner(Generic[AnswerT]):
         memory: Memory | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
+        global_instruction: str | None = None,
         deps: object = None,
     ) -> None:
         if not isinstance(cast("object", root), Agent | Flow):
@@ -86,8 +87,13 @@ class Runner(Generic[AnswerT]):
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
         self._config = _config(config, _DEFAULT)
+        if global_instruction is not None:
+            self._config = msgspec.structs.replace(
+                self._config, global_instruction=global_instruction
+            )
         self._deps = deps
         checked = check_plugins(plugins)
+        with_plugins(_DEFAULT, checked)  # what they add is refused here, not in a run
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
@@ -123,7 +129,7 @@ class Runner(Generic[AnswerT]):
         """
         request = Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
-            _config(config, self._config),
+            self._configured(config),
             content=_message(message),
             state=require_object(state, where="state") if state is not None else {},
             deps=deps if deps is not None else self._deps,
@@ -151,7 +157,7 @@ class Runner(Generic[AnswerT]):
         """
         request = Request(
             self._key(user_id, session_id),
-            _config(config, self._config),
+            self._configured(config),
             answers=dict(answers or {}),
             retry=frozenset(retry),
             invocation_id=invocation_id,
@@ -331,6 +337,14 @@ class Runner(Generic[AnswerT]):
                 "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
+
+    def _configured(self, config: RunConfig | None) -> RunConfig:
+        """The configuration of a run, with what this runner and its plugins say to all agents."""
+        chosen = _config(config, self._config)
+        above = self._config.global_instruction
+        if chosen is not self._config and above and not chosen.global_instruction:
+            chosen = msgspec.structs.replace(chosen, global_instruction=above)
+        return with_plugins(chosen, self._services.plugins)
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         for name, value in (("user_id", user_id), ("session_id", session_id)):

@@ -30,7 +30,7 @@ from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
@@ -48,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     call: FunctionCall
     response: JsonObject | None = None
-    actions: Actions = NO_ACTIONS
+    actions: Actions = EMPTY_ACTIONS
     parts: tuple[Part, ...] = ()
     waits: bool = False
     unknown: bool = False
@@ -603,7 +603,7 @@ async def run_agent_tool(
     if not answers:
         return Returned({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
-        value, _ = parse(node, answers[-1].text, wrapped=True)
+        value, _ = parse(node, answers[-1].text, wrapped=None)
         return Returned(value if isinstance(value, dict) else {"result": value})
     answer_text = answers[0].text if len(answers) == 1 else None
     if answer_text is None:
