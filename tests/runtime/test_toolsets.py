@@ -9,6 +9,7 @@ import weft
 from tests.runtime.laws import check_laws
 from weft import Agent, ReadonlyContext, Runner, Session, Tool, Toolset, tool
 from weft.errors import DeclarationError
+from weft.ir import Prompt
 from weft.session import MemoryStore, SessionKey
 from weft.testing import ScriptedModel, call
 
@@ -221,6 +222,10 @@ async def test_a_toolset_that_answers_something_else_on_resume_is_named() -> Non
     assert offered(model) == ["status", "refund"], "the run goes on with what it began with"
 
 
+def as_it_is(prompt: Prompt, env: object) -> Prompt:
+    return prompt
+
+
 def for_more(x: int) -> int:
     """One more."""
     return x
@@ -234,6 +239,7 @@ def for_more(x: int) -> int:
         ([status, status], "two tools are named `status`"),
         ([tool(name="own")(status)], "two tools are named `own`"),
         ([tool(name="set_model_response")(status)], "is Weft's own"),
+        ([tool(prepare=as_it_is)(status)], "prepares requests"),
     ],
 )
 def test_what_cannot_be_tools_is_refused(answer: object, words: str) -> None:

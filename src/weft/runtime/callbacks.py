@@ -149,7 +149,7 @@ def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Cha
     """The callbacks of a flow or a custom agent for one moment."""
     own = node.before_agent if moment == "before_agent" else node.after_agent
     inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
-    return Chain(moment, inner, plugin_methods(plugins, moment))
+    return Chain(moment, cast("tuple[Callback, ...]", inner), plugin_methods(plugins, moment))
 
 
 def require_code(root: Node) -> None:

@@ -85,7 +85,8 @@ async def _answer(
     """What one toolset answers, as tools."""
     where = f"{agent}.tools.{source.name}"
     try:
-        answer = await settled(source.ask(*((context,) if misfit(source.ask, 0) else ())))
+        takes_context = misfit(source.ask, 1) is None
+        answer = await settled(source.ask(context) if takes_context else source.ask())
     except Exception as error:
         raise ToolsetError(
             f"the toolset `{source.name}` raised {type(error).__name__}: {error}",
@@ -93,10 +94,18 @@ async def _answer(
             hint="mend it, and resume the run: nothing is lost",
         ) from error
     try:
-        return source.tools_of(answer, where=where)
+        tools = source.tools_of(answer, where=where)
     except DeclarationError as error:
         raise ToolsetError(
             f"the toolset `{source.name}` answered what cannot be tools: {error.message}",
             where=where,
             hint=error.hint or "answer a list of functions or tools",
         ) from error
+    preparing = next((tool.name for tool in tools if tool.prepare is not None), None)
+    if preparing is not None:  # the log has no code, so such a request could not be rebuilt
+        raise ToolsetError(
+            f"the tool `{preparing}` of the toolset `{source.name}` prepares requests",
+            where=where,
+            hint=f"declare it with the agent: Agent(..., tools=[{preparing}, ...])",
+        )
+    return tools
