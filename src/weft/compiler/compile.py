@@ -21,6 +21,7 @@ from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of,
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
+from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
@@ -160,8 +161,8 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     """Find the plan, and what the log and the state hold for it."""
     session, config = call.session, call.config
     labels = call.part_of.labels if call.part_of is not None else ()
-    plan = plan_for(call.root, call.agent, config, labels)
     log = session.events
+    plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
