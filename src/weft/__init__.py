@@ -27,10 +27,18 @@ if TYPE_CHECKING:
         ToolContext,
         Toolset,
     )
+    from weft.declare.config import Thinking
     from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
+    from weft.declare.provider_tools import (
+        CodeExecution,
+        FileSearch,
+        ProviderTool,
+        WebFetch,
+        WebSearch,
+    )
     from weft.declare.route import Route
     from weft.declare.tool import tool
     from weft.declare.transform import S
@@ -54,6 +62,7 @@ _HOMES = {
     "Agent": "weft.declare",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
+    "CodeExecution": "weft.declare.provider_tools",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "Diagnostic": "weft.diagnostics",
@@ -61,6 +70,7 @@ _HOMES = {
     "Example": "weft.declare.examples",
     "ExampleCall": "weft.declare.examples",
     "Fallback": "weft.declare",
+    "FileSearch": "weft.declare.provider_tools",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
     "Json": "weft.values",
@@ -73,6 +83,7 @@ _HOMES = {
     "Part": "weft.content",
     "Plugin": "weft.runtime",
     "Policy": "weft.declare.policy",
+    "ProviderTool": "weft.declare.provider_tools",
     "Race": "weft.declare.nodes",
     "Raw": "weft.declare",
     "ReadonlyContext": "weft.compiler",
@@ -90,11 +101,14 @@ _HOMES = {
     "Severity": "weft.diagnostics",
     "Step": "weft.declare",
     "Store": "weft.session.store",
+    "Thinking": "weft.declare.config",
     "Timeout": "weft.declare.nodes",
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
     "Toolset": "weft.declare",
+    "WebFetch": "weft.declare.provider_tools",
+    "WebSearch": "weft.declare.provider_tools",
     "WeftError": "weft.errors",
     "check": "weft.checker",
     "compile": "weft.compiler",
@@ -118,6 +132,7 @@ __all__ = [
     "Agent",
     "C",
     "CallbackContext",
+    "CodeExecution",
     "Compiled",
     "Content",
     "Diagnostic",
@@ -125,6 +140,7 @@ __all__ = [
     "Example",
     "ExampleCall",
     "Fallback",
+    "FileSearch",
     "Flow",
     "Gate",
     "Json",
@@ -137,6 +153,7 @@ __all__ = [
     "Part",
     "Plugin",
     "Policy",
+    "ProviderTool",
     "Race",
     "Raw",
     "ReadonlyContext",
@@ -154,11 +171,14 @@ __all__ = [
     "Severity",
     "Step",
     "Store",
+    "Thinking",
     "Timeout",
     "TokenBudget",
     "Tool",
     "ToolContext",
     "Toolset",
+    "WebFetch",
+    "WebSearch",
     "WeftError",
     "check",
     "compile",
@@ -208,6 +228,10 @@ def _unknown(name: str) -> AttributeError:
         **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
         "ParallelAgent": "Parallel",
         "LoopAgent": "Loop",
+        **dict.fromkeys(("GoogleSearch", "WebSearchTool"), "WebSearch"),
+        **dict.fromkeys(("UrlContext", "WebFetchTool"), "WebFetch"),
+        **dict.fromkeys(("CodeInterpreter", "CodeExecutionTool"), "CodeExecution"),
+        "FileSearchTool": "FileSearch",
     }
     return UnknownName(
         f"module 'weft' has no attribute {name!r}",
