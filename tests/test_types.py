@@ -42,20 +42,103 @@ bot.typo  # wrong
     shutil.which("pyright", path=Path(sys.executable).parent) is None, reason="pyright"
 )
 def test_a_wrong_word_is_an_error_and_a_right_one_is_none(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(_PROGRAM, "utf-8")
+    assert _reported_by_pyright(tmp_path, _PROGRAM) == _wrong_lines(_PROGRAM)
+
+
+def _reported_by_pyright(folder: Path, text: str) -> set[int]:
+    (folder / "program.py").write_text(text, "utf-8")
     source = Path(weft.__file__).parents[1]
-    (tmp_path / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{source}"]}}', "utf-8")
+    (folder / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{source}"]}}', "utf-8")
     done = subprocess.run(
-        [Path(sys.executable).parent / "pyright", "--pythonpath", sys.executable, "-p", tmp_path],
+        [Path(sys.executable).parent / "pyright", "--pythonpath", sys.executable, "-p", folder],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
     )
-    reported = {int(number) for number in re.findall(r"program\.py:(\d+):\d+ - error", done.stdout)}
-    lines = _PROGRAM.splitlines()
-    wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
-    assert reported == wrong, done.stdout
+    return {int(number) for number in re.findall(r"program\.py:(\d+):\d+ - error", done.stdout)}
+
+
+_TYPED_PROGRAM = """
+# pyright: strict
+import dataclasses
+
+import weft
+from weft import Agent, CallbackContext, Content, Runner, tool
+
+
+@dataclasses.dataclass
+class Invoice:
+    total: float
+
+
+@tool
+def add(a: int, b: int) -> int:
+    \"\"\"Add.\"\"\"
+    return a + b
+
+
+def greet(context: CallbackContext) -> Content | None:
+    return None
+
+
+def late(context: CallbackContext, prompt: str) -> None:
+    return None
+
+
+agent = Agent("extract") @ Invoice
+total: float = weft.run_sync(agent, "hi").value.total
+number: int = add(1, 2)
+Agent("a", before_agent=greet)
+text: str = weft.run_sync(agent, "hi").value  # wrong
+weft.run_sync(agent, "hi").value.typo  # wrong
+runner: Runner[str] = Runner(agent)  # wrong
+other: Agent[str] = agent  # wrong
+add("1", 2)  # wrong
+word: str = add(1, 2)  # wrong
+Agent("a", before_agent=late)  # wrong
+Agent("a", before_model=late)  # wrong
+Agent("a", before_model=greet)  # wrong
+Agent("a", instructions="hi")  # wrong
+"""
+
+
+def _wrong_lines(program: str) -> set[int]:
+    lines = program.splitlines()
+    return {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
+
+
+@pytest.mark.skipif(
+    shutil.which("pyright", path=Path(sys.executable).parent) is None, reason="pyright"
+)
+def test_pyright_knows_what_an_agent_answers_with(tmp_path: Path) -> None:
+    assert _reported_by_pyright(tmp_path, _TYPED_PROGRAM) == _wrong_lines(_TYPED_PROGRAM)
+
+
+@pytest.mark.skipif(shutil.which("mypy", path=Path(sys.executable).parent) is None, reason="mypy")
+def test_mypy_knows_what_an_agent_answers_with(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_TYPED_PROGRAM, "utf-8")
+    root = Path(weft.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", root / "pyproject.toml", "--no-pretty",
+         "--cache-dir", root / ".mypy_cache", tmp_path / "program.py"],
+        capture_output=True,
+        text=True,
+        cwd=root,
+    )  # fmt: skip
+    reported = {int(number) for number in re.findall(r"program\.py:(\d+): error", done.stdout)}
+    assert reported == _wrong_lines(_TYPED_PROGRAM), done.stdout + done.stderr
+
+
+def test_generics_cost_nothing_and_make_no_schema() -> None:
+    annotation = Agent[int]
+    assert isinstance(Agent[str]("a"), Agent)
+    assert annotation("a", output_schema=int).output_schema is int  # type: ignore[call-overload]
+    assert weft.Result[int] is not None
+    assert weft.Runner[int] is not None
+    with pytest.raises(weft.WeftError, match=r"hint: write Agent\(\"a\"\) @ int"):
+        annotation("a")  # type: ignore[call-overload]
+    assert Agent("a") == Agent("a")
+    assert "__orig_class__" not in vars(annotation("a", output_schema=int))
 
 
 def test_a_compiled_request_shows_what_the_pages_name() -> None:

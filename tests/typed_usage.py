@@ -1,35 +1,47 @@
-"""What users write, checked by pyright strict: nothing here may need a cast or an ignore."""
+"""What users write, checked by pyright and mypy strict: nothing may need a cast or an ignore."""
 
 # pyright: strict
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal, TypedDict, assert_type
+
+import msgspec
+import pydantic
 
 import weft
 from weft import (
     Agent,
     C,
+    CallbackContext,
     Compiled,
     Content,
+    CustomAgent,
     Event,
     Fallback,
     Loop,
+    ModelResponse,
     Parallel,
     Part,
     Raw,
     ReadonlyContext,
+    Result,
     Route,
     RunConfig,
+    RunContext,
+    Runner,
+    Running,
     Sequence,
     Session,
     Step,
     TokenBudget,
+    Tool,
     ToolContext,
     Toolset,
     tool,
     until,
 )
+from weft.ir import Prompt
 from weft.values import Json
 
 
@@ -166,3 +178,173 @@ def name_of(flow: weft.Flow) -> str:
 
 
 named: str = name_of(choice) + name_of(polish)
+
+
+# What an agent answers with is known from its schema.
+
+
+class Invoice(pydantic.BaseModel):
+    number: str
+    total: float
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+class Row(TypedDict):
+    city: str
+
+
+invoices: Agent[Invoice] = Agent("extract") @ Invoice
+assert_type(Agent("plain"), Agent[str])
+assert_type(Agent("extract") @ Invoice, Agent[Invoice])
+assert_type(Agent("extract").returns(Point), Agent[Point])
+assert_type(Agent("extract", output_schema=Forecast), Agent[Forecast])
+assert_type(Agent("extract", output_schema=list[Invoice], max_steps=3), Agent[list[Invoice]])
+assert_type(Agent("extract", output_schema=Row).instruct("Read.").writes("row"), Agent[Row])
+assert_type(Agent("extract", output_schema={"type": "object"}), Agent[Any])
+assert_type(Agent("extract") @ Invoice @ Point, Agent[Point])
+assert_type(dataclasses.replace(invoices, name="other"), Agent[Invoice])
+either: Agent[Invoice | Point] = Agent("extract", output_schema=Invoice | Point)
+wider: Agent[object] = invoices
+agents: list[Agent] = [invoices, either, bot]
+
+
+async def use_results() -> None:
+    assert_type(weft.run_sync(invoices, "Read this."), Result[Invoice])
+    assert_type(weft.run_sync(invoices, "Read this.").value, Invoice)
+    assert_type(weft.run_sync(invoices, "Read this.").check().value.total, float)
+    assert_type(weft.run_sync(Agent("plain"), "Hi").value, str)
+    assert_type(weft.run(invoices, "Read this.", state={"a": 1}), Running[Invoice])
+    assert_type(await weft.run(invoices, "Read this."), Result[Invoice])
+    assert_type((await weft.run(either, "Read this.")).value, Invoice | Point)
+    assert_type(weft.run_sync(invoices >> writer, "Go.").value, Any)
+    async for event in weft.stream(invoices, "Read this."):
+        assert_type(event, Event)
+    async for partial in weft.stream(invoices, "Read this.").values():
+        assert_type(partial, Invoice)
+    async with Runner(invoices, store="sqlite:///weft.db") as runner:
+        assert_type(runner, Runner[Invoice])
+        result = await runner.run("Read this.", session_id="s")
+        assert_type(result, Result[Invoice])
+        assert_type(result.value.number, str)
+        assert_type(result.truncated, bool)
+        assert_type(result.waiting, dict[str, str])
+        assert_type((await runner.resume(session_id="s")).value, Invoice)
+    assert_type(Runner(report), Runner[Any])
+    kept: Runner[Invoice] = Runner(invoices)
+    del kept
+    assert_type(await later("x"), list[str])
+
+
+# A tool keeps the signature of its function.
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(timeout=5)
+async def later(text: str) -> list[str]:
+    """Wait."""
+    return [text]
+
+
+assert_type(add(1, 2), int)
+assert_type(add(a=1), int)
+assert_type(close_ticket(3), str)
+assert_type(add.name, str)
+function: Callable[[int, int], int] = add
+any_tool: Tool = add
+tools: list[Tool] = [add, later, Tool(name="raw", description="", parameters={})]
+
+
+# Callbacks are typed by position.
+
+
+def greet(ctx: CallbackContext) -> Content | None:
+    return Content(parts=(Part(text=ctx.agent_name),)) if ctx.state.get("new") else None
+
+
+async def look(ctx: CallbackContext, prompt: Prompt) -> Prompt | None:
+    return prompt if prompt.tools else None
+
+
+def shorten(ctx: CallbackContext, response: ModelResponse) -> ModelResponse | None:
+    return response if response.usage else None
+
+
+def block(ctx: ToolContext, tool: Tool, args: dict[str, object]) -> dict[str, str] | None:
+    return {"error": tool.name} if "path" in args and ctx.call_id else None
+
+
+async def trim(
+    ctx: ToolContext, tool: Tool, args: dict[str, object], result: dict[str, Any]
+) -> None:
+    result.pop("raw", None)
+
+
+def recover(ctx: CallbackContext, prompt: Prompt, error: Exception) -> ModelResponse | None:
+    return None
+
+
+guarded = Agent(
+    "guarded",
+    before_agent=greet,
+    before_model=[look, lambda ctx, prompt: prompt if ctx.state else None],
+    after_model=shorten,
+    before_tool=block,
+    after_tool=trim,
+    on_model_error=recover,
+    on_tool_error=lambda ctx, tool, args, error: {"error": f"{tool.name}: {error}"},
+)
+assert_type(guarded, Agent[str])
+
+
+# Dependencies and custom agents.
+
+
+class Db:
+    """What an application hands to its tools."""
+
+    def find(self, name: str) -> str:
+        return name
+
+
+@tool
+def look_up(name: str, ctx: ToolContext[Db]) -> str:
+    """Look somebody up."""
+    assert_type(ctx.deps, Db)
+    return ctx.deps.find(name)
+
+
+def greet(ctx: CallbackContext[Db]) -> None:
+    assert_type(ctx.deps.find("Ada"), str)
+
+
+def instruct(ctx: ReadonlyContext[Db]) -> str:
+    return assert_type(ctx.deps, Db).find("Ada")
+
+
+class Escalate(CustomAgent):
+    """Code that decides."""
+
+    classifier: Agent[str]
+    writes = ("owner",)
+    deps_type = Db
+
+    async def run(self, ctx: RunContext[Db]) -> AsyncIterator[Event]:
+        async for event in ctx.run(self.classifier):
+            yield assert_type(event, Event)
+        yield ctx.say(ctx.deps.find("Ada"), owner="human")
+
+
+def run_with_deps() -> None:
+    agent = Agent("bot", instruction=instruct, tools=[look_up], before_agent=greet, deps_type=Db)
+    escalate = Escalate("escalate", classifier=agent)
+    assert_type(escalate, Escalate)
+    weft.run_sync(Sequence(escalate, agent, before_agent=greet), "hi", deps=Db())
+    assert_type(weft.run_sync(agent, "hi", deps=Db()).value, str)

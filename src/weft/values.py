@@ -193,17 +193,18 @@ class Memo(dict[object, object]):
 
     def of(self, kind: type[T], *key: object) -> T | None:
         """The value of this type and key, or None where nobody kept one."""
-        return cast("T | None", self.get((kind, *key)))
+        return cast("T | None", self.get((kind, *key) if key else kind))
 
     def keep(self, value: T, *key: object) -> T:
         """Keep a value under its type and the key, instead of the one before."""
-        self[type(value), *key] = value
+        self[(type(value), *key) if key else type(value)] = value
         return value
 
     def ensure(self, kind: type[T], *key: object) -> T:
         """The value of this type and key; the first who asks makes an empty one."""
-        value = self.get((kind, *key))
-        return cast("T", self.setdefault((kind, *key), kind()) if value is None else value)
+        slot = (kind, *key) if key else kind
+        value = self.get(slot)
+        return cast("T", self.setdefault(slot, kind()) if value is None else value)
 
 
 class Fold(Protocol[ItemRead]):
@@ -253,7 +254,13 @@ class Strand(Sequence[Item], Generic[Item]):
         if self.tail or len(backing) != self.settled:
             return Strand([*self, *items])
         backing.extend(items)
-        return self._view(len(backing), ())
+        view = object.__new__(self.__class__)  # as `_view`: this is done at every step
+        view._backing = backing
+        view.tail = ()
+        view.settled = len(backing)
+        view.memo = self.memo
+        view.lock = self.lock
+        return view
 
     def with_tail(self, items: Sequence[Item]) -> "Strand[Item]":
         """A snapshot followed by items that the next one will not have."""

@@ -28,7 +28,8 @@ from weft.cli.options import CommandOptions, ReportForm
 from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.compiler.report import safe
-from weft.declare import Agent, Flow, Node
+from weft.declare import Node
+from weft.declare.flow import is_node
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 
@@ -58,7 +59,7 @@ def _checked(options: CommandOptions) -> tuple[list[Diagnostic], list[Sight], No
     target, infer = options.target, options.infer
     allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
     source = load_source(target)
-    if isinstance(source, Agent | Flow):
+    if is_node(source):
         diagnostics = check(source, inputs=keys, allow=allow, infer=infer)
         return diagnostics, sights(source, inputs=keys, infer=infer), source
     from weft.interop.adk import check_adk  # google-adk is an extra, and slow to load

@@ -9,7 +9,7 @@ from weft.cli.check import typed_keys
 from weft.cli.findings import sources_of
 from weft.cli.load import load_source, node_of
 from weft.cli.options import CommandOptions, PictureForm
-from weft.declare import Agent, Flow
+from weft.declare.flow import is_node
 from weft.errors import UsageError
 from weft.graph import Graph, graph_of, to_mermaid, to_svg, to_text
 from weft.graph.terminal import ASCII, WIDTH, strokes_for
@@ -45,7 +45,7 @@ def _graph(target: str, keys: dict[str, object]) -> Graph:
     """The picture, with the problems that `weft check` has, of Weft's own or google-adk's."""
     source = load_source(target)
     ours = False
-    if isinstance(source, Agent | Flow):
+    if is_node(source):
         ours = True
         diagnostics = check(source, inputs=keys)
     else:

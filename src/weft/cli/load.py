@@ -20,6 +20,7 @@ from typing import cast
 
 import weft
 from weft.declare import Agent, Flow, Node
+from weft.declare.flow import is_node
 from weft.errors import UsageError, WeftError
 
 _OURS = str(Path(weft.__file__).parent)
@@ -53,7 +54,7 @@ def app_of(root: Node, target: str) -> str:
 
 def node_of(source: object, target: str) -> Node:
     """What a target names, as a node; an agent of google-adk is translated."""
-    if isinstance(source, Agent | Flow):
+    if is_node(source):
         return source
     from weft.interop.adk import from_adk
 

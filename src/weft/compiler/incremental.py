@@ -33,7 +33,7 @@ from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
 from weft.session import Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
 from weft.values import Json, Strand, canonical
 
@@ -70,7 +70,7 @@ class LogFacts(msgspec.Struct, frozen=True):
                 authors |= {event.author}
             if event.author == "user" and event.content is not None:
                 asked = event
-            if actions is not NO_ACTIONS:
+            if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
                 if actions.state_delta and event.author != "user" and not event.partial:
                     wrote.append(event)
                     captured |= _captured(event, asked)
@@ -220,9 +220,10 @@ class Thread:
 
     def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
-        talk = self._talk(events, env) if passes.plain else None
-        if talk is not None:
-            return talk
+        if passes.plain_fresh and self._may_talk(events, env):
+            talk = self._talk(events, env)
+            if talk is not None:
+                return talk
         built, joined = self._build(events)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
@@ -244,34 +245,50 @@ class Thread:
         self.features |= prompt.features & Feature.BOUNDED
         return self._settle(built, prompt, events, joined)
 
-    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
-        """What is new where it is plain talk only, which no pass would change; else None.
+    def _may_talk(self, events: Strand[Event], env: Env) -> bool:
+        """Whether plain talk that is new goes through all passes as it is.
 
-        At the beginning, and where the view is narrow, passes look at every item.
+        Where the view is narrow, or something reaches back, passes look at every item.
         """
         consumed = self.consumed
-        if (
-            not self.settled.settled
-            or self.basis.reaches_back >= consumed
+        return not (
+            self.basis.reaches_back >= consumed
             or env.policy.view != "default"
             or env.instruction.captured
             or (
                 facts_of(events).branched
                 and not branches_of(events).is_quiet(self.slot.branch, consumed)
             )
-        ):
+        )
+
+    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
+        """What is new where it is plain talk only, which no pass would change; else None.
+
+        Of a long log that is new as a whole, the plain talk it begins with is settled in any case.
+        """
+        consumed, settled = self.consumed, events.settled
+        fresh = events.between(consumed, settled)
+        plain = plain_items(fresh, consumed, env.agent, self.used_ids)
+        items, opens = plain.items, self.settled.settled == 0
+        if opens and (not items or items[0].blocks[0].role != "user"):
+            return None  # the user is to speak first: a pass sees to that
+        tail: list[Item] = []
+        if plain.read == len(fresh) and events.tail:
+            rest = plain_items(events.tail, settled, env.agent, self.used_ids)
+            if rest.read < len(events.tail) or rest.calls:
+                return None
+            tail = rest.items
+        elif plain.read < len(fresh) and not (opens and plain.read > _MANY):
             return None
-        fresh = events.since(consumed)
-        items = plain_items(fresh, consumed, env.agent)
-        if len(items) < len(fresh):
+        self.consumed = consumed + plain.read
+        self.settled = self.settled.grown(items)
+        if plain.calls:
+            self.used_ids |= plain.calls
+            self.called |= plain.calls
+            self.features |= Feature.CALLS
+        if plain.read < len(fresh):
             return None
-        self.consumed = events.settled
-        if not events.tail:
-            self.settled = woven = self.settled.grown(items)
-        else:
-            self.settled = self.settled.grown(items[: events.settled - consumed])
-            woven = self.settled.with_tail(items[events.settled - consumed :])
-        return self._woven(woven, self.notes, self.diagnostics, events)
+        return self._woven(self.settled.with_tail(tail), self.notes, self.diagnostics, events)
 
     def _woven(
         self,
@@ -463,6 +480,9 @@ def _is_stranger(slot: Slot, events: Strand[Event]) -> bool:
         return False
     return slot.agent not in facts.authors and "" not in facts.authors
 
+
+_MANY = 100
+"""From so many plain events at its beginning on, a log is worth being read in two pieces."""
 
 LONG = 2_000
 """From so many events on, compiling a log for the first time takes longer than a loop may wait."""

@@ -359,9 +359,12 @@ def _escape(key: str) -> str:
 
 
 class _HeadFindings(NamedTuple):
-    """What is wrong with a head, kept with it."""
+    """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
 
     diagnostics: tuple[Diagnostic, ...]
+    name: str
+    """The name that the provider is given for the model."""
+    judges: bool
 
 
 class _Settled:
@@ -376,10 +379,10 @@ class _Settled:
 
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    places = SourceMap(lowered)
-    name = model_name(lowered.wire, model)
-    head = _of_head(lowered, model, name, places)
-    return (*head, *_of_turns(lowered, name, places))
+    head = _of_head(lowered, model)
+    if not head.judges and (lowered.final or lowered.rest):
+        return head.diagnostics
+    return head.diagnostics + _of_turns(lowered, head.name)
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -399,8 +402,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
     )
     lowered = dialect_named(dialect).lower(prompt)
     unavailable = tuple(one for one in lowered.diagnostics if one.code == "WEFT709")
-    refusals = _of_head(lowered, model, model_name(lowered.wire, model), SourceMap(lowered))
-    return (*unavailable, *refusals)
+    return (*unavailable, *_of_head(lowered, model).diagnostics)
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -414,24 +416,28 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
             )
 
 
-def _of_head(lowered: Lowered, model: str, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
+def _of_head(lowered: Lowered, model: str) -> _HeadFindings:
     """What is wrong with everything but the conversation, read once for each head."""
-    head, key = lowered.head, (lowered.dialect, model)
-    findings = head.memo.of(_HeadFindings, *key)
-    if findings is not None:
-        return findings.diagnostics
-    of = head.of
+    head = lowered.head
+    findings = head.memo.of(_HeadFindings, lowered.dialect, model)
+    if findings is None:
+        dialect, name = dialect_named(lowered.dialect), model_name(head.wire, model)
+        wrong = _wrong_with_head(lowered, model, name)
+        findings = _HeadFindings(wrong, name, dialect.judges_turns(name))
+        head.memo.keep(findings, lowered.dialect, model)
+    return findings
+
+
+def _wrong_with_head(lowered: Lowered, model: str, name: str) -> tuple[Diagnostic, ...]:
+    head, of = lowered.head, lowered.head.of
     if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
-        head.memo.keep(_HeadFindings(()), *key)
         return ()  # nothing in it is the author's but the model and a text
     dialect = dialect_named(lowered.dialect)
     refusals = list(dialect.refused_head(head.wire, model))
     turns = dialect.turn_rules(name)
     for index, entry in enumerate(head.lead):
         refusals += turns.read(entry.wire, f"/{lowered.turns}/{index}")
-    diagnostics = _placed(refusals, places, lowered.head.of.agent)
-    head.memo.keep(_HeadFindings(diagnostics), *key)
-    return diagnostics
+    return _placed(refusals, lowered)
 
 
 @functools.lru_cache(maxsize=256)
@@ -441,10 +447,10 @@ def _is_sound(dialect: str, model: str) -> bool:
     return not target.refused_head(target.lower(Prompt(model, "")).head.wire, model)
 
 
-def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnostic, ...]:
+def _of_turns(lowered: Lowered, name: str) -> tuple[Diagnostic, ...]:
     """What is wrong with the conversation; turns that stay are read once."""
-    entries, first = lowered.entries, len(lowered.lead)
     dialect = dialect_named(lowered.dialect)
+    entries, first = lowered.entries, len(lowered.lead)
     key = (lowered.dialect, name, first)
     settled = entries.memo.of(_Settled, *key)
     if settled is None:
@@ -458,17 +464,18 @@ def _of_turns(lowered: Lowered, name: str, places: SourceMap) -> tuple[Diagnosti
             )
             settled.length += 1
             if findings:
-                settled.diagnostics += _placed(findings, places, lowered.head.of.agent)
+                settled.diagnostics += _placed(findings, lowered)
         turns, later = settled.turns.fork(), list[Finding]()
         for index, entry in enumerate(entries.since(settled.length), start=first + settled.length):
             later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
         later += turns.end(lowered.wire)
         if not later and not settled.diagnostics:  # the common case: nothing is wrong
             return ()
-        return (*settled.diagnostics, *_placed(later, places, lowered.head.of.agent))
+        return (*settled.diagnostics, *_placed(later, lowered))
 
 
-def _placed(findings: Iterable[Finding], places: SourceMap, agent: str) -> tuple[Diagnostic, ...]:
+def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+    places, agent = SourceMap(lowered), lowered.head.of.agent
     return tuple(
         report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)
         for each in findings

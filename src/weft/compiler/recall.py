@@ -30,10 +30,15 @@ def policy_of(agent: Agent, config: RunConfig = _DEFAULT) -> Policy:
 
     Where a tool asks that its results become handles, so it is, whatever the policy.
     """
-    policy = agent.context or config.context or agent.policy
+    policy = declared_policy(agent, config)
     if not any(tool.compact for tool in agent.tools) or all(map(_compacts, policy.stages)):
         return policy
     return replace(policy, stages=tuple(map(_compacting, policy.stages)))
+
+
+def declared_policy(agent: Agent, config: RunConfig) -> Policy:
+    """The same as it was written, whatever tools ask for."""
+    return agent.context or config.context or agent.policy
 
 
 def _compacts(stage: Stage) -> bool:

@@ -5,8 +5,9 @@ so that a pass can drop it and the report can say why.
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +29,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.passes.reduce import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING
@@ -185,20 +187,33 @@ def _built(
     return Built(items, features, diagnostics)
 
 
-def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item]:
-    """Items as `build_items` makes them, up to the first event that is more than plain talk.
+class Plain(NamedTuple):
+    """Items of plain talk, how many events they came from, and the ids of the calls in them."""
 
-    Plain talk is one text of the user's or the agent's, as most events are.
+    items: list[Item]
+    read: int
+    calls: set[str]
+
+
+def plain_items(
+    events: Sequence[Event], position: int, agent: str, used: AbstractSet[str] = frozenset()
+) -> Plain:
+    """Items as the passes leave them, up to the first event that is more than plain talk.
+
+    Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
+    results, as most events are. `used` are call ids that no other call may have.
     """
     items: list[Item] = []
-    for event in events:
+    calls: set[str] = set()
+    index, length = 0, len(events)
+    while index < length:
+        event = events[index]
         author, content = event.author, event.content
         parts = content.parts if content is not None else None
         if (
             (author != "user" and author != agent)
             or content is None
-            or parts is None
-            or len(parts) != 1
+            or not parts
             or event.partial
             or event.branch
             or event.isolation_scope
@@ -209,9 +224,17 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
         if actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None):
             break
         part = parts[0]
+        if part.function_call is not None and index + 1 < length:
+            exchange = _plain_exchange(event, events[index + 1], position + index, agent)
+            if exchange is None or not _claims(exchange, used, calls):
+                break
+            items.append(exchange)
+            index += 2
+            continue
         text = part.text
         if (
-            not text
+            len(parts) != 1
+            or not text
             or part.thought
             or part.thought_signature
             or part.function_call is not None
@@ -226,11 +249,103 @@ def plain_items(events: Iterable[Event], position: int, agent: str) -> list[Item
         role: Literal["user", "model"] = "user" if asks else "model"
         event_id = event.id
         block = TextBlock(role=role, origin=Origin("event", event_id, author, -1, -1, 0), text=text)
-        items.append(
-            Item(role, (block,), author, event.invocation_id, position, position, event_id)
+        at = position + index
+        items.append(Item(role, (block,), author, event.invocation_id, at, at, event_id))
+        index += 1
+    return Plain(items, index, calls)
+
+
+def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) -> Item | None:
+    """Calls and their results as `pair_results` leaves them; None where a pass has more to do."""
+    calls, results = asked.content, answered.content
+    actions = answered.actions
+    if (
+        calls is None
+        or results is None
+        or asked.author != agent
+        or answered.author != agent
+        or calls.role != "model"
+        or results.role != "user"
+        or asked.custom_metadata is not None
+        or answered.custom_metadata is not None
+        or asked.long_running_tool_ids
+        or answered.partial
+        or answered.branch
+        or answered.isolation_scope
+        or actions.state_delta
+        or actions.compaction is not None
+    ):
+        return None
+    made, came = calls.parts or (), results.parts or ()
+    if len(made) != len(came):
+        return None
+    try:  # one look at all of it: it can be sent, and no result is large
+        if len(msgspec.json.encode(results)) > MOST_LETTERS:
+            return None
+        msgspec.json.encode(calls)
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        return None
+    blocks: list[Block] = []
+    answers: list[Block] = []
+    asked_id, answered_id = asked.id, answered.id
+    for index, part in enumerate(made):
+        call, result = part.function_call, came[index].function_response
+        if (
+            call is None
+            or result is None
+            or not call.id
+            or not call.name
+            or result.id != call.id
+            or result.name != call.name
+            or result.parts
+            or call.name in INTERNAL_CALLS
+            or part.thought_signature
+            or part.part_metadata is not None
+            or came[index].part_metadata is not None
+        ):
+            return None
+        given = not call.id.startswith("adk-")
+        blocks.append(
+            CallBlock(
+                role="model",
+                origin=Origin("event", asked_id, agent, -1, -1, index),
+                id=call.id,
+                name=call.name,
+                args=call.args or {},
+                given=given,
+            )
         )
-        position += 1
-    return items
+        answers.append(
+            ResultBlock(
+                role="user",
+                origin=Origin("event", answered_id, agent, -1, -1, index),
+                call_id=call.id,
+                name=call.name,
+                response=result.response or {},
+                given=given,
+            )
+        )
+    return Item(
+        "exchange",
+        (*blocks, *answers),
+        agent,
+        asked.invocation_id,
+        position,
+        position + 1,
+        asked_id,
+    )
+
+
+def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
+    """Take the ids of an exchange's calls; False where one of them is another call's already."""
+    ids = [block.id for block in exchange.blocks if isinstance(block, CallBlock)]
+    if len(ids) > 1 and len({*ids}) < len(ids):
+        return False
+    for id in ids:
+        if id in used or id in taken:
+            return False
+    taken.update(ids)
+    return True
 
 
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:

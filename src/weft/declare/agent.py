@@ -3,10 +3,11 @@
 Fluent methods are verbs and return a copy, so sharing an agent is always safe.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import types
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, cast, overload
 
 from weft.declare import tree
 from weft.declare.checks import (
@@ -18,6 +19,7 @@ from weft.declare.checks import (
     check_children,
     check_cleared,
     check_contents,
+    check_deps_type,
     check_flag,
     check_instruction,
     check_model,
@@ -42,16 +44,32 @@ from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool
 from weft.declare.words import C
+from weft.errors import DeclarationError
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject, Memo
 
 if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from typing_extensions import TypeVar
+
+    from weft.content import Content
+    from weft.declare.context import CallbackContext, ToolContext
     from weft.declare.flow import Flow
+    from weft.ir import ModelResponse, Prompt
+
+    # A default is only for type checkers: Python below 3.13 knows none.
+    AnswerT = TypeVar("AnswerT", covariant=True, default=Any)
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    AnswerT = TypeVar("AnswerT", covariant=True)
+    T = TypeVar("T")
 
 _EVERYTHING = C.default(data=False)
 
 Callback: TypeAlias = Callable[..., object]
-Callbacks: TypeAlias = Callback | Sequence[Callback] | None
 CallbackChain: TypeAlias = Callback | tuple[Callback, ...] | None
 
 
@@ -65,6 +83,55 @@ class Raw:
 Instruction: TypeAlias = str | Callable[..., object] | tuple[object, ...]
 """Text, a callable of one argument, or (module_or_object, "name"[, [extra arguments]])."""
 
+if TYPE_CHECKING:
+    # What people may pass is wider than what the fields hold.
+    Returns: TypeAlias = T | Awaitable[T | None] | None
+    Callbacks: TypeAlias = T | Sequence[T] | None
+    Arguments: TypeAlias = dict[str, Any]
+    AroundAgent: TypeAlias = Callable[[CallbackContext], Returns[Content]]
+    BeforeModel: TypeAlias = Callable[[CallbackContext, Prompt], Returns[ModelResponse | Prompt]]
+    AfterModel: TypeAlias = Callable[[CallbackContext, ModelResponse], Returns[ModelResponse]]
+    BeforeTool: TypeAlias = Callable[[ToolContext, Tool, Arguments], Returns[Arguments]]
+    AfterTool: TypeAlias = Callable[[ToolContext, Tool, Arguments, Arguments], Returns[Arguments]]
+    OnModelError: TypeAlias = Callable[[CallbackContext, Prompt, Exception], Returns[ModelResponse]]
+    OnToolError: TypeAlias = Callable[[ToolContext, Tool, Arguments, Exception], Returns[Arguments]]
+
+    class AgentOptions(TypedDict, total=False):
+        """The options of an agent beside its name and the schema of its answer."""
+
+        model: object
+        instruction: Instruction
+        description: str
+        tools: Iterable[object]
+        sub_agents: "Iterable[Agent | Flow]"
+        output_key: str | None
+        input_schema: object
+        context: Policy | None
+        include_contents: Literal["default", "none"] | None
+        context_compressor: TokenBudget | Mapping[str, object] | PassFunction | None
+        passes: Iterable[PassFunction]
+        examples: Iterable[object]
+        generate_config: Mapping[str, object] | None
+        global_instruction: Instruction | None
+        disallow_transfer_to_parent: bool
+        disallow_transfer_to_peers: bool
+        before_agent: Callbacks[AroundAgent]
+        after_agent: Callbacks[AroundAgent]
+        before_model: Callbacks[BeforeModel]
+        after_model: Callbacks[AfterModel]
+        before_tool: Callbacks[BeforeTool]
+        after_tool: Callbacks[AfterTool]
+        on_model_error: Callbacks[OnModelError]
+        on_tool_error: Callbacks[OnToolError] | Literal["raise", "result"]
+        max_steps: int
+        on_missing: OnMissing
+        on_provider_error: OnProviderError
+        on_truncated: OnTruncated
+        allow: str | Iterable[str]
+        cleared: str | Iterable[str]
+        inputs: Inputs
+        deps_type: object
+
 
 @declared(
     'Agent("name", instruction="...")',
@@ -73,10 +140,11 @@ Instruction: TypeAlias = str | Callable[..., object] | tuple[object, ...]
     change="write agent = dataclasses.replace(agent, {field}=...), which returns a copy",
 )
 @dataclass(frozen=True, eq=False)
-class Agent(Composable):
+class Agent(Composable, Generic[AnswerT]):
     """What an agent is: instruction, tools, sub-agents, schemas, and what it may see.
 
-    Each field names the check that refuses or normalises what people pass for it.
+    Each field names the check that refuses or normalises what people pass for it. For type
+    checkers an agent is generic in its answer: `Agent[Invoice]` with a schema, else `Agent[str]`.
     """
 
     name: str
@@ -136,47 +204,51 @@ class Agent(Composable):
         default_factory=dict[str, object], metadata=by(check_input_keys)
     )
     """The state keys that must be there when it starts, with their types."""
+    deps_type: object | None = field(default=None, metadata=by(check_deps_type))
+    """The type of the dependencies that a run of it must be given: `run(..., deps=obj)`."""
 
     if TYPE_CHECKING:
 
+        @overload
         def __init__(
-            self,
+            self: "Agent[str]",
             name: str,
             *,
-            model: object = None,
-            instruction: Instruction = "",
-            description: str = "",
-            tools: Iterable[object] = (),
-            sub_agents: "Iterable[Agent | Flow]" = (),
-            output_key: str | None = None,
-            output_schema: object = None,
-            input_schema: object = None,
-            context: Policy | None = None,
-            include_contents: Literal["default", "none"] | None = None,
-            context_compressor: TokenBudget | Mapping[str, object] | PassFunction | None = None,
-            passes: Iterable[PassFunction] = (),
-            examples: Iterable[object] = (),
-            generate_config: Mapping[str, object] | None = None,
-            global_instruction: Instruction | None = None,
-            disallow_transfer_to_parent: bool = False,
-            disallow_transfer_to_peers: bool = False,
-            before_agent: Callbacks = None,
-            after_agent: Callbacks = None,
-            before_model: Callbacks = None,
-            after_model: Callbacks = None,
-            before_tool: Callbacks = None,
-            after_tool: Callbacks = None,
-            on_model_error: Callbacks = None,
-            on_tool_error: Callbacks | Literal["raise", "result"] = None,
-            max_steps: int = 25,
-            on_missing: OnMissing = "keep",
-            on_provider_error: OnProviderError = "log",
-            on_truncated: OnTruncated = "keep",
-            allow: str | Iterable[str] = (),
-            cleared: str | Iterable[str] = (),
-            inputs: Inputs = (),
+            output_schema: None = None,
+            **options: Unpack[AgentOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: "Agent[T]",
+            name: str,
+            *,
+            output_schema: type[T],
+            **options: Unpack[AgentOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: "Agent[Any]", name: str, *, output_schema: object, **options: Unpack[AgentOptions]
+        ) -> None: ...
+        def __init__(
+            self, name: str, *, output_schema: object = None, **options: Unpack[AgentOptions]
         ) -> None:
-            """What people may pass is wider than what the fields hold."""
+            """A type checker reads from these what the agent answers with."""
+    else:
+
+        def __class_getitem__(cls, answer: object) -> object:
+            """`Agent[Invoice]`, for annotations."""
+            return _AnsweringAgent(cls, answer)
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class with code of its own to run: the code would never be called."""
+        super().__init_subclass__(**options)
+        if callable(vars(cls).get("run")):
+            raise DeclarationError(
+                "an Agent is data: its `run` would never be called",
+                where=cls.__name__,
+                hint=f"derive from weft.CustomAgent: class {cls.__name__}(CustomAgent), with"
+                " async def run(self, ctx: RunContext) that yields events",
+            )
 
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
@@ -211,12 +283,20 @@ class Agent(Composable):
         """Return a copy whose answer is stored under `key`."""
         return replace(self, output_key=key)
 
+    @overload
+    def returns(self, output_schema: type[T]) -> "Agent[T]": ...
+    @overload
+    def returns(self, output_schema: object) -> "Agent[Any]": ...
     @explained("agent.returns(Schema)")
-    def returns(self, output_schema: object) -> Self:
+    def returns(self, output_schema: object) -> "Agent[Any]":
         """Return a copy whose answer has this schema."""
         return replace(self, output_schema=output_schema)
 
-    def __matmul__(self, schema: object) -> Self:
+    @overload
+    def __matmul__(self, schema: type[T]) -> "Agent[T]": ...
+    @overload
+    def __matmul__(self, schema: object) -> "Agent[Any]": ...
+    def __matmul__(self, schema: object) -> "Agent[Any]":
         """The same as `returns`: `agent @ Invoice`."""
         if schema is None:
             raise wrong(self.name, "output_schema", "None is no schema", "write agent @ Schema")
@@ -258,9 +338,8 @@ class Agent(Composable):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agent):
             return NotImplemented
-        return self is other or all(
-            getattr(self, f) == getattr(other, f) for f in self.__dataclass_fields__
-        )
+        mine, theirs = vars(self), vars(other)
+        return self is other or all(mine[f] == theirs[f] for f in self.__dataclass_fields__)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -278,6 +357,28 @@ class Agent(Composable):
         for flow in flows:
             to_node(flow, where=f"{self.name}.sub_agents")
         check_agents(self, where=f"{self.name}.sub_agents")
+
+
+class _AnsweringAgent(types.GenericAlias):
+    """`Agent[Invoice]` at run time: an annotation that costs nothing, and makes no schema.
+
+    An agent that is made through it without a schema would answer with text, and a type checker
+    would not know.
+    """
+
+    def __call__(self, *args: str, **options: object) -> Agent:
+        """The agent, unless what it answers with is only in the brackets."""
+        agent = cast("type[Agent]", self.__origin__)(*args, **cast("AgentOptions", options))
+        answer = self.__args__[0]
+        if agent.output_schema is None and answer not in (str, Any, object):
+            spelling = getattr(answer, "__name__", str(answer))
+            raise wrong(
+                agent.name,
+                "output_schema",
+                f"Agent[{spelling}](...) has no schema: what is in brackets is for type checkers",
+                f'write Agent("{agent.name}") @ {spelling}',
+            )
+        return agent
 
 
 @cache

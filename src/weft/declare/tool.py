@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Literal, Protocol, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast, overload, runtime_checkable
 
 import msgspec
 
@@ -22,6 +22,21 @@ from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained
 from weft.values import JsonObject, compact, has_lone_surrogate
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    from weft.declare.flow import Node
+
+    # Defaults are only for type checkers: Python below 3.13 knows none.
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any, covariant=True)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+    Node = object  # flows are made of agents, and agents of tools
 
 Function = Callable[..., object]
 
@@ -44,8 +59,11 @@ RESERVED = ("transfer_to_agent", "set_model_response")
     words=TOOL_WORDS,
     change="write it where the tool is declared: @tool({field}=...)",
 )
-class Tool(DeclaredStruct, frozen=True, kw_only=True):
-    """One tool: what the model is told of it, and how it is to be run."""
+class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
+    """One tool: what the model is told of it, and how it is to be run.
+
+    For type checkers it has the signature of its function: `add(1, 2)` is an int.
+    """
 
     name: str
     description: str
@@ -71,7 +89,7 @@ class Tool(DeclaredStruct, frozen=True, kw_only=True):
     """A pass, `fn(prompt, env) -> Prompt`, that runs on each request which offers the tool."""
     hosted: HostedTool | None = None
     """What the provider runs, in place of a function."""
-    agent: object | None = None
+    agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
 
     def __post_init__(self) -> None:
@@ -110,7 +128,7 @@ class Tool(DeclaredStruct, frozen=True, kw_only=True):
         if self.prepare is not None:
             check_pass(f"tool {name}", "prepare", self.prepare)
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
         if self.function is None:
             raise DeclarationError(
@@ -119,7 +137,7 @@ class Tool(DeclaredStruct, frozen=True, kw_only=True):
                 else "this tool has no function to call",
                 where=f"tool {self.name}",
             )
-        return self.function(*args, **kwargs)
+        return cast("R", self.function(*args, **kwargs))
 
 
 @runtime_checkable
@@ -156,7 +174,7 @@ class Toolset(DeclaredStruct, frozen=True):
 
 
 @overload
-def tool(function: Function, /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
@@ -175,7 +193,7 @@ def tool(
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
-) -> Callable[[Function], Tool]: ...
+) -> "Callable[[Callable[P, R]], Tool[P, R]]": ...
 @explained("@tool(timeout=10)", words=TOOL_WORDS)
 def tool(
     function: Function | None = None,
@@ -307,7 +325,7 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
     tools: list[Tool] = []
     for value in values:
         if isinstance(value, Tool):
-            tools.append(value)
+            tools.append(cast("Tool", value))
         elif isinstance(value, ToolsetLike) and not isinstance(value, type):
             tools.extend(_opened(value, where=where))
         else:
@@ -373,7 +391,7 @@ def _from_node(node: Composable, *, where: str) -> Tool:
         description=description,
         parameters=parameters,
         documented=bool(description),
-        agent=node,
+        agent=cast("Node", node),
     )
 
 

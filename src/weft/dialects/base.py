@@ -63,6 +63,8 @@ from weft.values import (
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
+_NO_IDS: frozenset[str] = frozenset()
+
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
 
 
@@ -192,6 +194,13 @@ class Dialect:
             lasting,
         )
 
+    def turns_of(self, item: Item, model: str) -> list[Entry]:
+        """The turns of one item by itself, as a request to the model has them."""
+        stores = self.holds(Prompt(model, ""))
+        report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
+        ready, last = self._extend(None, (item,), report)
+        return ready if last is None else [*ready, last]
+
     def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
         raise NotImplementedError
@@ -290,10 +299,18 @@ class Dialect:
 
     def _item(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry]:
         """The elements for an item: one turn for each stretch of one role."""
-        report_foreign_fields(blocks, report)
-        report.own_ids = frozenset(
-            block.id for block in blocks if isinstance(block, CallBlock) and self.own(block, report)
-        )
+        report.own_ids = _NO_IDS
+        for block in blocks:
+            if (
+                block.provider or block.kept is not None
+            ):  # of some provider: else nothing is its own
+                report_foreign_fields(blocks, report)
+                report.own_ids = frozenset(
+                    block.id
+                    for block in blocks
+                    if isinstance(block, CallBlock) and self.own(block, report)
+                )
+                break
         entries: list[Entry] = []
         start = 0
         for index in range(1, len(blocks) + 1):
@@ -585,6 +602,10 @@ class Dialect:
         Under `strict` this is also said of models of which it is not known.
         """
         return NoTurnRules()
+
+    def judges_turns(self, model: str) -> bool:
+        """Whether `turn_rules` may find anything wrong with turns, once there are some."""
+        return True
 
     def outline(self, turn: JsonObject, at: str) -> Outline:
         """Who speaks in a turn, and its calls and results; Misshapen where that cannot be told."""

@@ -586,6 +586,10 @@ class OpenAIChatDialect(Dialect):
         """Every message, item or content, and how they follow each other."""
         return ChatTurnRules(model, strict=strict)
 
+    def judges_turns(self, model: str) -> bool:
+        """Servers that only speak the format take what they like."""
+        return is_openai(model)
+
     def outline(self, turn: JsonObject, at: str) -> Outline:
         """A message that says something, calls something, or answers a call."""
         role = turn.get("role")

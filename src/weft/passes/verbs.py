@@ -95,6 +95,9 @@ _EDGES: tuple[Pass, ...] = (order_system, close_turn)
 
 ON_FRESH: tuple[Pass, ...] = (*_SEE, bound_results, *_TELL)
 
+_UNTOLD: tuple[Pass, ...] = (*_SEE, bound_results)
+"""The same where other agents are told of late: neither changes what user and agent say."""
+
 ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, fit_budget, append_changes)
 
 
@@ -149,14 +152,18 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
 
 
 class Passes(NamedTuple):
-    """The passes of a policy; `plain` says that they are those of every agent without one."""
+    """The passes of a policy; `plain` says that they are those of every agent without one.
+
+    `plain_fresh` says that of those on new items alone.
+    """
 
     fresh: tuple[Pass | Views, ...]
     request: tuple[Pass | Views, ...]
     plain: bool = False
+    plain_fresh: bool = False
 
 
-PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True)
+PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True, plain_fresh=True)
 
 
 def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Passes:
@@ -224,7 +231,8 @@ def _in_order(places: Mapping[str, tuple[Pass | Views, ...]]) -> Passes:
     """The passes in their order; those on new items, and those on the request."""
     fresh = tuple(one for place in ORDER[:FIRST_ON_REQUEST] for one in places[place])
     request = tuple(one for place in ORDER[FIRST_ON_REQUEST:] for one in places[place])
-    return Passes(fresh, request, plain=fresh == ON_FRESH and request == ON_REQUEST)
+    plain_fresh = fresh in (ON_FRESH, _UNTOLD)
+    return Passes(fresh, request, plain_fresh and request == ON_REQUEST, plain_fresh)
 
 
 def _is_local(selector: Selector, agent: str) -> bool:

@@ -22,6 +22,7 @@ from weft.runtime.place import Place, paths_around, stopped
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
@@ -56,6 +57,8 @@ class Batch(NamedTuple):
                     )
                 )
             )
+            if actions is EMPTY_ACTIONS:  # most calls only return something
+                continue
             beside = call.id not in self.alone
             for key, value in actions.state_delta.items():
                 if beside and key in writers and delta[key] != value:
@@ -69,12 +72,14 @@ class Batch(NamedTuple):
         put_back: JsonObject = {}
         for outcome in self.outcomes:
             put_back |= outcome.restored
-        notes = Provenance(
-            restored=put_back or None,
-            pending=waiting or None,
-            diagnostics=[_conflict(agent, k, twice[k], writers[k]) for k in twice] or None,
-        )
-        if not parts and notes == NOTHING:
+        notes = NOTHING
+        if put_back or waiting or twice:
+            notes = Provenance(
+                restored=put_back or None,
+                pending=waiting or None,
+                diagnostics=[_conflict(agent, k, twice[k], writers[k]) for k in twice] or None,
+            )
+        elif not parts:
             return None
         return invocation.event(
             agent,
@@ -86,7 +91,11 @@ class Batch(NamedTuple):
                 transfer_to_agent=transfer,
                 escalate=escalate,
                 skip_summarization=skip,
-            ),
+            )
+            if delta
+            or artifacts
+            or (transfer is not None or escalate is not None or skip is not None)
+            else EMPTY_ACTIONS,
             notes=notes,
         )
 
@@ -151,6 +160,9 @@ async def run_calls(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})
             )
         running.append(one)
+    if len(running) == 1:  # the common case: nobody to wait for, nobody to stop
+        await running[0].run()
+        return Batch(_in_order(tuple(one.outcome for one in running if one.outcome is not None)))
     groups = _groups(running, bindings)
     written: JsonObject = {}
     for group in groups:
@@ -186,7 +198,10 @@ def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
 
     After a hand-over nobody could answer them: the tools belong to the first agent.
     """
-    if not any(one.waits or one.suspended for one in outcomes):
+    for one in outcomes:
+        if one.waits or one.suspended:
+            break
+    else:
         return outcomes
     return tuple(_staying(one) if one.actions.transfer_to_agent else one for one in outcomes)
 
@@ -290,7 +305,9 @@ def _cut_call(reply: Event | None) -> str | None:
 
 def withheld_in(reply: Event | None) -> list[str]:
     """The tools that the request of a reply did not offer, though the agent has them."""
-    return (reply.provenance.withheld or []) if reply is not None else []
+    if reply is None or reply.custom_metadata is None:
+        return []
+    return reply.provenance.withheld or []
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:

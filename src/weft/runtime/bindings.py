@@ -110,12 +110,20 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
 class AgentBindings:
     """An agent's callbacks and tools, ready to be used."""
 
-    __slots__ = ("agent", "callbacks", "model", "raises", "tools")
+    __slots__ = ("agent", "callbacks", "model", "raises", "tools", "watches_model")
 
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent
         self.callbacks: Callbacks = callbacks_of(agent, plugins)
         self.tools = _bound(agent)
+        self.watches_model = any(
+            (
+                self.callbacks.before_model,
+                self.callbacks.after_model,
+                self.callbacks.on_model_error,
+            )
+        )
+        """Whether anybody is told of the requests and answers of the model."""
         self.raises = agent.on_tool_error == "raise"
         self.model: object = None
         """The model the agent was last asked with, for the agents it calls as tools."""

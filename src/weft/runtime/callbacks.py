@@ -133,6 +133,13 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
     return Callbacks(*chains)
 
 
+def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Chain:
+    """The callbacks of a flow or a custom agent for one moment."""
+    own = node.before_agent if moment == "before_agent" else node.after_agent
+    inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
+    return Chain(moment, inner, plugin_methods(plugins, moment))
+
+
 def require_code(root: Node) -> None:
     """Refuse a flow with code that cannot be run, before anything is spent on the rest of it."""
     closed = [code for code in _code_in(root) if isinstance(code, Foreign) and code.call is None]
@@ -154,7 +161,7 @@ def _code_in(node: Node) -> Iterator[object]:
         for tool in agent.tools:
             yield tool.function
             if isinstance(tool.agent, Composable):
-                yield from _code_in(cast("Node", tool.agent))
+                yield from _code_in(tool.agent)
 
 
 def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ...]:

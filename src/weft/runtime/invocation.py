@@ -1,7 +1,7 @@
 """One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
+from weft.runtime.feeds import Feed, Feeds
 from weft.runtime.place import (
     Interrupted,
     NodeFailed,
@@ -43,11 +44,10 @@ from weft.session import (
     Transaction,
     apply_delta,
 )
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.values import Json, JsonObject, Strand
-
-_PLAIN = Actions()
 
 
 class Request(NamedTuple):
@@ -61,6 +61,8 @@ class Request(NamedTuple):
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
     seed: Session | None = None
+    deps: object = None
+    """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
 
@@ -79,6 +81,8 @@ class Services(NamedTuple):
     heirs: dict[tuple[int, int], tuple[Node, object, Node]]
     """Nodes below an agent with the model they inherit, by the ids of the node and the model."""
     models: dict[str, Model]
+    feeds: Feeds
+    """Who follows which session."""
     limits: dict[str, int]
     """Tokens that requests to a model must stay within, learned from its refusals."""
 
@@ -120,6 +124,7 @@ class Past:
         self._hidden = hidden
         self._read = first
         self._events: list[Event] = []
+        self._positions: list[int] = []
         self._at: dict[tuple[str, str], list[Event]] = {}
         self._last: dict[str, Event] = {}
 
@@ -129,6 +134,7 @@ class Past:
             if event.invocation_id == self._id and position not in self._hidden:
                 place = place_of(event)
                 self._events.append(event)
+                self._positions.append(position)
                 self._at.setdefault((place.path, place.scope), []).append(event)
                 for path in paths_around(place.path):
                     self._last[path] = event
@@ -142,6 +148,14 @@ class Past:
     def at(self, place: Place) -> Sequence[Event]:
         """Those that were made at a place."""
         return self._at.get((place.path, place.scope), ())
+
+    def below(self, place: Place) -> list[tuple[int, Event]]:
+        """Those that were made at a place or below it, with where each stands in the log."""
+        return [
+            (position, event)
+            for position, event in zip(self._positions, self._events, strict=True)
+            if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
+        ]
 
     def failed_at(self, place: Place) -> bool:
         """Whether the last of a place, and of all below it, is a failure."""
@@ -178,6 +192,12 @@ class Invocation:
         """Whether a later run asked this one to stop, and it could be told."""
         self.is_open = False
         self._is_cancelled = False
+        self.opened: Callable[[], None] | None = None
+        """Whom to tell that the session is open and has the message."""
+        self.is_handed_over = False
+        """Whether the run stops here so that somebody else goes on with it."""
+        self.feed: Feed = services.feeds.idle
+        """Those who follow the session, while the run is under way."""
         self.session: Session
         self.id: str
         self.resumed: bool
@@ -315,8 +335,10 @@ class Invocation:
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
         await self._lock.acquire()
+        length = len(self.session.events)
         try:
             self.session = await self.services.store.append(self.session, *stored)
+            self.feed.grow(self.session.events, length)
         except asyncio.CancelledError:
             await unbroken(self._append_again(stored))
             raise
@@ -337,7 +359,9 @@ class Invocation:
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
+        length = len(self.session.events)
         self.session = await self.services.store.append(self.session, *events)
+        self.feed.grow(self.session.events, length)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -356,7 +380,9 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
+        length = len(self.session.events)
         self.session = keeping.session
+        self.feed.grow(self.session.events, length)
 
     async def _seen(self, event: Event) -> Event:
         """The event as the plugins leave it."""
@@ -376,7 +402,7 @@ class Invocation:
         place: Place,
         content: Content | None = None,
         *,
-        actions: Actions = _PLAIN,
+        actions: Actions = EMPTY_ACTIONS,
         error: tuple[str, str] | None = None,
         notes: Provenance = NOTHING,
     ) -> Event:
@@ -389,7 +415,7 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata=notes.onto(None) if notes != NOTHING else None,
+            custom_metadata=notes.onto(None) if notes is not NOTHING and notes != NOTHING else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )
@@ -412,6 +438,10 @@ class Invocation:
         if self.resumed:
             self._sheltered.add(place.path)
 
+    def unshelter(self, place: Place) -> None:
+        """Say that nobody deals with a failure at a place: what failed there is tried again."""
+        self._sheltered.discard(place.path)
+
     def sheltered(self, place: Place) -> bool:
         """Whether somebody deals with a failure at a place."""
         return not self._sheltered.isdisjoint(paths_around(place.path))
@@ -427,6 +457,10 @@ class Invocation:
     def state_at(self, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
         return self._forking.state_at(self.session, place)
+
+    def state_before(self, index: int, place: Place) -> Mapping[str, Json]:
+        """The state as it was seen from a place before the event at `index` of the log."""
+        return self._forking.state_at(self.session.before(index), place)
 
     @property
     def state(self) -> Mapping[str, Json]:
@@ -462,6 +496,7 @@ class Invocation:
             branch=place.branch,
             state=self.state_at(place),
             around=self,
+            deps=self.request.deps,
         )
 
     def bindings(self, agent: Agent) -> AgentBindings:

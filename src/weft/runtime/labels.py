@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from weft.compiler.protected import Whole
-from weft.compiler.recall import policy_of
+from weft.compiler.recall import declared_policy
 from weft.content import Content, Part, encode
 from weft.declare import Agent, Flow, Policy, RunConfig, Tool, agents_of
 from weft.declare.policy_parts import Label, Redact, Restore
@@ -126,7 +126,7 @@ def restored_arguments(
     args: JsonObject, agent: Agent, config: RunConfig, session: Session
 ) -> Restored:
     """The arguments of a call as the tool is to get them."""
-    policy = policy_of(agent, config)
+    policy = declared_policy(agent, config)
     if not policy.protections or not _allows(policy, "tools"):
         return Restored(args, {})
     known = _known(policy, session, compact(args))

@@ -118,7 +118,7 @@ class ModelCall:
             self._within = None
             self._compiled = compiled = await self._compile(None)
         self._prompt = prompt = compiled.prompt
-        if callbacks.before_model or callbacks.after_model or callbacks.on_model_error:
+        if self._bindings.watches_model:
             self.context = invocation.context(self._plan.agent.name, self._place)
         if self.context is not None and callbacks.before_model:
             kinds = (Prompt, ModelResponse)
@@ -313,11 +313,8 @@ class ModelCall:
         agent = plan.agent
         session = invocation.view(place.scope)
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
-        instructions = (agent.instruction, self._root.global_instruction)
         artifacts = recorded = None
-        reads_more = any(
-            not isinstance(text, str) or "artifact." in text for text in instructions if text
-        )
+        reads_more = _reads_more(agent.instruction) or _reads_more(self._root.global_instruction)
         if reads_more or plan.policy.shows_artifacts:
             artifacts = await invocation.artifact_texts()
         if reads_more:
@@ -336,6 +333,7 @@ class ModelCall:
             recorded=recorded,
             within=within,
             part_of=part_of(invocation),
+            deps=invocation.request.deps,
         )
         if is_cold(session.events, plan.slot):
             # a long log that was just read would stop the event loop for a second
@@ -366,7 +364,8 @@ class ModelCall:
             elif content.role != "model":
                 content = msgspec.structs.replace(content, role="model")
         metadata = response.custom_metadata
-        if signed or compiled.provided or within is not None or miss is not None or more != NOTHING:
+        noted = more is not NOTHING and more != NOTHING
+        if signed or compiled.provided or within is not None or miss is not None or noted:
             maker = response.provenance
             notes = msgspec.structs.replace(
                 more,
@@ -413,6 +412,13 @@ GUESS = 0.5
 _SUM = late_pattern(r"(\d+)\s*\+\s*(\d+)\s*>\s*(\d+)")
 
 _NUMBER = late_pattern(r"\d[\d,_]*\d|\d")
+
+
+def _reads_more(instruction: object) -> bool:
+    """Whether an instruction may read more than the state."""
+    if not instruction:
+        return False
+    return not isinstance(instruction, str) or "artifact." in instruction
 
 
 def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
@@ -483,7 +489,11 @@ def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
     known = log.memo.ensure(_CallIds)
     if known.read < len(log):
-        known.ids.update(call.id or "" for event in log.since(known.read) for call in event.calls)
+        for event in log.since(known.read):
+            content = event.content
+            for part in (content.parts or ()) if content is not None else ():
+                if part.function_call is not None:
+                    known.ids.add(part.function_call.id or "")
         known.read = len(log)
     return known.ids
 
@@ -530,6 +540,7 @@ async def provided_texts(
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,
             artifacts=artifacts,
+            deps=invocation.request.deps,
         ).apart()
         function, extra = target_of(provider)
         try:

@@ -94,8 +94,9 @@ class Progress:
     def note(self, event: Event) -> None:
         """Take in one more event of this place."""
         actions = event.actions
-        notes = event.provenance
-        if notes is not NOTHING:
+        notes = NOTHING
+        if event.custom_metadata is not None:
+            notes = event.provenance
             self._note_records(notes)
         content = event.content
         self.failed = event if event.error_code and is_failure(event) else None
@@ -155,9 +156,10 @@ class Progress:
         results = event.results
         if len(results) != len(self._round) or event.author == "user":
             return 0
-        waits = event.provenance.pending or ()
-        if any(result.id in waits or result.id not in self._round for result in results):
-            return 0
+        waits = event.provenance.pending or () if event.custom_metadata is not None else ()
+        for result in results:
+            if result.id in waits or result.id not in self._round:
+                return 0
         before = self._exchange
         if before is None or not Exchange(self._round, event).repeats(before):
             return 1
@@ -165,16 +167,19 @@ class Progress:
 
     def _note_model(self, event: Event, rejected: bool) -> None:
         calls = event.calls
-        self.steps += is_reply(event)
-        if self.pieces and is_reply(event):
+        replied = _is_spoken(event) and not _asks_user(calls)
+        self.steps += replied
+        if self.pieces and replied:
             self.pieces = []
         if rejected:
             self.rejected += 1
         elif not calls and event.finish_reason != PAUSED:
             self.answered = event
             self.news = True
-        if calls and any(call.name != CONFIRMATION for call in calls):
-            self._round = {}
+        for call in calls:
+            if call.name != CONFIRMATION:
+                self._round = {}
+                break
         for call in calls:
             if call.name == CONFIRMATION:
                 original = (call.args or {}).get("originalFunctionCall")
@@ -215,10 +220,17 @@ class Progress:
 
 def is_reply(event: Event) -> bool:
     """Whether a model said it. Results, and questions that Weft asks, do not count."""
-    is_spoken = (
-        event.author != "user" and event.content is not None and event.content.role == "model"
-    )
-    return is_spoken and not any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
+    return _is_spoken(event) and not _asks_user(event.calls)
+
+
+def _is_spoken(event: Event) -> bool:
+    content = event.content
+    return event.author != "user" and content is not None and content.role == "model"
+
+
+def _asks_user(calls: Iterable[FunctionCall]) -> bool:
+    """Whether one of the calls is a question that Weft asks."""
+    return any(call.name in (CONFIRMATION, INPUT) for call in calls)
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
+from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError
 from weft.misuse import declared, unknown_name
@@ -29,7 +30,7 @@ _WORDS = {
 
 @declared("", change="keep what you make of it in a variable of your own")
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Generic[AnswerT]):
     """What came of a run.
 
     `value` is the answer in its schema's own type, or its text. `error` is the event that ended
@@ -38,7 +39,7 @@ class Result:
     """
 
     text: str
-    value: object
+    value: AnswerT
     events: tuple[Event, ...]
     session: Session
     usage: Usage
@@ -50,12 +51,24 @@ class Result:
     diagnostics: tuple[Diagnostic, ...] = ()
     """What is wrong with what models were asked, and that the run neared its budget."""
 
+    def _repr_html_(self) -> str:
+        from weft.notebook import framed, line
+        from weft.session.log import events_table
+
+        tokens = self.usage.total_token_count or 0
+        parts = [line(self.text)] if self.text else []
+        if self.error is not None:
+            parts.append(line(f"{self.error.error_code}: {self.error.error_message}", "error"))
+        parts += [line(f"waits for an answer: {name}", "warning") for name in self.waiting.values()]
+        parts += [line(str(one), str(one.severity)) for one in self.diagnostics]
+        return framed(f"{tokens:,} tokens", *parts, events_table(self.events))
+
     @property
     def state(self) -> JsonObject:
         """The session's state after the run."""
         return without_temp(self.session.state)
 
-    def check(self) -> "Result":
+    def check(self) -> "Result[AnswerT]":
         """This result, or a RunError if the run ended with an error event."""
         if self.error is not None:
             raise RunError(

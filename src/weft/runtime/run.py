@@ -6,12 +6,14 @@ Top to bottom: what users hold, the run itself, how it is opened, and what came 
 import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from weft.compiler.view import hidden_by_rewind
 from weft.declare import Agent, Node, tree
+from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
+from weft.partial import NOTHING, PartialValue
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from weft.runtime.branches import Streams
 
 
-class Running(Coroutine[object, None, Result]):
+class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
     """A run: `async for event in run` gives its events, `await run` its result.
 
     It starts when it is first iterated or awaited. Every complete event is stored before it is
@@ -64,15 +66,29 @@ class Running(Coroutine[object, None, Result]):
         # a `break`, falls out of memory, and so stops and lets the next one have the session.
         self._invocation = Invocation(root, services, request)
         self._events: AsyncGenerator[Event, None] = _events(self._invocation)
-        self._awaited: Coroutine[object, None, Result] | None = None
+        self._awaited: Coroutine[object, None, Result[AnswerT]] | None = None
+        self._passed: list[Event] = []
+        """The complete events that `values` has read, for the result."""
         self._is_used = request.content is None  # a message that is never said is a slip
 
-    def alone(self, session: Session | None, *, owned: bool) -> "Running":
+    def alone(self, session: Session | None, *, owned: bool) -> "Running[AnswerT]":
         """The same run, on a store that gets this session first and may be closed behind it."""
         invocation = self._invocation
         self._is_used = True
         request = invocation.request._replace(seed=session, owned=owned)
         return Running(invocation.root, invocation.services, request)
+
+    def named(self, invocation_id: str) -> "Running":
+        """The same run under this id."""
+        invocation = self._invocation
+        self._is_used = True
+        request = invocation.request._replace(invocation_id=invocation_id)
+        return Running(invocation.root, invocation.services, request)
+
+    @property
+    def invocation(self) -> Invocation:
+        """What the run shares with its nodes: for whoever carries it on."""
+        return self._invocation
 
     def __aiter__(self) -> AsyncIterator[Event]:
         self._is_used = True
@@ -82,14 +98,42 @@ class Running(Coroutine[object, None, Result]):
         self._is_used = True
         return self._events.__anext__()  # type: ignore[return-value]
 
+    async def values(self) -> AsyncGenerator[AnswerT, None]:
+        """The answer as it grows: values of its type, each with more of it; the last is whole.
+
+        What is complete in a value is validated, a field that has not come is its default or
+        None. A text grows too. The last value is `result.value`; a run that ends with an error
+        raises it, and one that waits for an answer ends without a whole value. Await the run
+        afterwards for its result.
+        """
+        growing: dict[str, PartialValue] = {}
+        newest: object = NOTHING
+        async for event in self:
+            if not event.partial:
+                self._passed.append(event)
+            if event.void:
+                growing.pop(event.id, None)
+            if not event.partial or not event.text or event.isolation_scope:
+                continue
+            if event.id not in growing:
+                agent = self._invocation.program.with_schema.get(event.author)
+                growing[event.id] = PartialValue(agent.output_schema if agent is not None else None)
+            value = growing[event.id].add(event.text)
+            if value is not NOTHING and value != newest:
+                newest = value
+                yield cast("AnswerT", value)
+        result = _result(self._invocation, tuple(self._passed)).check()
+        if result.value is not None:
+            yield result.value
+
     async def aclose(self) -> None:
         """Stop the run; the log stays consistent and the session can go on."""
         self._is_used = True
         await self._events.aclose()
 
-    def __await__(self) -> Generator[object, None, Result]:
+    def __await__(self) -> Generator[object, None, Result[AnswerT]]:
         self._is_used = True
-        return _collected(self._invocation, self._events).__await__()
+        return _collected(self._invocation, self._events, self._passed).__await__()
 
     def send(self, value: None) -> object:
         """The next step of `await`, for whoever drives coroutines."""
@@ -105,10 +149,10 @@ class Running(Coroutine[object, None, Result]):
         if self._awaited is not None:
             self._awaited.close()
 
-    def _coroutine(self) -> Coroutine[object, None, Result]:
+    def _coroutine(self) -> Coroutine[object, None, Result[AnswerT]]:
         self._is_used = True
         if self._awaited is None:
-            self._awaited = _collected(self._invocation, self._events)
+            self._awaited = _collected(self._invocation, self._events, self._passed)
         return self._awaited
 
     def __repr__(self) -> str:
@@ -150,9 +194,11 @@ class Running(Coroutine[object, None, Result]):
             )
 
 
-async def _collected(invocation: Invocation, events: AsyncGenerator[Event, None]) -> Result:
+async def _collected(
+    invocation: Invocation, events: AsyncGenerator[Event, None], passed: list[Event]
+) -> Result[Any]:
     complete = [event async for event in events if not event.partial]
-    return _result(invocation, tuple(complete))
+    return _result(invocation, (*passed, *complete))
 
 
 async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
@@ -161,10 +207,15 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
     lease: Lease | None = None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
+    if program.deps_types:
+        program.require_deps(request.deps)
     try:
         lease = await _lease(invocation)
+        invocation.feed = services.feeds.begin(request.key)
         await _open(invocation, program)
         invocation.is_open = True
+        if invocation.opened is not None:
+            invocation.opened()
         invocation.interrupted = invocation.asked_to_stop
         if isinstance(invocation.root, Agent):
             events = run_agent(invocation, Place(), invocation.root, invocation.start)
@@ -184,6 +235,8 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
                 invocation.task = None
                 if streams is not None:
                     streams.note(event)
+                    if event.partial:
+                        invocation.feed.pass_on(event)
                 yield event
                 invocation.task = asyncio.current_task()
                 if invocation.interrupted:
@@ -215,11 +268,17 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
         finally:
             invocation.task = None
         if interrupted:
-            last = await unbroken(stop(invocation, invocation.author, INTERRUPTED))
+            why = CANCELLED if invocation.feed.is_cancelled else INTERRUPTED
+            last = await unbroken(stop(invocation, invocation.author, why))
             if invocation.announced:
                 await after_run(invocation, _stopped_by(last))
+            unfinished = streams.unfinished() if streams is not None else []
+            for void in unfinished:
+                invocation.feed.pass_on(void)
+            services.feeds.end(invocation.feed)
+            invocation.feed = services.feeds.idle
             await lease.release()  # the later run need not wait until these events are taken
-            for void in streams.unfinished() if streams is not None else ():
+            for void in unfinished:
                 yield void
             if last is not None:
                 yield last
@@ -229,6 +288,7 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
         if outcome.error is not None:
             raise outcome.error from None
     finally:
+        services.feeds.end(invocation.feed)
         if lease is not None:
             await lease.release()
         if request.owned:
@@ -243,6 +303,8 @@ def _streams() -> "Streams":
 
 async def _cancelled(invocation: Invocation) -> None:
     """Leave a log that is whole, and tell the plugins."""
+    if invocation.is_handed_over:  # to whoever goes on, this looks as if the process had died
+        return
     last: Event | None = invocation.event(invocation.author, Place(), error=CANCELLED)
     try:
         last = await unbroken(stop_quietly(invocation, invocation.author))
@@ -445,7 +507,7 @@ async def unknown_session(services: Services, key: SessionKey) -> SessionError:
     return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)
 
 
-def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result:
+def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     """The result of the run, once it is over."""
     session, mine = invocation.session, invocation.visible_events()
     failed = invocation.failure.event if invocation.failure is not None else None
@@ -481,7 +543,7 @@ def _value(invocation: Invocation, answer: Event | None, text: str) -> object:
     agent = invocation.program.with_schema.get(answer.author)
     if agent is not None:
         try:
-            return parse(agent, text, wrapped=True)[1]
+            return parse(agent, text, wrapped=None)[1]
         except SchemaError:  # a callback or a plugin may answer with any text
             return text
     return text

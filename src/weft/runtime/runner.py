@@ -2,26 +2,33 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, Memory, Node, RunConfig
+from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
-from weft.errors import UsageError
+from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
+from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
+from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
+from weft.runtime.feeds import Feeds
 from weft.runtime.invocation import Request, Services
 from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
 from weft.runtime.run import Running, unknown_session
-from weft.session import ArtifactStore, Session, SessionKey, Store
+from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id
+from weft.session.memory import require_place
+from weft.session.state import scope_of, without_shared
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
@@ -44,20 +51,20 @@ _WORDS = {
 """Options of a runner by the names that others give them."""
 
 
-class Runner:
+class Runner(Generic[AnswerT]):
     """Runs an agent or a flow over the sessions of a store.
 
     One runner serves any number of sessions at once; runs of one session wait for each other.
 
     `app_name` is what sessions and `app:` state are kept under. Left out, it is the name of the
     agent, or of a flow that was given one; else that of the module and variable which hold the
-    flow.
+    flow. `deps` is what tools and callbacks are handed in runs that are passed none.
     """
 
     @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
     def __init__(
         self,
-        root: Node,
+        root: Agent[AnswerT] | Flow,
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
@@ -66,6 +73,7 @@ class Runner:
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
         global_instruction: str | None = None,
+        deps: object = None,
     ) -> None:
         if not isinstance(cast("object", root), Agent | Flow):
             raise UsageError(
@@ -83,6 +91,7 @@ class Runner:
             self._config = msgspec.structs.replace(
                 self._config, global_instruction=global_instruction
             )
+        self._deps = deps
         checked = check_plugins(plugins)
         with_plugins(_DEFAULT, checked)  # what they add is refused here, not in a run
         self._services = Services(
@@ -95,8 +104,10 @@ class Runner:
             programs={},
             heirs={},
             models={},
+            feeds=Feeds(self.store),
             limits={},
         )
+        self._started: set[StartedRun] = set()
 
     @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
@@ -107,18 +118,21 @@ class Runner:
         session_id: str | None = None,
         state: Mapping[str, Json] | None = None,
         config: RunConfig | None = None,
-    ) -> Running:
+        deps: object = None,
+    ) -> Running[AnswerT]:
         """Run one invocation: iterate for its events, or await for its result.
 
         The session is found, or made if there is none; without `session_id` it is a new one.
         `state` is written with the message. A message made of function responses goes to the
-        agent that made the calls.
+        agent that made the calls. `deps` is what tools and callbacks are handed as `ctx.deps`,
+        by default that of the runner; it is never stored.
         """
         request = Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
             self._configured(config),
             content=_message(message),
             state=require_object(state, where="state") if state is not None else {},
+            deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
 
@@ -132,12 +146,14 @@ class Runner:
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
         config: RunConfig | None = None,
-    ) -> Running:
+        deps: object = None,
+    ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
         `answers` gives open calls their results by call id; True or False where the user was
         asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
-        What completed is not repeated; a run that is complete gives its result again.
+        What completed is not repeated; a run that is complete gives its result again. `deps` is
+        given again, as it is never stored.
         """
         request = Request(
             self._key(user_id, session_id),
@@ -145,8 +161,129 @@ class Runner:
             answers=dict(answers or {}),
             retry=frozenset(retry),
             invocation_id=invocation_id,
+            deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
+
+    @explained('await runner.start("message", session_id="s")', words=RUN_WORDS)
+    async def start(
+        self,
+        message: ContentLike | None = None,
+        *,
+        user_id: str = "user",
+        session_id: str | None = None,
+        state: Mapping[str, Json] | None = None,
+        answers: Mapping[str, object] | None = None,
+        retry: Sequence[str] = (),
+        invocation_id: str | None = None,
+        config: RunConfig | None = None,
+        deps: object = None,
+    ) -> StartedRun:
+        """Start a run that goes on without a reader; follow it with `events`, or await it.
+
+        It returns when the message is in the log. A session that is busy (under
+        `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
+        message it goes on as `resume` does, with `answers` and `retry`.
+        """
+        if message is not None:
+            if answers or retry:
+                raise UsageError(
+                    "a run has either a message or answers",
+                    where="Runner.start",
+                    hint="start with the answers, and say more when they are in",
+                )
+            running = self.run(
+                message,
+                user_id=user_id,
+                session_id=session_id,
+                state=state,
+                config=config,
+                deps=deps,
+            )
+            if invocation_id is not None:
+                running = running.named(invocation_id)
+        elif session_id is None or state is not None:
+            raise UsageError(
+                "there is no message",
+                where="Runner.start",
+                hint='pass one: start("message"); or the session_id of a run to go on with',
+            )
+        else:
+            running = self.resume(
+                user_id=user_id,
+                session_id=session_id,
+                answers=answers,
+                retry=retry,
+                invocation_id=invocation_id,
+                config=config,
+                deps=deps,
+            )
+        started = StartedRun(running, running.invocation)
+        self._started.add(started)
+        try:
+            await started.opened()
+        finally:
+            self._started = {one for one in self._started if not one.is_done}
+        return started
+
+    @explained('runner.events(session_id="s", after=0)')
+    def events(
+        self, *, user_id: str = "user", session_id: str, after: int = 0, follow: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """The stored events behind the first `after`, then live ones, partial ones among them.
+
+        Each stored event has its `sequence` number in the session, from 1; partial ones have
+        none. It ends when no run of the session is under way; with `follow` it goes on for ever.
+        """
+        require_place(after, None)
+        key = self._key(user_id, session_id)
+        return follow_session(self.root, self._services, key, after=after, forever=follow)
+
+    @explained('await runner.cancel(session_id="s")')
+    async def cancel(self, *, user_id: str = "user", session_id: str) -> bool:
+        """Stop the session's run, in whichever process it is; False where there is none.
+
+        It returns when the run has stopped. The log says so, and the session can go on.
+        """
+        return await stop_run(self._services, self._key(user_id, session_id))
+
+    @explained('await runner.fork(session_id="s", upto=12, to="t")')
+    async def fork(
+        self, *, user_id: str = "user", session_id: str, upto: int | None = None, to: str = ""
+    ) -> Session:
+        """A new session that begins with the first `upto` events of another, or with all."""
+        session = await self.session(user_id=user_id, session_id=session_id)
+        earlier = session if upto is None else session.before(upto)
+        own = {key: value for key, value in earlier.initial.items() if scope_of(key) == "session"}
+        new = await self.store.create(self._key(user_id, to or new_id()), state=own)
+        return await self.store.append(new, *map(without_shared, earlier.events))
+
+    @explained('await runner.delete(session_id="s")')
+    async def delete(self, *, user_id: str = "user", session_id: str) -> None:
+        """Delete a session, after stopping its run if there is one."""
+        key = self._key(user_id, session_id)
+        await stop_run(self._services, key)
+        await self.store.delete(key)
+        self._services.feeds.forget(key)
+
+    @property
+    def active(self) -> list[SessionKey]:
+        """The sessions that this runner runs now."""
+        return self._services.feeds.keys()
+
+    async def recover(self, *, since: float = 0.0) -> list[StartedRun]:
+        """Go on with the runs that a crash cut off, in sessions that changed since a time.
+
+        A run that another process has, that failed, was cancelled or waits is left alone.
+        """
+        config = msgspec.structs.replace(self._config, busy="reject", stream=True)
+        resumed: list[StartedRun] = []
+        async for key in unfinished_sessions(self.root, self.store, self.app_name, since=since):
+            with suppress(SessionBusy):
+                resumed.append(
+                    await self.start(user_id=key.user_id, session_id=key.id, config=config)
+                )
+        return resumed
 
     @explained('runner.rewind(session_id="s", invocation_id=result.invocation_id)')
     async def rewind(
@@ -158,7 +295,9 @@ class Runner:
         try:
             session = await self.session(user_id=user_id, session_id=session_id)
             event = await rewind_event(session, invocation_id, self.artifacts)
-            return await self.store.append(session, event)
+            rewound = await self.store.append(session, event)
+            self._services.feeds.tell(key, rewound.events, len(session.events))
+            return rewound
         finally:
             await lease.release()
 
@@ -172,10 +311,17 @@ class Runner:
         return session
 
     async def close(self) -> None:
-        """Close the store."""
+        """Close the store; runs that were started and are not over stop as if the process had.
+
+        `recover` or `resume` goes on with them.
+        """
+        for run in self._started:
+            await run.hand_over()
+        self._started = set()
+        self._services.feeds.close()
         await self.store.close()
 
-    async def __aenter__(self) -> "Runner":
+    async def __aenter__(self) -> "Runner[AnswerT]":
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -228,14 +374,16 @@ def named_app(root: Node, module: str, variable: str) -> str:
     A flow without a name of its own is called like its kind, `sequence`, as any other is: two
     programs that keep sessions in one store must not share them for that.
     """
-    if isinstance(root, Agent) or root.name != type(root).__name__.lower():
+    if isinstance(root, Agent | CustomAgent) or root.name != type(root).__name__.lower():
         return root.name
     return f"{module}.{variable}"
 
 
 def _own_name(root: Node, store: str | Store) -> str:
     """The name of an app whose author gave none."""
-    if isinstance(root, Agent) or root.name != type(root).__name__.lower() or store == "memory://":
+    if isinstance(root, Agent | CustomAgent) or store == "memory://":
+        return root.name
+    if root.name != type(root).__name__.lower():
         return root.name
     frame = inspect.currentframe()
     assert frame is not None
@@ -302,7 +450,7 @@ def _runnable(value: object) -> str:
 
 @explained('weft.stream(agent, "message")', words=RUN_WORDS)
 def stream(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     *,
     state: Mapping[str, Json] | None = None,
@@ -312,15 +460,18 @@ def stream(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Running:
+    deps: object = None,
+) -> Running[T]:
     """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
     config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
-    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+    return _running(
+        root, message, state, session, config, store, user_id, session_id, plugins, deps
+    )
 
 
 @explained('await weft.run(agent, "message")', words=RUN_WORDS)
 def run(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     *,
     state: Mapping[str, Json] | None = None,
@@ -330,17 +481,20 @@ def run(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Running:
+    deps: object = None,
+) -> Running[T]:
     """Run one invocation: await it for its result.
 
     `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
     """
-    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+    return _running(
+        root, message, state, session, config, store, user_id, session_id, plugins, deps
+    )
 
 
 @explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
 def run_sync(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     *,
     state: Mapping[str, Json] | None = None,
@@ -350,7 +504,8 @@ def run_sync(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
-) -> Result:
+    deps: object = None,
+) -> Result[T]:
     """`run` for scripts and notebooks; also where an event loop runs already."""
     return _waited(
         run(
@@ -363,11 +518,12 @@ def run_sync(
             user_id=user_id,
             session_id=session_id,
             plugins=plugins,
+            deps=deps,
         )
     )
 
 
-def _waited(work: Running) -> Result:
+def _waited(work: Running) -> Result[T]:
     results: list[Result] = []
 
     async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
@@ -390,7 +546,7 @@ def _is_looping() -> bool:
 
 
 def _running(
-    root: Node,
+    root: Agent[T] | Flow,
     message: ContentLike,
     state: Mapping[str, Json] | None,
     session: Session | None,
@@ -399,7 +555,8 @@ def _running(
     user_id: str,
     session_id: str | None,
     plugins: Sequence[object],
-) -> Running:
+    deps: object,
+) -> Running[T]:
     app_name = None
     _check_session(session)
     if session is not None:
@@ -408,7 +565,12 @@ def _running(
         session_id = session_id or session.id or None
     runner = Runner(root, app_name=app_name, store=store, plugins=plugins)
     running = runner.run(
-        message=message, user_id=user_id, session_id=session_id, state=state, config=config
+        message=message,
+        user_id=user_id,
+        session_id=session_id,
+        state=state,
+        config=config,
+        deps=deps,
     )
     return running.alone(session, owned=isinstance(store, str))
 

@@ -9,9 +9,10 @@ import contextvars
 import dataclasses
 import difflib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from types import CoroutineType
 from typing import NamedTuple, cast
 
 import msgspec
@@ -29,11 +30,10 @@ from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
-
-_NONE = Actions()
 
 _ANSWERS: tuple[type[object], ...] = (dict,)
 
@@ -48,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     call: FunctionCall
     response: JsonObject | None = None
-    actions: Actions = _NONE
+    actions: Actions = EMPTY_ACTIONS
     parts: tuple[Part, ...] = ()
     waits: bool = False
     unknown: bool = False
@@ -150,9 +150,10 @@ class ToolCall:
         asked = self._confirmation(bound.tool)
         if asked is not None:
             return asked
-        undecided = await self._after_crash(bound, args)
-        if undecided is not None:
-            return undecided
+        if self._progress.started:
+            undecided = await self._after_crash(bound, args)
+            if undecided is not None:
+                return undecided
         context = ToolContext(
             agent_name=self._bindings.agent.name,
             call_id=call.id or "",
@@ -161,6 +162,7 @@ class ToolCall:
             state=self._state(),
             around=self._invocation,
             confirmed=self._progress.confirmed.get(call.id or ""),
+            deps=self._invocation.request.deps,
         )
         try:
             return await self._called(bound, context, args, kwargs)
@@ -227,7 +229,7 @@ class ToolCall:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
                 response = _checked(replaced, "after_tool")
-        if response is not None:
+        if response is not None and not _is_small(response):
             response = await self._fitted(response)
         return Outcome(
             self.call, response, context.actions.to_actions(), parts, waits=waits, raised=raised
@@ -261,6 +263,8 @@ class ToolCall:
             try:
                 if tool.effect == "transactional":
                     return await self._transacted(bound, context, kwargs)
+                if tool.timeout is None:
+                    return _returned(await _call(bound, kwargs), tool)
                 return _returned(await call_within_limits(bound, kwargs), tool)
             except Exception as error:
                 if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
@@ -432,7 +436,10 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
     asked = task.cancelling() if task is not None else 0
     try:
         if bound.is_async:
-            return await settled(bound.function(**kwargs))
+            returned = bound.function(**kwargs)
+            if type(returned) is CoroutineType:  # nothing else is worth asking what it is
+                return await cast("Awaitable[object]", returned)
+            return await settled(returned)
         if bound.quick:
             return await settled(_plainly(bound, kwargs))
         context = contextvars.copy_context()
@@ -478,6 +485,8 @@ LIMIT = 1_000_000
 
 def to_returned(value: object) -> Returned:
     """What a function returned, as a result: a mapping as it is, anything else under `result`."""
+    if type(value) is str:
+        return Returned({"result": value})
     media = _media(value)
     if media is not None:
         texts = [part.text for part in media if part.text]
@@ -540,6 +549,15 @@ def _fields(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
+def _is_small(response: JsonObject) -> bool:
+    """Whether a result is one text that surely fits into the log, as most are."""
+    if len(response) == 1:
+        for key, value in response.items():
+            if type(value) is str:
+                return len(key) + len(value) < LIMIT // 8  # a letter takes up to six in JSON
+    return False
+
+
 def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
     """A result too large for the log, as its two ends and where the rest is; None if it fits."""
     text = compact(response)
@@ -585,7 +603,7 @@ async def run_agent_tool(
     if not answers:
         return Returned({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
-        value, _ = parse(node, answers[-1].text, wrapped=True)
+        value, _ = parse(node, answers[-1].text, wrapped=None)
         return Returned(value if isinstance(value, dict) else {"result": value})
     answer_text = answers[0].text if len(answers) == 1 else None
     if answer_text is None:

@@ -97,8 +97,9 @@ async def run_agent(
                 elif progress.pending:  # all open calls wait for an answer from outside
                     raise Suspended
                 else:
-                    failure = await turn.refuse_step()
-                    if failure is not None:
+                    problem = turn.count_step()
+                    if problem is not None:
+                        failure = await turn.fail(*problem)
                         yield failure.event
                         raise failure
                     call = turn.model_call()
@@ -107,7 +108,7 @@ async def run_agent(
                         progress.note(event)
                         yield event
                     while asks:
-                        asks = False
+                        asks = over = False
                         answers = call.answers()
                         try:
                             async for response in answers:
@@ -118,10 +119,12 @@ async def run_agent(
                                 elif call.stream:
                                     turn.streaming = call.id
                                     yield call.partial(response)
+                            over = True
                         except Exception as error:
                             asks = await call.recover(error)
                         finally:
-                            if isinstance(answers, AsyncGenerator):  # a model may give any iterator
+                            # a model may give any iterator; one that came to its end is closed
+                            if not over and isinstance(answers, AsyncGenerator):
                                 await answers.aclose()
                     step = await turn.take(await call.reply(), call.context)
                     reply = step.events[0]
@@ -218,18 +221,17 @@ class Turn:
         event = await self._commit(self._event(addition, done))
         return (event,) if addition is not None or done.state_delta else ()
 
-    async def refuse_step(self) -> NodeFailed | None:
-        """Count one more request to the model, or say why there is none."""
+    def count_step(self) -> tuple[str, str] | None:
+        """Count one more request to the model, or say why there is none: a code and words."""
         invocation, most = self.invocation, self.agent.max_steps
         if self.progress.steps >= most:
-            words = f"`{self.agent.name}` took {most} steps without an answer"
-            return await self._failure("max_steps", words)
+            return "max_steps", f"`{self.agent.name}` took {most} steps without an answer"
         limit = invocation.config.max_llm_calls
         if invocation.llm_calls >= limit:
-            return await self._failure("max_llm_calls", f"the invocation made {limit} model calls")
+            return "max_llm_calls", f"the invocation made {limit} model calls"
         spending = invocation.spending
         if spending is not None and (words := spending.exhausted(invocation.llm_calls)):
-            return await self._failure(RUN_BUDGET, words)
+            return RUN_BUDGET, words
         invocation.llm_calls += 1
         return None
 
@@ -260,10 +262,14 @@ class Turn:
                 any(part.kind == "thought" for part in content.parts or ()) if content else False
             )
             words = f"the model returned nothing{' but thoughts' if thought else ''}"
-            failure = await self._failure("empty_response", words, reply)
+            failure = await self.fail("empty_response", words, reply)
             return StepEnd((failure.event,), failure)
         content = spoken(content, self.plan.output)
-        calls = any(part.function_call is not None for part in content.parts or ())
+        calls = False
+        for part in content.parts or ():
+            if part.function_call is not None:
+                calls = True
+                break
         if cut:
             how = self.invocation.config.on_truncated or self.agent.on_truncated
             if how == "error":
@@ -290,12 +296,10 @@ class Turn:
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
-        if content is not reply.content or actions is not reply.actions or calls:
+        waiting = self._waiting(reply, content) if calls else None
+        if content is not reply.content or actions is not reply.actions or waiting is not None:
             reply = msgspec.structs.replace(
-                reply,
-                content=content,
-                actions=actions,
-                long_running_tool_ids=self._waiting(reply, content) if calls else None,
+                reply, content=content, actions=actions, long_running_tool_ids=waiting
             )
         return StepEnd((await self._commit(reply),))
 
@@ -310,7 +314,7 @@ class Turn:
     async def _reject(self, reply: Event, content: Content, actions: Actions, why: str) -> StepEnd:
         """Store a bad answer and what is wrong with it together; give up after a few."""
         if self.progress.rejected >= RETRIES:
-            failure = await self._failure("invalid_output", why, reply)
+            failure = await self.fail("invalid_output", why, reply)
             return StepEnd((failure.event,), failure)
         draft = msgspec.structs.replace(
             _noting(reply, Provenance(rejected=why)),
@@ -327,7 +331,7 @@ class Turn:
 
     async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
         """Refuse an answer that was cut off. The error event keeps the part that came."""
-        failure = await self._failure(
+        failure = await self.fail(
             "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
         )
         return StepEnd((failure.event,), failure)
@@ -377,7 +381,13 @@ class Turn:
             self.invocation, self.place, self.plan.path, self.bindings, self.progress, reply
         )
         events: list[Event] = []
-        if any(one.stopped for one in batch.outcomes):
+        raised: Exception | None = None
+        stopped = asks = unknown = suspended = False
+        for one in batch.outcomes:
+            stopped, asks = stopped or one.stopped, asks or one.question is not None
+            unknown, suspended = unknown or one.unknown, suspended or one.suspended
+            raised = raised if raised is not None else one.raised
+        if stopped:
             await self._settle_stopped(batch)
         error: tuple[str, str] | None = None
         event = batch.event(self.invocation, self.agent.name, self.place)
@@ -391,18 +401,19 @@ class Turn:
             elif event.actions.transfer_to_agent is not None:
                 self.invocation.hops += 1
             events.append(event)
-        if any(one.question is not None for one in batch.outcomes):
+        if asks:
             events.append(self._questions(batch))
-        raised = next((one.raised for one in batch.outcomes if one.raised is not None), None)
-        error = error or _unknown(batch) or (None if raised is not None else stalled)
+        if unknown:
+            error = error or _unknown(batch)
+        error = error or (None if raised is not None else stalled)
         if error is not None:
             events.append(self.invocation.event(self.agent.name, self.place, error=error))
         stored = await self._commit_all(events) if events else []
         visible = tuple(event for event in stored if event.content is not None or event.error_code)
         if error is not None:
-            unknown = error[0] == UNKNOWN_OUTCOME
-            return StepEnd(visible, Suspended() if unknown else NodeFailed(stored[-1]))
-        if raised is None and any(one.suspended for one in batch.outcomes):
+            is_open = error[0] == UNKNOWN_OUTCOME
+            return StepEnd(visible, Suspended() if is_open else NodeFailed(stored[-1]))
+        if raised is None and suspended:
             return StepEnd(visible, Suspended())
         return StepEnd(visible, raised)
 
@@ -494,7 +505,7 @@ class Turn:
             self.progress.note(event)
         return stored
 
-    async def _failure(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
+    async def fail(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
         """An error event that is in the log, as the exception that ends the node.
 
         A reply that is no answer is not said, but what it cost and why it ended is kept.
@@ -543,11 +554,9 @@ def _noted(part: Part, times: int) -> Part:
     )
 
 
-def _unknown(batch: Batch) -> tuple[str, str] | None:
+def _unknown(batch: Batch) -> tuple[str, str]:
     """The error for calls that a crash interrupted: nobody knows whether they ran."""
     unknown = [one.call for one in batch.outcomes if one.unknown]
-    if not unknown:
-        return None
     names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
     return UNKNOWN_OUTCOME, (
         f"the process died while these ran, and nobody knows whether they did: {names};"

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, cast, get_args
 
 import msgspec
@@ -67,6 +67,9 @@ class Usage(Value, frozen=True):
 
 NO_ACTIONS = Actions()
 
+EMPTY_ACTIONS = Actions()
+"""No actions either, but an event with it says so in its JSON, as all do that the runtime makes."""
+
 
 def new_id() -> str:
     """A fresh random id."""
@@ -113,6 +116,8 @@ class Event(Value, frozen=True):
     live_session_id: str | None = None
     go_away: JsonObject | None = None
     voice_activity: JsonObject | None = None
+    sequence: int | None = None
+    """Its place in the log, from 1, where a stream of events says so; it is never stored."""
     unread: JsonObject = {}
     """Fields that this version does not know, by JSON pointer; they are written back."""
 
@@ -166,6 +171,14 @@ class Event(Value, frozen=True):
             return encode(self, where=f"event {self.id}")
         known = msgspec.to_builtins(msgspec.structs.replace(self, unread={}))
         return encode(with_unknown(known, self.unread), where=f"event {self.id}")
+
+
+def numbered(events: Iterable[Event], after: int) -> list[Event]:
+    """The events with their places in the log, which has `after` events before them."""
+    return [
+        msgspec.structs.replace(event, sequence=place)
+        for place, event in enumerate(events, after + 1)
+    ]
 
 
 _decoder = msgspec.json.Decoder(Event)

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 from zlib import crc32
@@ -87,6 +88,20 @@ class Session:
         # Fields that this version does not know; they are written back.
         self.unread: JsonObject = unread or {}
 
+    @staticmethod
+    def from_messages(
+        messages: object, *, format: str | None = None, id: str = "imported"
+    ) -> "Session":
+        """The session that somebody else's messages make; the format is found by its shape.
+
+        Takes a list of messages, a whole request, or JSON text, of the formats listed in
+        `weft.recordings.FORMATS`. What a session has no place for, such as system texts, is noted
+        under `imported` in the first event's metadata and logged.
+        """
+        # The readers need dialects, which stand above the log: they are looked up when asked for.
+        read = cast("Callable[..., Session]", import_module("weft.recordings.read").session_from)
+        return read(messages, format=format, id=id)
+
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.
 
@@ -94,28 +109,33 @@ class Session:
         """
         log = self.events
         positions = positions_of(log)
-        complete = admitted(events, log, positions, where="append")
-        for event in complete:
-            if event.partial:
-                complete = [event for event in complete if not event.partial]
-                break
-        if not complete:
-            return self
+        complete: Sequence[Event] = events
+        if not _is_new_and_sound(events, positions):
+            complete = admitted(events, log, positions, where="append")
+            for event in complete:
+                if event.partial:
+                    complete = [event for event in complete if not event.partial]
+                    break
+            if not complete:
+                return self
         grown = log.extend(complete)
         if grown.shares(log):
             at = grown.settled - len(complete)
             for event in complete:
                 positions[event.id] = at
                 at += 1
-        newest, time_written = log.tip, complete[-1].timestamp
-        invocation = newest.invocation_id if newest is not None else ""
+        newest, last = log.tip, complete[-1]
+        invocation, state = newest.invocation_id if newest is not None else "", self.state
+        if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
+            state = _fold(self.initial, state, invocation, complete)
+        time_written = last.timestamp
         after = Session.__new__(Session)
         after._fill(
             self.id,
             self.app_name,
             self.user_id,
             self.initial,
-            _fold(self.initial, self.state, invocation, complete),
+            state,
             grown,
             time_written if time_written > self.last_update_time else self.last_update_time,
             self.unread,
@@ -294,6 +314,33 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.id!r}, {len(self.events)} events, state keys {list(self.state)})"
+
+    def _repr_html_(self) -> str:
+        from weft.notebook import framed, line
+
+        state = [line(f"{key} = {json.dumps(value)}", "dim") for key, value in self.state.items()]
+        title = f"session {self.id}, {len(self.events):,} events"
+        return framed(title, *state, events_table(self.events))
+
+
+def events_table(events: Iterable[Event]) -> str:
+    """Events as a notebook shows them."""
+    from weft.notebook import Cell, table
+
+    rows: list[tuple[Cell, ...]] = []
+    for event in events:
+        calls = [f"→ {call.name}({json.dumps(call.args or {})})" for call in event.calls]
+        results = [f"← {one.name}: {json.dumps(one.response)}" for one in event.results]
+        failed = [f"{event.error_code}: {event.error_message}"] if event.error_code else []
+        texts = [event.text] if event.text else []
+        rows.append(
+            (
+                Cell(event.author),
+                Cell("\n".join((*texts, *calls, *results, *failed)), pre=True),
+                Cell(", ".join(event.actions.state_delta), tone="dim"),
+            )
+        )
+    return table(("author", "what", "state"), rows)
 
 
 class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
@@ -558,6 +605,8 @@ def admitted(
                 where=f"{where}[{index}]",
                 hint="pass weft.Event values, or read JSON with Session.from_json",
             )
+        if event.sequence is not None:  # it came from a stream, and has a place of its own here
+            event = replace(event, sequence=None)
         name = event.id
         if name and not event.partial:
             at = positions.get(name, length)
@@ -578,6 +627,20 @@ def admitted(
             raise SessionError(error.message, where=place, hint=error.hint) from None
         sound.append(event)
     return sound
+
+
+def _is_new_and_sound(events: Sequence[Event], positions: dict[str, int]) -> bool:
+    """Whether it is one event that `admitted` would let through, as nearly always."""
+    if len(events) != 1 or type(events[0]) is not Event:
+        return False
+    event = events[0]
+    if not event.id or event.partial or event.id in positions:
+        return False
+    try:
+        _require_sound(event)
+    except SessionError:
+        return False  # who admits events says where the error is
+    return True
 
 
 def _require_sound(event: Event) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from weft.errors import Conflict, SessionError, StoreError
-from weft.session.event import Event
+from weft.session.event import Event, numbered
 from weft.session.lease import Leases
 from weft.session.log import Session, stored
 from weft.session.state import apply_delta, scope_of
@@ -61,8 +61,9 @@ class StoredSession(NamedTuple):
 
     def after(self, growth: "Growth") -> "StoredSession":
         """What is kept once the events are stored."""
-        state = apply_delta(self.state, growth.own) if growth.own else self.state
-        key, number, created, initial, _, _, size = self
+        key, number, created, initial, state, _, size = self
+        if growth.own:
+            state = apply_delta(state, growth.own)
         return StoredSession(key, number, created, initial, state, growth.session.events, size)
 
 
@@ -127,7 +128,7 @@ class MemoryStore:
             record = self._records.get(key)
             if record is None:
                 raise unknown(key)
-            if not follows(session, record.events):
+            if session.events is not record.events and not follows(session, record.events):
                 if has_all(record.events, events):
                     return self._session(record)
                 raise conflict(session, record.events)
@@ -142,6 +143,23 @@ class MemoryStore:
             growth = taken(session, value)
             self._commit(self._records[key], growth)
             return growth.session
+
+    async def events(
+        self, key: SessionKey, *, after: int = 0, limit: int | None = None
+    ) -> list[Event] | None:
+        """The events behind the first `after`, with their sequence numbers."""
+        require_place(after, limit)
+        with self._lock:
+            record = self._records.get(key)
+        if record is None:
+            return None
+        end = len(record.events) if limit is None else after + limit
+        return numbered(record.events.between(after, min(end, len(record.events))), after)
+
+    async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """How many events the sessions have."""
+        with self._lock:
+            return {key: len(self._records[key].events) for key in keys if key in self._records}
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
@@ -198,7 +216,8 @@ class MemoryStore:
         if not growth.added:
             return record
         self._records[record.key] = after = record.after(growth)
-        self._share(record.key, growth.app, growth.user)
+        if growth.app or growth.user:
+            self._share(record.key, growth.app, growth.user)
         return after
 
     def _share(self, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
@@ -233,14 +252,19 @@ LONGEST_NAME = 800
 def grow(session: Session, events: Sequence[Event]) -> Growth:
     """Add the events that the session lacks, without `temp:` deltas, which are never stored."""
     log = session.events
+    for event in events:
+        if event.actions.state_delta:
+            events = [stored(event) for event in events]
+            break
     with log.lock:
-        after = session.append(
-            *[stored(event) if event.actions.state_delta else event for event in events]
-        )
-    added = after.events.since(len(log)) if after is not session else []
+        after = session.append(*events)
+    if after is session:
+        return Growth(after, [], {}, {}, {})
+    added = after.events.since(log.settled)
     deltas = [event.actions.state_delta for event in added if event.actions.state_delta]
-    own, app, user = scoped(deltas) if deltas else ({}, {}, {})
-    return Growth(after, added, own, app, user)
+    if not deltas:
+        return Growth(after, added, {}, {}, {})
+    return Growth(after, added, *scoped(deltas))
 
 
 def taken(session: Session, value: Session) -> Growth:
@@ -345,6 +369,15 @@ def require_key(key: SessionKey) -> None:
     """Refuse a key that some store could not hold."""
     for name, text in zip(SessionKey._fields, key, strict=True):
         _require_name(text, f"the {name.replace('_', ' ')}", where="session key")
+
+
+def require_place(after: int, limit: int | None) -> None:
+    """Refuse a place that no log has."""
+    for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
+        if type(cast("object", number)) is not int or number < 0:
+            raise SessionError(
+                f"{name}={number!r} is no number of events", where="events", hint="pass 0 or more"
+            )
 
 
 def conflict(session: Session, log: Strand[Event]) -> Conflict:

@@ -32,6 +32,16 @@ def without_temp(state: Mapping[str, Json]) -> JsonObject:
     return {key: value for key, value in state.items() if not key.startswith("temp:")}
 
 
+def without_shared(event: Event) -> Event:
+    """The event as a copy of its session has it: it does not write again what others share."""
+    delta = event.actions.state_delta
+    own = {key: value for key, value in delta.items() if scope_of(key) in ("session", "temp")}
+    if len(own) == len(delta):
+        return event
+    actions = msgspec.structs.replace(event.actions, state_delta=own)
+    return msgspec.structs.replace(event, actions=actions)
+
+
 def apply_delta(state: Mapping[str, Json], delta: Mapping[str, Json]) -> JsonObject:
     """The state after the delta; the one given is not changed."""
     after = {**state, **delta}

@@ -4,7 +4,7 @@ A store hands out sessions as values. `append` is the only way a log grows; it c
 events with their deltas, all or nothing, and refuses a session value that is not the newest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, NamedTuple, Protocol
 
@@ -86,6 +86,20 @@ class Store(Protocol):
         A session value that is not the newest is refused with a Conflict, unless the store has
         these very events already. Partial events are not stored.
         """
+        ...
+
+    async def events(
+        self, key: SessionKey, *, after: int = 0, limit: int | None = None
+    ) -> list[Event] | None:
+        """The events behind the first `after`, with their sequence numbers; None: no session.
+
+        The first event of a session has the sequence number 1, so `after` is the number of the
+        last event that the caller has. `limit` is how many to read at most.
+        """
+        ...
+
+    async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """How many events the sessions have; one that does not exist is not in it."""
         ...
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:

@@ -18,6 +18,7 @@ from weft.session.memory import (
     key_of,
     part,
     require_key,
+    require_place,
     scoped,
     unknown,
 )
@@ -119,6 +120,20 @@ class PostgresStore:
         if asked is not None:
             self._leases.stop([(key, asked)])
         return growth.session
+
+    async def events(
+        self, key: SessionKey, *, after: int = 0, limit: int | None = None
+    ) -> list[Event] | None:
+        """The events behind the first `after`, with their sequence numbers."""
+        require_key(key)
+        require_place(after, limit)
+        async with self._connection() as connection:
+            return await tables.read_events(connection, key, after, limit)
+
+    async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """How many events the sessions have."""
+        async with self._connection() as connection:
+            return await tables.count_events(connection, keys)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""

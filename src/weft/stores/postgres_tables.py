@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 from weft.errors import StoreError, UsageError
-from weft.session import Session, SessionInfo, SessionKey
+from weft.session import Event, Session, SessionInfo, SessionKey
+from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
@@ -21,6 +22,7 @@ from weft.stores.rows import (
     checksum_of,
     encode_event,
     encode_value,
+    read_row,
     warn_unreadable,
 )
 from weft.values import JsonObject, Strand
@@ -242,6 +244,32 @@ async def share(connection: Connection, key: SessionKey, app: JsonObject, user: 
             )
 
 
+async def read_events(
+    connection: Connection, key: SessionKey, after: int, limit: int | None
+) -> list[Event] | None:
+    """The events of a session behind the first `after`, with their sequence numbers."""
+    cursor = await connection.execute(_BEHIND, {**key._asdict(), "after": after, "limit": limit})
+    rows = cast("list[tuple[str | None, int | None]]", await cursor.fetchall())
+    if not rows:
+        return None
+    return numbered(
+        [
+            read_row(EventRow(text.encode(), checksum), position, where=str(key))
+            for position, (text, checksum) in enumerate(rows, after)
+            if text is not None
+        ],
+        after,
+    )
+
+
+async def count_events(connection: Connection, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
+    """How many events the sessions have; one that does not exist is not in it."""
+    names = [list(column) for column in zip(*keys, strict=True)] or [[], [], []]
+    cursor = await connection.execute(_LENGTHS, names)
+    rows = cast("list[tuple[str, str, str, int]]", await cursor.fetchall())
+    return {SessionKey(*key): length for *key, length in rows}
+
+
 async def list_sessions(
     connection: Connection, app_name: str, user_id: str | None
 ) -> list[SessionInfo]:
@@ -300,6 +328,22 @@ WHERE session = %s AND (%s::float8 IS NULL OR timestamp > %s::float8) ORDER BY s
 _WRITING = f"""
 SELECT seq, event, checksum FROM weft.events
 WHERE session = %s AND {HAS_DELTA.replace("%", "%%")} ORDER BY seq
+"""
+
+# The outer join gives a row without an event where the session exists and has no more.
+_BEHIND = """
+SELECT behind.event, behind.checksum FROM weft.sessions LEFT JOIN LATERAL (
+    SELECT seq, event, checksum FROM weft.events
+    WHERE session = number AND seq >= %(after)s ORDER BY seq LIMIT %(limit)s
+) AS behind ON true
+WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s ORDER BY behind.seq
+"""
+
+_LENGTHS = """
+SELECT app_name, user_id, id,
+       (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = number)
+FROM weft.sessions JOIN unnest(%s::text[], %s::text[], %s::text[]) AS wanted (app, owner, name)
+    ON app_name = wanted.app AND user_id = wanted.owner AND id = wanted.name
 """
 
 _APP_STATE = "SELECT key, value, checksum FROM weft.app_state WHERE app_name = %s"

@@ -24,6 +24,7 @@ from weft.session.memory import (
     key_of,
     part,
     require_key,
+    require_place,
     scoped,
     unknown,
 )
@@ -152,6 +153,28 @@ class SqliteStore:
             return lambda: self._keep(after) and grown
 
         return await self._write(work)
+
+    async def events(
+        self, key: SessionKey, *, after: int = 0, limit: int | None = None
+    ) -> list[Event] | None:
+        """The events behind the first `after`, with their sequence numbers."""
+        require_key(key)
+        require_place(after, limit)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], list[Event] | None]:
+            events = tables.read_events(connection, key, after, limit)
+            return lambda: events
+
+        return await self._read(work)
+
+    async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """How many events the sessions have."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], dict[SessionKey, int]]:
+            lengths = tables.count_events(connection, keys)
+            return lambda: lengths
+
+        return await self._read(work, whole=False)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""

@@ -5,10 +5,12 @@ begins and ends.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, cast
 
-from weft.session import SessionInfo, SessionKey
+from weft.session import Event, SessionInfo, SessionKey
+from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
@@ -19,6 +21,7 @@ from weft.stores.rows import (
     checksum_of,
     encode_event,
     encode_value,
+    read_row,
 )
 from weft.values import JsonObject, Strand
 
@@ -143,6 +146,45 @@ def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[R
     )
     while rows := cast("list[RawRow]", cursor.fetchmany(SLICE)):
         yield from rows
+
+
+def read_events(
+    connection: sqlite3.Connection, key: SessionKey, after: int, limit: int | None
+) -> list[Event] | None:
+    """The events of a session behind the first `after`, with their sequence numbers."""
+    row = _session_row(connection, key)
+    if row is None:
+        return None
+    rows = _rows(connection, row.number, after)
+    return numbered(
+        [
+            read_row(EventRow(*raw), position, where=str(key))
+            for position, raw in enumerate(islice(rows, limit), after)
+        ],
+        after,
+    )
+
+
+def count_events(
+    connection: sqlite3.Connection, keys: Sequence[SessionKey]
+) -> dict[SessionKey, int]:
+    """How many events the sessions have; one that does not exist is not in it."""
+    lengths: dict[SessionKey, int] = {}
+    for key in keys:
+        row = cast(
+            "tuple[int, int | None] | None",
+            connection.execute(
+                """SELECT number, (SELECT place FROM events
+                    WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
+                    ORDER BY place DESC LIMIT 1)
+                FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?""",
+                key,
+            ).fetchone(),
+        )
+        if row is not None:
+            number, place = row
+            lengths[key] = 0 if place is None else place - number * ROOM + 1
+    return lengths
 
 
 def insert_session(

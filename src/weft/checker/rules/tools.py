@@ -1,7 +1,6 @@
 """Rules on declarations: missing descriptions, and instructions that are never sent."""
 
 from collections.abc import Iterator
-from typing import cast
 
 from weft.checker.world import WalkRecord
 from weft.codes import report
@@ -20,8 +19,7 @@ def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
         for tool in agent.tools:
             if isinstance(tool.agent, Composable):
                 if not tool.description.strip():
-                    called = cast("Node", tool.agent)
-                    yield _undescribed(called, f"`{agent.name}` may call it")
+                    yield _undescribed(tool.agent, f"`{agent.name}` may call it")
             elif not tool.documented:
                 yield report(
                     "WEFT301",
@@ -56,7 +54,7 @@ def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
 def roots_of(node: Node) -> Iterator[Agent]:
     """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
     called = (tool.agent for agent in everybody(node) for tool in agent.tools)
-    flows = (cast("Node", flow) for flow in called if isinstance(flow, Composable))
+    flows = (flow for flow in called if isinstance(flow, Composable))
     seen: set[int] = set()
     for flow in (node, *flows):
         for one, _ in walk_nodes(flow):
@@ -74,5 +72,4 @@ def everybody(root: Node) -> Iterator[Agent]:
                 continue
             seen.add(id(agent))
             yield agent
-            called = [tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)]
-            waiting += cast("list[Node]", called)
+            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)]

@@ -7,7 +7,7 @@ what every branch said, and include_contents="none" behind another agent hides t
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -139,7 +139,7 @@ def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
         keys = (*above, agent.output_key) if agent.output_key else above
         for tool in agent.tools:
             if tool.agent is not None:
-                yield from _late(cast("Node", tool.agent), keys)
+                yield from _late(tool.agent, keys)
 
 
 def _named(one: Diagnostic) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from weft.dialects import dialect_named
 from weft.errors import UsageError
 from weft.interop.adk.objects import field, is_a, listed, named, text
 from weft.ir import ModelResponse, Prompt
-from weft.replay.recordings import read_request
+from weft.recordings.requests import read_request
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, require_json
 
@@ -107,9 +107,9 @@ class CallbackCode:
                 answer = await _first(functions, bool, **request_fields, error=error)
                 with_ctx.give_back()
                 return None if answer is None else response_from(answer)
-            case _, [Tool() as tool, args, *rest]:
-                call_args = cast("JsonObject", args)
-                return await self._tool(moment, functions, ctx, tool, call_args, rest)
+            case _, [tool, args, *rest] if isinstance(tool, Tool):
+                called, call_args = cast("Tool", tool), cast("JsonObject", args)
+                return await self._tool(moment, functions, ctx, called, call_args, rest)
             case _:
                 raise AssertionError(moment)
 

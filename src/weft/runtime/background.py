@@ -1,0 +1,264 @@
+"""Runs without a reader: started, followed, stopped, and taken up again after a crash.
+
+`start` returns once the run has the session and the message is in the log. From then on the run
+needs nobody: its events are stored, and whoever wants them follows the session.
+
+Top to bottom: a run that was started, how a session is followed, how a run is stopped, and which
+runs a crash left unfinished.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+
+from weft.declare import Agent, Node
+from weft.errors import SessionBusy, SessionError
+from weft.runtime.feeds import Reader
+from weft.runtime.invocation import Invocation, Services
+from weft.runtime.place import path_of
+from weft.runtime.program import root_place
+from weft.runtime.progress import Progress, is_failure
+from weft.runtime.result import Result
+from weft.runtime.resume import last_invocation
+from weft.runtime.rewind import visible_events
+from weft.runtime.run import Running, unknown_session
+from weft.session import Event, Session, SessionKey, Store
+
+_log = logging.getLogger("weft")
+
+SLICE = 500
+"""How many stored events are read at once."""
+
+_ELSEWHERE = 1.0
+"""Seconds between two looks whether a run of another process is still under way."""
+
+
+class StartedRun:
+    """A run that goes on by itself. `id` is its invocation; await it for its result."""
+
+    def __init__(self, running: Running, invocation: Invocation) -> None:
+        self.key: SessionKey = invocation.request.key
+        self._invocation = invocation
+        self._is_awaited = False
+        self._task = asyncio.get_running_loop().create_task(_carried(running))
+        self._task.add_done_callback(self._note_failure)
+
+    @property
+    def id(self) -> str:
+        """The invocation's id."""
+        return self._invocation.id
+
+    @property
+    def session_id(self) -> str:
+        """The session it runs in."""
+        return self.key.id
+
+    @property
+    def user_id(self) -> str:
+        """Whose session that is."""
+        return self.key.user_id
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is over."""
+        return self._task.done()
+
+    def __await__(self) -> Generator[object, None, Result]:
+        self._is_awaited = True
+        # whoever waits for it and gives up does not stop it
+        return asyncio.shield(self._task).__await__()
+
+    async def hand_over(self) -> None:
+        """Stop here without a word in the log, so that `resume` goes on as after a crash."""
+        self._is_awaited = True
+        if not self._task.done():
+            self._invocation.is_handed_over = True
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def opened(self) -> None:
+        """Wait until the session is open; an error that came before is raised here."""
+        ready = asyncio.get_running_loop().create_future()
+
+        def tell() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        self._invocation.opened = tell
+        try:
+            await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            self._task.cancel()
+            raise
+        if not ready.done():
+            self._is_awaited = True
+            self._task.result()
+
+    def _note_failure(self, task: "asyncio.Task[Result]") -> None:
+        error = task.exception() if not task.cancelled() else None
+        if error is not None and not self._is_awaited:
+            _log.error("the run %s of %s failed: %s", self._run_name(), self.key, error)
+
+    def _run_name(self) -> str:
+        return self._invocation.id if self._invocation.is_open else ""
+
+    def __repr__(self) -> str:
+        return f"<run {self._run_name()} of {self.key}{', over' if self.is_done else ''}>"
+
+
+async def _carried(running: Running) -> Result:
+    return await running
+
+
+async def follow(
+    root: Node, services: Services, key: SessionKey, *, after: int, forever: bool
+) -> AsyncGenerator[Event, None]:
+    """The events of a session behind `after`, then those that come, until the run ends."""
+    store, feeds = services.store, services.feeds
+    reader = feeds.join(key)  # before the store is read, so that nothing falls between
+    try:
+        length = (await store.lengths([key])).get(key)
+        if length is None:
+            raise await unknown_session(services, key)
+        if after > length:
+            raise SessionError(
+                f"there is no event {after}: the session has {length}",
+                where=str(key),
+                hint="it was deleted and begun anew, perhaps: read from 0",
+            )
+        position, complete = after, set[str]()
+        while True:
+            if reader.is_behind:
+                events = await _next_slice(store, services, key, reader, position)
+                complete = {event.id for event in events}
+                for event in events:
+                    position += 1
+                    yield event
+                continue
+            while reader.waiting:
+                event = reader.waiting.popleft()
+                if event.partial:
+                    if event.id not in complete:
+                        yield event
+                elif event.sequence == position + 1:
+                    position += 1
+                    complete = {event.id}
+                    yield event
+                elif event.sequence is not None and event.sequence > position:
+                    reader.is_behind = True
+                    break
+            if reader.is_behind:
+                continue
+            pause = None
+            if not forever and feeds.running(key) is None:
+                if not await _runs_elsewhere(root, store, key):
+                    if (await store.lengths([key])).get(key) == position:
+                        return
+                    reader.is_behind = True
+                    continue
+                pause = _ELSEWHERE
+            await reader.wait(pause)
+    finally:
+        feeds.leave(reader)
+
+
+async def _next_slice(
+    store: Store, services: Services, key: SessionKey, reader: Reader, position: int
+) -> list[Event]:
+    """Stored events that the reader has not got yet."""
+    reader.is_behind = False
+    events = await store.events(key, after=position, limit=SLICE)
+    if events is None or reader.is_gone:
+        raise await unknown_session(services, key)
+    reader.is_behind = reader.is_behind or len(events) == SLICE
+    reader.feed.length = max(reader.feed.length, position + len(events))
+    return events
+
+
+async def _runs_elsewhere(root: Node, store: Store, key: SessionKey) -> bool:
+    """Whether another process, or another runner of this one, runs the session."""
+    session = await store.get(key)
+    if session is None or not is_unfinished(root, session):
+        return False
+    try:
+        lease = await store.lease(key, busy="reject", interrupt=lambda: None)
+    except SessionBusy:
+        return True
+    await lease.release()
+    return False
+
+
+async def stop_run(services: Services, key: SessionKey) -> bool:
+    """Stop the run of a session, wherever it is; False where there was none.
+
+    It returns when the run has stopped and the log says so.
+    """
+    if not await services.store.lengths([key]):
+        raise await unknown_session(services, key)
+    feed = services.feeds.running(key)
+    if feed is not None:
+        feed.is_cancelled = True
+    else:
+        try:
+            lease = await services.store.lease(key, busy="reject", interrupt=lambda: None)
+        except SessionBusy:
+            pass
+        else:
+            await lease.release()
+            return False
+    lease = await services.store.lease(key, busy="interrupt", interrupt=lambda: None)
+    await lease.release()
+    return True
+
+
+def is_unfinished(root: Node, session: Session) -> bool:
+    """Whether the session's last run was cut off: it neither ended, nor failed, nor waits.
+
+    A run of which this cannot be told for sure counts as unfinished: to resume what is complete
+    does nothing.
+    """
+    events = visible_events(session)
+    if not events:
+        return False
+    last, id = events[-1], last_invocation(session)
+    if is_failure(last) or last.interrupted or last.actions.rewind_before_invocation_id:
+        return False
+    if session.waiting and not _is_at_work(events, id):
+        return False
+    place = root_place(root)
+    mine = [
+        event
+        for event in events
+        if event.invocation_id == id and path_of(event) == place.path and not event.isolation_scope
+    ]
+    if not isinstance(root, Agent):
+        return not any(event.actions.end_of_agent for event in mine)
+    progress = Progress.of(mine)
+    return not (progress.ended or progress.answered is not None)
+
+
+def _is_at_work(events: Sequence[Event], invocation_id: str) -> bool:
+    """Whether an agent of the invocation has something to do that waits for nobody."""
+    places: dict[tuple[str, str], list[Event]] = {}
+    for event in events:
+        if event.invocation_id == invocation_id:
+            places.setdefault((path_of(event), event.isolation_scope or ""), []).append(event)
+    return any(
+        progress.reply is not None
+        and progress.answered is None
+        and not progress.ended
+        and (not progress.open or progress.due(frozenset()))
+        for progress in map(Progress.of, places.values())
+    )
+
+
+async def unfinished_sessions(
+    root: Node, store: Store, app_name: str, *, since: float
+) -> AsyncIterator[SessionKey]:
+    """The sessions of an app that changed since a time and whose last run was cut off."""
+    for info in await store.sessions(app_name):
+        if info.last_update_time < since:
+            return
+        session = await store.get(info.key)
+        if session is not None and is_unfinished(root, session):
+            yield info.key
