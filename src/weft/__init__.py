@@ -29,10 +29,18 @@ if TYPE_CHECKING:
         ToolContext,
         Toolset,
     )
+    from weft.declare.config import Thinking
     from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
+    from weft.declare.provider_tools import (
+        CodeExecution,
+        FileSearch,
+        ProviderTool,
+        WebFetch,
+        WebSearch,
+    )
     from weft.declare.route import Route
     from weft.declare.tool import tool
     from weft.declare.transform import S
@@ -59,6 +67,7 @@ _HOMES = {
     "Approve": "weft.runtime.approvals",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
+    "CodeExecution": "weft.declare.provider_tools",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "CustomAgent": "weft.declare",
@@ -68,6 +77,7 @@ _HOMES = {
     "Example": "weft.declare.examples",
     "ExampleCall": "weft.declare.examples",
     "Fallback": "weft.declare",
+    "FileSearch": "weft.declare.provider_tools",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
     "Json": "weft.values",
@@ -82,6 +92,7 @@ _HOMES = {
     "Pending": "weft.runtime.approvals",
     "Plugin": "weft.runtime",
     "Policy": "weft.declare.policy",
+    "ProviderTool": "weft.declare.provider_tools",
     "Race": "weft.declare.nodes",
     "Raw": "weft.declare",
     "ReadonlyContext": "weft.compiler",
@@ -100,11 +111,14 @@ _HOMES = {
     "Severity": "weft.diagnostics",
     "Step": "weft.declare",
     "Store": "weft.session.store",
+    "Thinking": "weft.declare.config",
     "Timeout": "weft.declare.nodes",
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
     "Toolset": "weft.declare",
+    "WebFetch": "weft.declare.provider_tools",
+    "WebSearch": "weft.declare.provider_tools",
     "WeftError": "weft.errors",
     "check": "weft.checker",
     "compile": "weft.compiler",
@@ -129,6 +143,7 @@ __all__ = [
     "Approve",
     "C",
     "CallbackContext",
+    "CodeExecution",
     "Compiled",
     "Content",
     "CustomAgent",
@@ -138,6 +153,7 @@ __all__ = [
     "Example",
     "ExampleCall",
     "Fallback",
+    "FileSearch",
     "Flow",
     "Gate",
     "Json",
@@ -152,6 +168,7 @@ __all__ = [
     "Pending",
     "Plugin",
     "Policy",
+    "ProviderTool",
     "Race",
     "Raw",
     "ReadonlyContext",
@@ -170,11 +187,14 @@ __all__ = [
     "Severity",
     "Step",
     "Store",
+    "Thinking",
     "Timeout",
     "TokenBudget",
     "Tool",
     "ToolContext",
     "Toolset",
+    "WebFetch",
+    "WebSearch",
     "WeftError",
     "check",
     "compile",
@@ -224,6 +244,10 @@ def _unknown(name: str) -> AttributeError:
         **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
         "ParallelAgent": "Parallel",
         "LoopAgent": "Loop",
+        **dict.fromkeys(("GoogleSearch", "WebSearchTool"), "WebSearch"),
+        **dict.fromkeys(("UrlContext", "WebFetchTool"), "WebFetch"),
+        **dict.fromkeys(("CodeInterpreter", "CodeExecutionTool"), "CodeExecution"),
+        "FileSearchTool": "FileSearch",
         "BaseAgent": "CustomAgent",
     }
     return UnknownName(

@@ -193,6 +193,9 @@ def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
     if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
         return True
+    compresses = agent.context_compressor is not None and agent.token_budget is None
+    if agent.passes or compresses or any(tool.prepare for tool in agent.tools):
+        return True  # a pass may look at the whole state
     return not all(uses.reads_all for uses in _code_of(agent))
 
 

@@ -440,4 +440,16 @@ Why it matters: the model reads it in the user's turn, after `[system]:`.
 Use instead:  nothing to do, or say it before the conversation.
 """,
     ),
+    Code(
+        "WEFT709",
+        _E,
+        "provider tool not available",
+        """An agent has a tool that its model's provider does not run.
+
+Why it matters: the tool is left out, so the model answers without it. Under strict it is an error.
+
+Flagged:      Agent("bot", model="one-without-files", tools=[FileSearch(["store"])])
+Use instead:  a model whose provider has the tool, or a function of your own that does the same.
+""",
+    ),
 )

@@ -422,7 +422,13 @@ def _tools(
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
     tools = [
-        ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
+        ToolDecl(
+            t.name,
+            t.description,
+            t.parameters,
+            Origin("tool", t.name, agent.name),
+            hosted=t.hosted,
+        )
         for t in agent.tools
     ]
     targets = transfer_targets(path)

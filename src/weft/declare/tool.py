@@ -27,6 +27,7 @@ from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
 from weft.declare.functions import check_choice, check_pass, is_async, is_generator, misfit, name_of
 from weft.declare.hints import TOOL_WORDS
+from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained
@@ -102,6 +103,8 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     probe: Function | None = None
     prepare: Function | None = None
     """A pass, `fn(prompt, env) -> Prompt`, that runs on each request which offers the tool."""
+    hosted: HostedTool | None = None
+    """What the provider runs, in place of a function."""
     agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
 
@@ -145,7 +148,12 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
         if self.function is None:
-            raise DeclarationError("this tool has no function to call", where=f"tool {self.name}")
+            raise DeclarationError(
+                "the provider runs this tool"
+                if self.hosted is not None
+                else "this tool has no function to call",
+                where=f"tool {self.name}",
+            )
         return cast("R", self.function(*args, **kwargs))
 
 
@@ -462,6 +470,10 @@ def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
 
 
 def _from_value(value: object, *, where: str) -> Tool:
+    if isinstance(value, HOSTED):
+        return _from_hosted(value)
+    if isinstance(value, type) and issubclass(value, HOSTED):
+        return _from_hosted(cast("HostedTool", _instance(value, where=where)))
     if isinstance(value, Composable):
         return _from_node(value, where=where)
     if isinstance(value, type):
@@ -507,10 +519,22 @@ def _from_node(node: Composable, *, where: str) -> Tool:
     )
 
 
+def _from_hosted(hosted: HostedTool) -> Tool:
+    """A tool that the provider runs: it says itself what it is for."""
+    name = name_of_hosted(hosted)
+    return Tool(
+        name=name,
+        description=f"The provider's own {name.replace('_', ' ')}.",
+        parameters={"type": "object", "properties": {}},
+        hosted=hosted,
+        effect="pure",
+    )
+
+
 def _instance(kind: type, *, where: str) -> object:
     try:
         return kind()
-    except TypeError as error:
+    except (TypeError, DeclarationError) as error:
         raise DeclarationError(
             f"the tool class {kind.__name__} cannot be made without arguments: {error}",
             where=where,
