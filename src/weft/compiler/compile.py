@@ -15,7 +15,18 @@ from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
-from weft.compiler.incremental import WHOLE, Basis, LogFacts, Slot, Woven, facts_of, weave
+from weft.compiler.incremental import (
+    WHOLE,
+    Basis,
+    LateResult,
+    LogFacts,
+    Slot,
+    Woven,
+    facts_of,
+    note_late,
+    skipped_talk,
+    weave,
+)
 from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
@@ -40,6 +51,7 @@ from weft.passes.env import (
 )
 from weft.session import Event, Session
 from weft.session.state import seen_from
+from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, Strand, require_object
 
 if TYPE_CHECKING:
@@ -64,6 +76,7 @@ def compile_request(
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
     part_of: Whole | None = None,
+    brief: bool = False,
 ) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
@@ -71,7 +84,9 @@ def compile_request(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them,
     `within` the tokens it must not exceed, whatever the agent's own budget allows, `part_of` the
-    labels and the session of a program of which `root` and `session` are only a part.
+    labels and the session of a program of which `root` and `session` are only a part. `brief`
+    says that nobody will ask why an event is not in the request: those that no request can have
+    need not be read.
     """
     if (
         type(session) is not Session
@@ -92,6 +107,7 @@ def compile_request(
         recorded or {},
         within,
         part_of,
+        brief,
     )
     inputs = _gather_inputs(call, message)
     instructions = _write_instructions(call, inputs)
@@ -112,6 +128,7 @@ class _Call(NamedTuple):
     recorded: Mapping[str, str]
     within: int | None
     part_of: Whole | None
+    brief: bool = False
 
 
 class _Inputs(NamedTuple):
@@ -263,6 +280,14 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         spelled = plan.slot.view if policy is plan.policy else str(policy)
         slot = Slot(plan.agent.name, call.branch, spelled, large)
     basis = _basis(env, inputs.facts, labelled)
+    start = skipped_talk(events, policy, env.agent) if call.brief and basis == WHOLE else 0
+    if start and not call.branch:
+        try:
+            brief = basis._replace(start=start, skim=skim_of(events))
+            woven = weave(events, slot, brief, env, passes)
+            return _View(policy, passes, env, scale, labelled, woven)
+        except LateResult:
+            note_late(events)
     return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
 
 

@@ -326,7 +326,13 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
             )
         )
     return Item(
-        "exchange", (*blocks, *answers), agent, asked.invocation_id, position, position + 1, asked_id
+        "exchange",
+        (*blocks, *answers),
+        agent,
+        asked.invocation_id,
+        position,
+        position + 1,
+        asked_id,
     )
 
 

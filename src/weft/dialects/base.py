@@ -288,7 +288,9 @@ class Dialect:
         """The elements for an item: one turn for each stretch of one role."""
         report.own_ids = _NO_IDS
         for block in blocks:
-            if block.provider or block.kept is not None:  # of some provider: else nothing is its own
+            if (
+                block.provider or block.kept is not None
+            ):  # of some provider: else nothing is its own
                 report_foreign_fields(blocks, report)
                 report.own_ids = frozenset(
                     block.id

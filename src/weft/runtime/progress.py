@@ -230,10 +230,7 @@ def _is_spoken(event: Event) -> bool:
 
 def _asks_user(calls: Iterable[FunctionCall]) -> bool:
     """Whether one of the calls is a question that Weft asks."""
-    for call in calls:
-        if call.name in (CONFIRMATION, INPUT):
-            return True
-    return False
+    return any(call.name in (CONFIRMATION, INPUT) for call in calls)
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:
