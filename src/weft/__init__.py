@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import weft.instructions as instructions
+    import weft.plugins as plugins
     from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
         Agent,
         C,
         CallbackContext,
+        CustomAgent,
         Node,
         Raw,
         RunBudget,
         RunConfig,
+        RunContext,
         TokenBudget,
         Tool,
         ToolContext,
         Toolset,
     )
+    from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
@@ -54,8 +58,11 @@ _HOMES = {
     "CallbackContext": "weft.declare",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
+    "CustomAgent": "weft.declare",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
+    "Example": "weft.declare.examples",
+    "ExampleCall": "weft.declare.examples",
     "Fallback": "weft.declare",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
@@ -77,6 +84,7 @@ _HOMES = {
     "Route": "weft.declare",
     "RunBudget": "weft.declare",
     "RunConfig": "weft.declare",
+    "RunContext": "weft.declare",
     "RunOutcome": "weft.runtime",
     "Runner": "weft.runtime",
     "Running": "weft.runtime.run",
@@ -97,6 +105,7 @@ _HOMES = {
     "count_tokens": "weft.dialects",
     "expect": "weft.declare",
     "instructions": "weft",
+    "plugins": "weft",
     "race": "weft.declare",
     "run": "weft.runtime",
     "run_sync": "weft.runtime",
@@ -115,8 +124,11 @@ __all__ = [
     "CallbackContext",
     "Compiled",
     "Content",
+    "CustomAgent",
     "Diagnostic",
     "Event",
+    "Example",
+    "ExampleCall",
     "Fallback",
     "Flow",
     "Gate",
@@ -138,6 +150,7 @@ __all__ = [
     "Route",
     "RunBudget",
     "RunConfig",
+    "RunContext",
     "RunOutcome",
     "Runner",
     "Running",
@@ -158,6 +171,7 @@ __all__ = [
     "count_tokens",
     "expect",
     "instructions",
+    "plugins",
     "race",
     "run",
     "run_sync",
@@ -200,6 +214,7 @@ def _unknown(name: str) -> AttributeError:
         **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
         "ParallelAgent": "Parallel",
         "LoopAgent": "Loop",
+        "BaseAgent": "CustomAgent",
     }
     return UnknownName(
         f"module 'weft' has no attribute {name!r}",

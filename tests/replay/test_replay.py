@@ -10,8 +10,8 @@ from weft import Agent, C
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import DeclarationError, SessionError
-from weft.replay.page import as_json, lines, replay_page
 from weft.recordings import Recording, read_recordings, recording_of
+from weft.replay.page import as_json, lines, replay_page
 from weft.replay.replay import Trial, policy_from, replay, requests_of, strings_in, total, uses_of
 from weft.testing import make_session
 
@@ -73,7 +73,11 @@ def test_a_packed_file_is_unpacked() -> None:
     ("data", "where", "message"),
     [
         (b"", "f", "there is no recording in it"),
-        (b'{"messages": [{"role": "user", "content": "x"}]}\nnot json\n', "f:2", "this is not JSON"),
+        (
+            b'{"messages": [{"role": "user", "content": "x"}]}\nnot json\n',
+            "f:2",
+            "this is not JSON",
+        ),
         (
             b'{"messages": [{"role": "user", "content": "x"}]}\n{"turns": []}\n',
             "f:2",

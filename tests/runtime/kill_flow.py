@@ -15,12 +15,15 @@ from tests.runtime.journal import Journal
 from weft import (
     Agent,
     Content,
+    CustomAgent,
+    Event,
     Fallback,
     Loop,
     ModelResponse,
     Parallel,
     Part,
     Route,
+    RunContext,
     Sequence,
     Step,
     Tool,
@@ -29,6 +32,7 @@ from weft import (
 )
 from weft.content import call_part
 from weft.declare import Node
+from weft.errors import RunError
 from weft.ir import Prompt
 from weft.values import Json, JsonObject, compact
 
@@ -134,6 +138,9 @@ PLANS: dict[str, list[Turn]] = {
     "front": [[LOOK, ("transfer_to_agent", {"agent_name": "billing"})]],
     "billing": [[BOOK, COUNT], [("transfer_to_agent", {"agent_name": "tech"})]],
     "tech": [[LOOK, LOOK], "solved"],
+    "digger": [[LOOK, SLOW], [BOOK], "dug"],
+    "other": [[SEND], [LOOK, LOOK], "otherwise"],
+    "flaky": [[LOOK], RuntimeError("505")],
     "closer": [[COUNT], "the end"],
     # one tool each
     "solo": [[("effect", {"what": "?"})], "done"],
@@ -239,6 +246,37 @@ def sending(note: Journal, name: str = "send") -> Tool:
     return send
 
 
+class Conductor(CustomAgent):
+    """Code that runs agents by the state, catches a failure, and says things of its own."""
+
+    note: Journal
+    digger: Agent
+    other: Agent
+    flaky: Agent
+    writes = ("rounds", "events")
+
+    async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+        """Dig twice, fail in between, and count what was seen."""
+        events = 0
+        while (rounds := cast("int", ctx.state.get("rounds", 0))) < 2:
+            self.note("conducted", round=rounds)
+            async for event in ctx.run(self.digger):
+                events += 1
+                yield event
+            yield ctx.say(f"round {rounds + 1} with {events}", rounds=rounds + 1)
+            if rounds:
+                continue
+            try:
+                async for event in ctx.run(self.flaky):
+                    events += 1
+                    yield event
+            except RunError:
+                yield ctx.say("it failed")
+        async for event in ctx.run(self.digger | self.other):
+            yield event
+        yield ctx.say(None, events=events)
+
+
 def flow(note: Journal) -> Node:
     """A run of more than a hundred steps."""
     model = PlannedModel(PLANS, note)
@@ -292,6 +330,12 @@ def flow(note: Journal) -> Node:
         ),
         agent("boss", "look").uses(expert),
         front,
+        Conductor(
+            note=note,
+            digger=agent("digger", "look", "slow", "book"),
+            other=agent("other", "look", "send"),
+            flaky=agent("flaky", "look"),
+        ),
         Step(finish),
         agent("closer", "count").instruct("Close. Plan: {plan.kind}. Left: {left}"),
     )

@@ -9,14 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import NamedTuple, TextIO, TypeVar
 
-from weft.cli.inputs import (
-    before_event,
-    model_events,
-    state_of,
-    texts_at,
-    value_of,
-    without_password,
-)
+from weft.cli.inputs import state_of, value_of, without_password
 from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_report
@@ -44,6 +37,7 @@ from weft.cli.screen import (
 from weft.cli.sessions import taken_back
 from weft.declare import RunConfig
 from weft.errors import UsageError, WeftError
+from weft.replay.steps import before_event, model_events, texts_at
 from weft.runtime import Runner
 from weft.runtime.run import Running
 from weft.session import Session, SessionKey

@@ -254,6 +254,26 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         that is read again, 1.25 for one that is kept.
         """,
     ),
+    Command(
+        "eval",
+        "eval:eval_command",
+        (
+            "target",
+            Take("file", "A dataset as YAML or JSON, or google-adk's *.evalset.json."),
+            "repeat",
+            "parallel",
+            "baseline",
+            "save",
+            "tolerance",
+            "model",
+            "strict",
+            Take("as_json", "The outcomes as JSON."),
+        ),
+        """Run an agent on the cases of a file; 1 if a case fails, or got worse.
+
+        With --baseline it is 1 only where a case passes less often than it did.
+        """,
+    ),
     CommandGroup(
         "model",
         (

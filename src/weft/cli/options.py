@@ -169,6 +169,25 @@ class CommandOptions:
     allow: Annotated[Texts, Option("--allow", help="A code to leave out.", metavar="CODE")] = None
     infer: Annotated[bool, Option("--infer/--no-infer", help="Whether keys are inferred.")] = True
 
+    # how it is evaluated
+    repeat: Annotated[int, Option("--repeat", help="Run every case so often.", min=1)] = 1
+    parallel: Annotated[
+        int, Option("--parallel", help="How many cases run at once.", metavar="N", min=1)
+    ] = 1
+    baseline: Annotated[
+        Path | None,
+        Option("--baseline", help="Compare with outcomes that were saved.", metavar="FILE"),
+    ] = None
+    save: Annotated[
+        Path | None, Option("--save", help="Keep the outcomes, as a baseline.", metavar="FILE")
+    ] = None
+    tolerance: Annotated[
+        float,
+        Option(
+            "--tolerance", help="The share of runs that may be lost.", metavar="SHARE", min=0, max=1
+        ),
+    ] = 0.0
+
     # how it is printed
     report_form: Annotated[ReportForm, Option("--format", help="The form of the report.")] = (
         ReportForm.TEXT

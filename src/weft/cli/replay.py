@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import find_session, homes_of, listed, opened
+from weft.cli.inputs import find_session, listed, opened
 from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
@@ -28,6 +28,7 @@ from weft.replay.page import (
     replay_page,
 )
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
+from weft.replay.steps import homes_of
 from weft.values import JsonObject
 
 

@@ -67,6 +67,32 @@ Use instead:  weft.run(writer, "Write.", state={"topic": "tea"}); --state topic=
 """,
     ),
     Code(
+        "WEFT118",
+        _W,
+        "key that a custom agent does not declare",
+        """The code of a custom agent writes a state key that its `writes` does not name.
+
+Why it matters: the check proves what later agents can read from `writes`. Under
+RunConfig(strict=True) the run fails with `undeclared_write`.
+
+Flagged:      class Escalate(CustomAgent) with writes = ("owner",) and ctx.say("Hi.", level=3)
+Use instead:  writes = ("owner", "level").
+""",
+    ),
+    Code(
+        "WEFT409",
+        _W,
+        "undeclared agent below a custom agent",
+        """A custom agent ran an agent that is neither in its `sub_agents` nor an attribute of it.
+
+Why it matters: the check, the picture and `explain` do not see it.
+
+Flagged:      ctx.run(classifier), where classifier is a variable of the module
+Use instead:  Escalate("escalate", sub_agents=[classifier]), or an attribute of the agent:
+              ctx.run(self.classifier).
+""",
+    ),
+    Code(
         "WEFT201",
         _W,
         "call without result",

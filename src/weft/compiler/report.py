@@ -208,6 +208,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return self.to_text()
 
+    def _repr_html_(self) -> str:
+        from weft.compiler.page import fragment
+
+        return fragment(self)
+
 
 WIDTH = 100
 """Columns a report may take."""

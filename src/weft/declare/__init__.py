@@ -3,6 +3,7 @@
 from weft.declare.agent import Agent, Callback, Instruction, Raw
 from weft.declare.config import RunBudget, RunConfig
 from weft.declare.context import CallbackContext, Memory, ToolContext
+from weft.declare.custom import CustomAgent, RunContext
 from weft.declare.flow import (
     Fallback,
     Flow,
@@ -43,6 +44,7 @@ __all__ = [
     "Callback",
     "CallbackContext",
     "Case",
+    "CustomAgent",
     "Effect",
     "Expect",
     "Fallback",
@@ -60,6 +62,7 @@ __all__ = [
     "Route",
     "RunBudget",
     "RunConfig",
+    "RunContext",
     "S",
     "Sequence",
     "StateFunction",

@@ -19,6 +19,7 @@ from weft.declare.checks import (
     check_children,
     check_cleared,
     check_contents,
+    check_deps_type,
     check_flag,
     check_instruction,
     check_model,
@@ -36,11 +37,14 @@ from weft.declare.checks import (
 )
 from weft.declare.compose import Composable
 from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_options
+from weft.declare.examples import Example, check_examples, fitted_examples
+from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool
 from weft.declare.words import C
+from weft.errors import DeclarationError
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject, Memo
 
@@ -104,7 +108,9 @@ if TYPE_CHECKING:
         input_schema: object
         context: Policy | None
         include_contents: Literal["default", "none"] | None
-        context_compressor: TokenBudget | Mapping[str, object] | None
+        context_compressor: TokenBudget | Mapping[str, object] | PassFunction | None
+        passes: Iterable[PassFunction]
+        examples: Iterable[object]
         generate_config: Mapping[str, object] | None
         global_instruction: Instruction | None
         disallow_transfer_to_parent: bool
@@ -124,6 +130,7 @@ if TYPE_CHECKING:
         allow: str | Iterable[str]
         cleared: str | Iterable[str]
         inputs: Inputs
+        deps_type: object
 
 
 @declared(
@@ -158,7 +165,14 @@ class Agent(Composable, Generic[AnswerT]):
     """What it sees, written with `C`."""
     include_contents: str | None = field(default=None, metadata=by(check_contents))
     """ADK's word for what it sees: "default" or "none"."""
-    context_compressor: TokenBudget | None = field(default=None, metadata=by(check_budget))
+    context_compressor: TokenBudget | PassFunction | None = field(
+        default=None, metadata=by(check_budget)
+    )
+    """The most tokens of its requests, or a pass that shortens them."""
+    passes: tuple[PassFunction, ...] = field(default=(), metadata=by(check_passes))
+    """Functions of (prompt, env) that change each of its requests before it is protected."""
+    examples: tuple[Example, ...] = field(default=(), metadata=by(check_examples))
+    """Short conversations that show its model how to answer: they stand before the real one."""
     generate_config: JsonObject = field(default_factory=dict[str, Json], metadata=by(check_options))
     global_instruction: Instruction | None = field(
         default=None, metadata=by(optional(check_instruction))
@@ -190,6 +204,8 @@ class Agent(Composable, Generic[AnswerT]):
         default_factory=dict[str, object], metadata=by(check_input_keys)
     )
     """The state keys that must be there when it starts, with their types."""
+    deps_type: object | None = field(default=None, metadata=by(check_deps_type))
+    """The type of the dependencies that a run of it must be given: `run(..., deps=obj)`."""
 
     if TYPE_CHECKING:
 
@@ -223,6 +239,17 @@ class Agent(Composable, Generic[AnswerT]):
             """`Agent[Invoice]`, for annotations."""
             return _AnsweringAgent(cls, answer)
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class with code of its own to run: the code would never be called."""
+        super().__init_subclass__(**options)
+        if callable(vars(cls).get("run")):
+            raise DeclarationError(
+                "an Agent is data: its `run` would never be called",
+                where=cls.__name__,
+                hint=f"derive from weft.CustomAgent: class {cls.__name__}(CustomAgent), with"
+                " async def run(self, ctx: RunContext) that yields events",
+            )
+
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
         check_name(self.name)
@@ -232,6 +259,8 @@ class Agent(Composable, Generic[AnswerT]):
             if value is not values[field_name]:
                 self._set(field_name, value)
         self._set("context", merge_view(self.name, self.context, self.include_contents))
+        if self.examples:
+            self._set("examples", fitted_examples(self))
         tree.check(self)
         self._check_flows()
 
@@ -291,6 +320,12 @@ class Agent(Composable, Generic[AnswerT]):
     def policy(self) -> Policy:
         """The policy in force."""
         return self.context if self.context is not None else _EVERYTHING
+
+    @property
+    def token_budget(self) -> TokenBudget | None:
+        """The budget of its requests, where `context_compressor` is one."""
+        own = self.context_compressor
+        return own if isinstance(own, TokenBudget) else None
 
     @cached_property
     def memo(self) -> Memo:

@@ -2,13 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Literal, cast
 
 import msgspec
 
-from weft.declare.functions import check_choice, is_model
+from weft.declare.functions import PassFunction, check_choice, check_passes, is_model
 from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
 from weft.errors import DeclarationError, SessionError
@@ -224,6 +224,10 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     """Whether models are asked for what a policy wants of them; else it does without."""
     budget: RunBudget | None = None
     """The most that the run may spend, with all its agents."""
+    passes: Sequence[PassFunction] = ()
+    """Passes on the requests of all agents, behind those of their own."""
+    global_instruction: str | None = None
+    """A text before the instruction of every agent, with `{variables}` of the state."""
 
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
@@ -234,6 +238,16 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
             check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
         if self.on_truncated is not None:
             check_choice("RunConfig", "on_truncated", self.on_truncated, OnTruncated)
+        msgspec.structs.force_setattr(
+            self, "passes", check_passes("RunConfig", "passes", self.passes)
+        )
+        text = cast("object", self.global_instruction)
+        if text is not None and not isinstance(text, str):
+            raise DeclarationError(
+                f"global_instruction is a {type(text).__name__}, not text",
+                where="RunConfig.global_instruction",
+                hint="pass a string; a function goes on the root: Agent(global_instruction=...)",
+            )
         strict = cast("object", self.strict)
         if self.model is not None and not is_model(self.model):
             raise DeclarationError(

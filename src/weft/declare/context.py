@@ -1,7 +1,7 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 from weft.content import Content, ContentLike, Part
 from weft.errors import UsageError
@@ -9,6 +9,28 @@ from weft.session.event import EMPTY_ACTIONS, Actions
 from weft.session.log import Session
 from weft.session.state import State
 from weft.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # A default is only for type checkers: Python below 3.13 knows none.
+    DepsT = TypeVar("DepsT", default=Any)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
+
+
+def require_deps(deps: DepsT | None, agent: str) -> DepsT:
+    """The dependencies of a run, or an error if it has none."""
+    if deps is None:
+        raise UsageError(
+            "the run has no deps",
+            where=f"{agent}: ctx.deps" if agent else "ctx.deps",
+            hint='pass them: weft.run(agent, "message", deps=...), and again to resume; declare'
+            " Agent(deps_type=...) to have that checked at the start",
+        )
+    return deps
 
 
 class Memory(Protocol):
@@ -92,10 +114,13 @@ class DraftActions:
         )
 
 
-class CallbackContext:
-    """What a callback is handed: who runs, the state it may change, the session to read."""
+class CallbackContext(Generic[DepsT]):
+    """What a callback is handed: who runs, the state it may change, the session to read.
 
-    __slots__ = ("_around", "actions", "agent_name", "branch", "invocation_id", "state")
+    `CallbackContext[Db]` says to a type checker what `deps` is.
+    """
+
+    __slots__ = ("_around", "_deps", "actions", "agent_name", "branch", "invocation_id", "state")
 
     def __init__(
         self,
@@ -105,13 +130,20 @@ class CallbackContext:
         branch: str = "",
         state: Mapping[str, Json] | None = None,
         around: Surroundings | None = None,
+        deps: DepsT | None = None,
     ) -> None:
+        self._deps = deps
         self.agent_name = agent_name
         self.invocation_id = invocation_id
         self.branch = branch
         self.state = State(state)
         self.actions = DraftActions(self.state)
         self._around = around
+
+    @property
+    def deps(self) -> DepsT:
+        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
+        return require_deps(self._deps, self.agent_name)
 
     @property
     def session(self) -> Session:
@@ -175,7 +207,7 @@ class CallbackContext:
         return self._around
 
 
-class ToolContext(CallbackContext):
+class ToolContext(CallbackContext[DepsT]):
     """What a tool is handed when it declares a parameter of this type.
 
     The parameter never appears in the tool's schema. `call_id` is the same when a call is made
@@ -196,6 +228,7 @@ class ToolContext(CallbackContext):
         around: Surroundings | None = None,
         confirmed: JsonObject | None = None,
         connection: object = None,
+        deps: DepsT | None = None,
     ) -> None:
         super().__init__(
             agent_name=agent_name,
@@ -203,6 +236,7 @@ class ToolContext(CallbackContext):
             branch=branch,
             state=state,
             around=around,
+            deps=deps,
         )
         self.call_id = call_id
         self.confirmed = confirmed

@@ -301,7 +301,8 @@ AGENT_WORDS = {
     **{option: _AT_RUN.format(option) for option in ("state", "session", "plugins", "message")},
     **dict.fromkeys(("store", "session_service", "db"), "write Runner(agent, store=...)"),
     **dict.fromkeys(("stream", "streaming"), 'write weft.stream(agent, "message")'),
-    "deps": 'put it into state: weft.run(agent, "message", state={"key": ...})',
+    **dict.fromkeys(("deps", "dependencies"), _AT_RUN.format("deps")),
+    **dict.fromkeys(("context_type", "deps_types", "dependency_type"), "deps_type"),
 }  # fmt: skip
 """Options of an agent by the names that others give them: ours, or what to write."""
 
@@ -332,7 +333,7 @@ RUN_WORDS = {
     "max_steps": "pass config=weft.RunConfig(max_llm_calls=50), or Agent(max_steps=...)",
     "run_config": "config",
     "context": "state",
-    "deps": "state",
+    **dict.fromkeys(("dependencies", "dependency"), "deps"),
     "variables": "state",
     "inputs": "state",
     "initial_state": "state",

@@ -15,7 +15,7 @@ import msgspec
 from weft import schema
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.functions import check_choice, misfit, name_of
+from weft.declare.functions import check_choice, check_pass, misfit, name_of
 from weft.declare.hints import TOOL_WORDS
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
@@ -84,6 +84,8 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     confirm: bool = False
     effect: Effect = "idempotent"
     probe: Function | None = None
+    prepare: Function | None = None
+    """A pass, `fn(prompt, env) -> Prompt`, that runs on each request which offers the tool."""
     agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
 
@@ -120,6 +122,8 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
                 hint="leave retries out, or declare the effect it has",
             )
         _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
+        if self.prepare is not None:
+            check_pass(f"tool {name}", "prepare", self.prepare)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
@@ -180,6 +184,7 @@ def tool(
     confirm: bool = False,
     effect: Effect = "idempotent",
     probe: Function | None = None,
+    prepare: Function | None = None,
 ) -> "Callable[[Callable[P, R]], Tool[P, R]]": ...
 @explained("@tool(timeout=10)", words=TOOL_WORDS)
 def tool(
@@ -200,6 +205,7 @@ def tool(
     confirm: bool = False,
     effect: Effect = "idempotent",
     probe: Function | None = None,
+    prepare: Function | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool; bare, or with options."""
     for option, keys in (
@@ -243,6 +249,7 @@ def tool(
             confirm=confirm,
             effect=effect,
             probe=probe,
+            prepare=prepare,
         )
 
     return declare if function is None else declare(function)
@@ -398,6 +405,9 @@ def _from_object(value: object, run: Function, *, where: str) -> Tool:
         description=description if isinstance(description, str) else None,
         where=where,
     )
+    prepare = cast("object", getattr(value, "prepare", None))
+    if callable(prepare):
+        converted = msgspec.structs.replace(converted, prepare=prepare)
     if converted.description or not type(value).__doc__:
         return converted
     text = inspect.cleandoc(type(value).__doc__ or "")

@@ -1,5 +1,6 @@
 """The read-only inputs of a pass."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, overload
@@ -257,6 +258,24 @@ def turns_of(items: Strand[Item]) -> TurnStarts:
             turns = Turns()
         turns.read(items)
         return TurnStarts(turns.starts, turns.behind(items.tail))
+
+
+class _Highest:
+    """The highest log position of all items up to each."""
+
+    def __init__(self) -> None:
+        self.positions: list[int] = []
+
+
+def first_from(items: Strand[Item], position: int) -> int:
+    """Before which item all stand before a log position; what was read before is known."""
+    with items.lock:
+        highest = derived(items, _Highest).positions
+        top = highest[-1] if highest else -1
+        for item in items.between(len(highest), items.settled):
+            top = max(top, item.position)
+            highest.append(top)
+        return bisect_left(highest, position, 0, items.settled)
 
 
 OPENING = "(The conversation begins.)"

@@ -66,7 +66,9 @@ ORDER = (
     "restore",  # what refers to something that has gone
     "tell late",  # as "tell", where views must see who said what
     "write",  # what a model is to write into state
-    "edges",  # the choice of tools, the order of the system text, the last turn
+    "choose",  # which tools are offered
+    "custom",  # passes of the agent, of its tools and of the run, then its examples
+    "edges",  # the order of the system text, the last turn
     "guard",  # what carries a label, what is to be replaced, fences
     "fit",  # the budget
     "append",  # what changed in the instruction
@@ -87,14 +89,16 @@ _SEE: tuple[Pass, ...] = (
 
 _TELL: tuple[Pass, ...] = (attribute_foreign, open_turn)
 
-_EDGES: tuple[Pass, ...] = (prune_tools, order_system, close_turn)
+_CHOOSE: tuple[Pass, ...] = (prune_tools,)
+
+_EDGES: tuple[Pass, ...] = (order_system, close_turn)
 
 ON_FRESH: tuple[Pass, ...] = (*_SEE, bound_results, *_TELL)
 
 _UNTOLD: tuple[Pass, ...] = (*_SEE, bound_results)
 """The same where other agents are told of late: neither changes what user and agent say."""
 
-ON_REQUEST: tuple[Pass, ...] = (*_EDGES, fit_budget, append_changes)
+ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, fit_budget, append_changes)
 
 
 class Verb(NamedTuple):
@@ -162,13 +166,17 @@ class Passes(NamedTuple):
 PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True, plain_fresh=True)
 
 
-def passes_of(policy: Policy, agent: str) -> Passes:
+def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Passes:
     """The passes a policy means for an agent; one without conditions, which are decided before.
 
-    What looks at each item by itself runs when the item is new. Where a stage looks at the whole
-    conversation, all stages are united on the request, before other agents' words are told.
+    `custom` are those that its author and the run add. What looks at each item by itself runs when
+    the item is new. Where a stage looks at the whole conversation, all stages are united on the
+    request, before other agents' words are told.
     """
     places = _places_of_all(policy)
+    if custom:
+        # a pass may drop what others refer to
+        places["custom"] = (*custom, *(_restore(policy) if policy.refers else ()))
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
     if alone is None or not _is_local(alone.selector, agent):
@@ -210,6 +218,7 @@ def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
         "bound": (bound_results,),
         "restore": _restore(policy),
         "write": _write(policy.writings),
+        "choose": _CHOOSE,
         "edges": _EDGES,
         "guard": (*withhold, *(one for step in ordered for one in _on_request(step))),
         "fit": (fit_budget,),

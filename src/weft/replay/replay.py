@@ -357,7 +357,7 @@ def requests_of(
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
     """
-    known = agents if agents is not None else _made_up(recording)
+    known = agents if agents is not None else recorded_agents(recording)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
     options = recording.config if as_recorded else {}
     config = RunConfig(model=model or YARDSTICK, generate_config=options)
@@ -415,7 +415,7 @@ def speakers(recording: Recording) -> list[str]:
     return list(dict.fromkeys(event.author for event in _answered(recording) if is_answer(event)))
 
 
-def _made_up(recording: Recording) -> dict[str, Agent]:
+def recorded_agents(recording: Recording) -> dict[str, Agent]:
     """Agents that have nothing but their recorded system text and their tools."""
     instructions = recording.instructions
     return {

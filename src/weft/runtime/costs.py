@@ -156,7 +156,7 @@ def require_prices(root: Node, config: RunConfig) -> None:
     """Refuse to limit the money of a run with a model whose price nobody knows."""
     if config.budget is None or config.budget.money is None:
         return
-    unknown = [name for name in _models(root, config) if not _is_priced(name)]
+    unknown = [name for name in _models(root, config) if not is_priced(name)]
     if unknown:
         raise UsageError(
             f"nobody knows what `{unknown[0]}` costs, so its money cannot be limited",
@@ -187,7 +187,8 @@ def _name(model: object) -> str:
     return model.name if isinstance(model, ModelLike) else str(model)
 
 
-def _is_priced(model: str) -> bool:
+def is_priced(model: str) -> bool:
+    """Whether the price of a model is known."""
     from weft.compiler.costs import price_of
 
     return is_free(model) or price_of(model) is not None

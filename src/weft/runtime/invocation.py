@@ -61,6 +61,8 @@ class Request(NamedTuple):
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
     seed: Session | None = None
+    deps: object = None
+    """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
 
@@ -122,6 +124,7 @@ class Past:
         self._hidden = hidden
         self._read = first
         self._events: list[Event] = []
+        self._positions: list[int] = []
         self._at: dict[tuple[str, str], list[Event]] = {}
         self._last: dict[str, Event] = {}
 
@@ -131,6 +134,7 @@ class Past:
             if event.invocation_id == self._id and position not in self._hidden:
                 place = place_of(event)
                 self._events.append(event)
+                self._positions.append(position)
                 self._at.setdefault((place.path, place.scope), []).append(event)
                 for path in paths_around(place.path):
                     self._last[path] = event
@@ -144,6 +148,14 @@ class Past:
     def at(self, place: Place) -> Sequence[Event]:
         """Those that were made at a place."""
         return self._at.get((place.path, place.scope), ())
+
+    def below(self, place: Place) -> list[tuple[int, Event]]:
+        """Those that were made at a place or below it, with where each stands in the log."""
+        return [
+            (position, event)
+            for position, event in zip(self._positions, self._events, strict=True)
+            if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
+        ]
 
     def failed_at(self, place: Place) -> bool:
         """Whether the last of a place, and of all below it, is a failure."""
@@ -426,6 +438,10 @@ class Invocation:
         if self.resumed:
             self._sheltered.add(place.path)
 
+    def unshelter(self, place: Place) -> None:
+        """Say that nobody deals with a failure at a place: what failed there is tried again."""
+        self._sheltered.discard(place.path)
+
     def sheltered(self, place: Place) -> bool:
         """Whether somebody deals with a failure at a place."""
         return not self._sheltered.isdisjoint(paths_around(place.path))
@@ -441,6 +457,10 @@ class Invocation:
     def state_at(self, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
         return self._forking.state_at(self.session, place)
+
+    def state_before(self, index: int, place: Place) -> Mapping[str, Json]:
+        """The state as it was seen from a place before the event at `index` of the log."""
+        return self._forking.state_at(self.session.before(index), place)
 
     @property
     def state(self) -> Mapping[str, Json]:
@@ -476,6 +496,7 @@ class Invocation:
             branch=place.branch,
             state=self.state_at(place),
             around=self,
+            deps=self.request.deps,
         )
 
     def bindings(self, agent: Agent) -> AgentBindings:

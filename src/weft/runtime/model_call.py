@@ -334,6 +334,7 @@ class ModelCall:
             recorded=recorded,
             within=within,
             part_of=part_of(invocation),
+            deps=invocation.request.deps,
             brief=True,
         )
         if is_cold(session.events, plan.slot):
@@ -544,6 +545,7 @@ async def provided_texts(
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,
             artifacts=artifacts,
+            deps=invocation.request.deps,
         ).apart()
         function, extra = target_of(provider)
         try:

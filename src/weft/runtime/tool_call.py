@@ -162,6 +162,7 @@ class ToolCall:
             state=self._state(),
             around=self._invocation,
             confirmed=self._progress.confirmed.get(call.id or ""),
+            deps=self._invocation.request.deps,
         )
         try:
             return await self._called(bound, context, args, kwargs)
@@ -602,7 +603,7 @@ async def run_agent_tool(
     if not answers:
         return Returned({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
-        value, _ = parse(node, answers[-1].text, wrapped=True)
+        value, _ = parse(node, answers[-1].text, wrapped=None)
         return Returned(value if isinstance(value, dict) else {"result": value})
     answer_text = answers[0].text if len(answers) == 1 else None
     if answer_text is None:

@@ -315,6 +315,33 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({self.id!r}, {len(self.events)} events, state keys {list(self.state)})"
 
+    def _repr_html_(self) -> str:
+        from weft.notebook import framed, line
+
+        state = [line(f"{key} = {json.dumps(value)}", "dim") for key, value in self.state.items()]
+        title = f"session {self.id}, {len(self.events):,} events"
+        return framed(title, *state, events_table(self.events))
+
+
+def events_table(events: Iterable[Event]) -> str:
+    """Events as a notebook shows them."""
+    from weft.notebook import Cell, table
+
+    rows: list[tuple[Cell, ...]] = []
+    for event in events:
+        calls = [f"→ {call.name}({json.dumps(call.args or {})})" for call in event.calls]
+        results = [f"← {one.name}: {json.dumps(one.response)}" for one in event.results]
+        failed = [f"{event.error_code}: {event.error_message}"] if event.error_code else []
+        texts = [event.text] if event.text else []
+        rows.append(
+            (
+                Cell(event.author),
+                Cell("\n".join((*texts, *calls, *results, *failed)), pre=True),
+                Cell(", ".join(event.actions.state_delta), tone="dim"),
+            )
+        )
+    return table(("author", "what", "state"), rows)
+
 
 class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
     """The outer JSON of a session; events stay raw so that an error can name its index."""

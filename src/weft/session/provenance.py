@@ -31,6 +31,15 @@ class LaterTags(msgspec.Struct, frozen=True):
     tags: list[str] = []
 
 
+class YieldedEvent(msgspec.Struct, frozen=True):
+    """An event that the code of a custom agent yielded."""
+
+    step: int
+    """Which of the steps that the code took."""
+    digest: str
+    """What tells it from other events."""
+
+
 class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one answer of a model cost, in a run with a budget."""
 
@@ -125,6 +134,9 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """Tags of this event."""
     tagged: LaterTags | None = None
     """Tags for an earlier event."""
+
+    yielded: YieldedEvent | None = None
+    """Set on an event that the code of a custom agent yielded."""
 
     # Trust.
 
