@@ -13,7 +13,8 @@ from typing import NamedTuple, assert_never, cast
 
 import msgspec
 
-from weft.declare import Agent, Flow, Node, Policy, RunConfig, agents_of
+from weft.declare import Node, Policy, RunConfig
+from weft.declare.nodes import every_agent
 from weft.declare.policy_parts import Label, Redact, When
 from weft.detect import PLACEHOLDER, wanted
 from weft.detect.patterns import PatternTimeout
@@ -343,7 +344,7 @@ class Whole(NamedTuple):
 def labels_of(node: Node, config: RunConfig | None = None) -> tuple[Label, ...]:
     """All labels that are declared in a program, one for each name, in the order of names."""
     labels: list[Label] = []
-    for agent in _everybody(node):
+    for agent in every_agent(node):
         if agent.context is not None:
             labels += _declared(agent.context)
         for tool in agent.tools:
@@ -413,22 +414,8 @@ def _declared(policy: Policy) -> Iterator[Label]:
             yield from _declared(stage.selector.policy)
 
 
-def _everybody(node: Node) -> Iterator[Agent]:
-    """Every agent: of the flow, of their trees, and those that are called as tools."""
-    waiting: list[Node] = [node]
-    seen: set[int] = set()
-    while waiting:
-        for agent in agents_of(waiting.pop()):
-            if id(agent) in seen:
-                continue
-            seen.add(id(agent))
-            yield agent
-            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
-
-
 def shown_item(item: Item, policy: Policy, env: Env) -> Item:
     """The item without what the policy withholds or replaces, whatever was done with it."""
-    # imported above
     from weft.passes.labels import withhold_labelled
     from weft.passes.redact import redact_values
 

@@ -5,7 +5,7 @@ answer to a confirmation answers the call it is about. What a rewind or a flow t
 asks nor answers anything.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -32,11 +32,6 @@ def waiting_in(log: Strand[Event]) -> dict[str, str]:
     if log.tail:
         waiting = waiting.after(log.tail)
     return {id: call.name for id, call in waiting.open.items()}
-
-
-def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
-    """The same of any events."""
-    return waiting_in(Strand(events))
 
 
 def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
