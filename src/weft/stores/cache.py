@@ -17,8 +17,8 @@ from weft.session.event import read_event
 from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
 from weft.session.state import apply_delta
-from weft.session.unread import LEAST, UnreadEvents, skimmed
 from weft.stores.rows import EventRow, RawRow, read_row
+from weft.stores.skim import LEAST, UnreadEvents, skimmed
 from weft.values import JsonObject, Strand
 
 BYTES = 64_000_000
