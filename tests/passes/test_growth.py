@@ -32,7 +32,7 @@ LOOKS_AT_ALL = {
     "_seen": "once a request whose policy writes",
     "_items": "once a request under labels",
     "_stale": "once a request under .fresh(...)",
-    "fence_untrusted": "once a request under .fence()",
+    "fence_untrusted": "once a request, where a settled item inserts state",
     "_copied": "once a request with a pass of the user's: it is run on a copy first",
     "_spelled": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
@@ -93,6 +93,7 @@ POLICIES = {
     "budget": C.default().budget(8000),
     "budget_drop": C.default().budget(8000, overflow="drop"),
     "token_budget": C.default(),
+    "fence": C.default().fence(),
     "relevant": C.relevant(top_k=8),
 }
 
