@@ -428,7 +428,6 @@ def _everybody(node: Node) -> Iterator[Agent]:
 
 def shown_item(item: Item, policy: Policy, env: Env) -> Item:
     """The item without what the policy withholds or replaces, whatever was done with it."""
-    # imported above
     from weft.passes.labels import withhold_labelled
     from weft.passes.redact import redact_values
 
