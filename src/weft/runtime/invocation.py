@@ -403,9 +403,7 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata=notes.onto(None)
-            if notes is not NOTHING and notes != NOTHING
-            else None,
+            custom_metadata=notes.onto(None) if notes is not NOTHING and notes != NOTHING else None,
             node_info=place.node_info,
             isolation_scope=place.scope or None,
         )
