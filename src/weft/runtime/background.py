@@ -23,6 +23,7 @@ from weft.runtime.resume import last_invocation
 from weft.runtime.rewind import visible_events
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
 
@@ -43,6 +44,8 @@ class StartedRun:
         self._invocation = invocation
         self._follows = follow
         self._reader: Reader | None = None
+        self._begun: list[Event] = []
+        """What was stored before the reader joined."""
         self._is_awaited = False
         self._task = asyncio.get_running_loop().create_task(_carried(running))
         self._task.add_done_callback(self._note_failure)
@@ -93,12 +96,15 @@ class StartedRun:
             invocation.root,
             invocation.services,
             self.key,
-            after=self.after,
+            after=self.after + len(self._begun),
             forever=False,
             reader=reader,
         )
-        seen = False
+        seen = bool(self._begun)
         try:
+            for event in self._begun:
+                if event.invocation_id == self.id:
+                    yield event
             async for event in events:
                 if event.invocation_id == self.id:
                     seen = True
@@ -131,7 +137,11 @@ class StartedRun:
             said = request.content is not None or bool(request.answers)
             self.after = len(self._invocation.session.events) - said
             if self._follows:  # now, before the model says its first word
+                log = self._invocation.session.events
+                self._begun = numbered(log.since(self.after), self.after)
                 self._reader = self._invocation.services.feeds.join(self.key)
+                self._reader.is_behind = False
+                self._reader.feed.length = len(log)
             if not ready.done():
                 ready.set_result(None)
 
