@@ -30,7 +30,7 @@ from weft.dialects.stream import Events
 from weft.errors import WeftError
 from weft.ir import Item, ModelResponse, Prompt
 from weft.models.check_request import check_request
-from weft.replay.recordings import read_request
+from weft.recordings.requests import read_request
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
 

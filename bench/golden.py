@@ -62,7 +62,11 @@ def first_of(*places: str) -> Any:
     raise SystemExit(f"golden: none of {', '.join(places)} is in {weft.__file__}")
 
 
-read_request = first_of("weft.compiler.read:read_request", "weft.replay.recordings:read_request")
+read_request = first_of(
+    "weft.compiler.read:read_request",
+    "weft.recordings.requests:read_request",
+    "weft.replay.recordings:read_request",
+)
 dialect_named = first_of("weft.dialects:dialect_named")
 count_request = first_of("weft.dialects:count_request")
 lift = first_of("weft.dialects.lift:lift", "weft.dialects:lift")

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support.recorded import coding_run, service_run
 
 from weft import C
-from weft.replay.recordings import Recording, read_recordings
+from weft.recordings import Recording, read_recordings
 from weft.replay.replay import Trial, replay, total, uses_of
 
 POLICIES = (

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from weft.errors import BudgetExceeded
-from weft.replay.recordings import read_recordings
+from weft.recordings import read_recordings
 from weft.replay.replay import KeptEvidence, policy_from, rebuilt, requests_of
 
 POLICIES = (

@@ -10,7 +10,11 @@ from typing import Literal
 
 import msgspec
 
-OriginKind = Literal["field", "event", "state", "artifact", "pass", "config", "tool", "dialect"]
+from weft.notebook import Cell, framed, table
+
+OriginKind = Literal[
+    "field", "event", "state", "artifact", "memory", "pass", "config", "tool", "dialect"
+]
 
 
 class Severity(enum.StrEnum):
@@ -59,3 +63,22 @@ class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         text = f"{self.origin}: {self.severity}[{self.code}] {self.message}"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class Findings(list[Diagnostic]):
+    """A list of diagnostics that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return framed("no findings")
+        heads = ("code", "where", "what is wrong", "what to do")
+        rows = [
+            (
+                Cell(one.code, tone=str(one.severity)),
+                Cell(str(one.origin)),
+                Cell(one.message),
+                Cell(one.hint, pre=True),
+            )
+            for one in self
+        ]
+        return framed(f"{len(self)} findings", table(heads, rows))

@@ -15,7 +15,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.replay.recordings import read_request
+from weft.recordings.requests import read_request
 from weft.values import JsonObject
 
 

@@ -11,7 +11,7 @@ from tests.support.laws import all_laws
 from weft.dialects import DIALECTS, dialect_named, refusals
 from weft.errors import WeftError
 from weft.ir import Prompt, verify
-from weft.replay.recordings import read_request
+from weft.recordings.requests import read_request
 from weft.values import Json, JsonObject
 
 MODEL = "gemini-2.5-flash"

@@ -13,7 +13,7 @@ from weft.dialects import DIALECTS, count_request, dialect_named, lift, refusals
 from weft.dialects.legality import FIELDS_OF_ONE
 from weft.errors import IllegalRequest, ModelError, UsageError
 from weft.models.check_request import RequestChecker
-from weft.replay.recordings import read_request
+from weft.recordings.requests import read_request
 from weft.testing import ScriptedModel, call
 
 BUILT_IN = ("gemini", "anthropic", "openai-chat", "openai-responses")

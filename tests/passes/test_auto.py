@@ -13,7 +13,7 @@ from weft.compiler import Compilation, compile_request
 from weft.compiler.breaks import break_of, read_again
 from weft.content import call_part, result_part
 from weft.declare import Policy
-from weft.replay.recordings import Recording, read_recordings, recording_of
+from weft.recordings import Recording, read_recordings, recording_of
 from weft.replay.replay import replay, requests_of, uses_of
 from weft.testing import ScriptedModel, call, make_session
 

@@ -16,7 +16,7 @@ from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
 from weft.ir.item import handle_of
-from weft.replay.recordings import recording_of
+from weft.recordings import recording_of
 from weft.replay.replay import KeptEvidence, rebuilt, requests_of
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import Json

@@ -10,8 +10,8 @@ from weft import Agent, C
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import DeclarationError, SessionError
+from weft.recordings import Recording, read_recordings, recording_of
 from weft.replay.page import as_json, lines, replay_page
-from weft.replay.recordings import Recording, read_recordings, recording_of
 from weft.replay.replay import Trial, policy_from, replay, requests_of, strings_in, total, uses_of
 from weft.testing import make_session
 
@@ -73,8 +73,17 @@ def test_a_packed_file_is_unpacked() -> None:
     ("data", "where", "message"),
     [
         (b"", "f", "there is no recording in it"),
-        (b'{"messages": []}\nnot json\n', "f:2", "this is not JSON"),
-        (b'{"messages": []}\n{"turns": []}\n', "f:2", "this is no recording"),
+        (
+            b'{"messages": [{"role": "user", "content": "x"}]}\nnot json\n',
+            "f:2",
+            "this is not JSON",
+        ),
+        (
+            b'{"messages": [{"role": "user", "content": "x"}]}\n{"turns": []}\n',
+            "f:2",
+            "this is no recording",
+        ),
+        (b'{"messages": []}', "f:1", "there is no message in it"),
         (b'{"messages": [{"role": "robot", "text": "x"}]}', "messages[0]", "no role"),
         (b'{"messages": ["x"]}', "f:1: messages[0]", "a message is an object"),
         (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "a int is no content"),
@@ -176,7 +185,7 @@ def test_append_only_repeats_every_request_and_keeps_all() -> None:
 def test_the_system_text_is_sent_as_it_was_recorded() -> None:
     (recording,) = read(coding_run(steps=1))
     (_, _, first), *_ = requests_of(recording, C.default())
-    assert first.system.endswith("\n\nYou fix programs. Use {braces} as {{they}} come.")
+    assert first.system == "You fix programs. Use {braces} as {{they}} come."
     assert all(found.code != "WEFT101" for found in first.diagnostics)
 
 

@@ -18,7 +18,7 @@ from weft.content import (
     FunctionResponse,
     media_part,
 )
-from weft.replay.recordings import read_recordings
+from weft.recordings import read_recordings
 from weft.session import Event
 from weft.testing import ScriptedModel, call
 

@@ -10,10 +10,10 @@ import pytest
 
 import weft
 from weft import Agent, C, Event, ModelResponse, Parallel, RunConfig, Runner, Session
-from weft.cli.inputs import at_step
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError, UsageError
 from weft.ir import Prompt
+from weft.replay.steps import at_step
 from weft.session import Usage
 from weft.testing import ScriptedModel, call, cut, usage
 

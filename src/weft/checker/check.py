@@ -14,7 +14,7 @@ from weft.declare.compose import Composable
 from weft.declare.inputs import ANYTHING, shape_of
 from weft.declare.nodes import agents_of, below, walk_nodes
 from weft.declare.visit import rebuild
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Findings, Origin, Severity
 from weft.errors import UsageError
 from weft.misuse import close, explained
 from weft.session.state import scope_of
@@ -54,7 +54,7 @@ def check(
         for one in rule(record):
             if one.code not in allowed and one.code not in own.get(one.origin.agent, ()):
                 findings.setdefault(str(one), one)
-    return sorted(findings.values(), key=lambda one: _ORDER[one.severity])
+    return Findings(sorted(findings.values(), key=lambda one: _ORDER[one.severity]))
 
 
 def walk_flow(node: Node, world: World) -> WalkRecord:

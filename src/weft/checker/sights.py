@@ -98,7 +98,7 @@ def sights(
 
 def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     limit = agent.policy.limit
-    compressor = agent.context_compressor
+    compressor = agent.token_budget
     budget = (limit.tokens if limit is not None else 0) or (
         compressor.token_budget if compressor is not None else 0
     )

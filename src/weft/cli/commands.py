@@ -148,6 +148,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "Show a conversation in short lines, and the state at its end.",
             ),
             Command(
+                "pending",
+                "sessions:pending_command",
+                (_EXISTING_STORE, _ONLY_APP, "only_user", "as_json"),
+                "List the questions that runs wait on, the oldest first.",
+            ),
+            Command(
                 "export",
                 "sessions:export_command",
                 (
@@ -160,13 +166,28 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "Write a session as ADK's JSON, as `weft explain --session FILE` reads it.",
             ),
             Command(
+                "import",
+                "imports:import_command",
+                (
+                    Take("files", required=True),
+                    "recorded_format",
+                    Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),
+                    "user",
+                    Take("app", "The app they belong to.", default="imported"),
+                    Take("agent", "The agent whose words the answers are."),
+                    "limit",
+                    Take("as_json", "What was imported, as JSON."),
+                ),
+                "Read sessions of other programs into a store; the format is found by its shape.",
+            ),
+            Command(
                 "rewind",
                 "sessions:rewind_command",
                 ("id", "before", "last", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),
         ),
-        "List, show, export and rewind stored sessions.",
+        "List, show, export, import and rewind stored sessions, and what they wait for.",
     ),
     Command(
         "compile",
@@ -177,8 +198,18 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "explain",
         "explain:explain_command",
-        (*_REQUEST, Take("as_json", "The report as JSON."), "html", "everything", "step"),
-        "Compile one request and say where every token of it came from.",
+        (
+            *_REQUEST,
+            "recorded_format",
+            Take("as_json", "The report as JSON."),
+            "html",
+            "everything",
+            "step",
+        ),
+        """Compile one request and say where every token of it came from.
+
+        TARGET may be a recording instead: its last request, or the one behind --step N.
+        """,
     ),
     Command(
         "diff",
@@ -230,7 +261,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "replay",
         "replay:replay_command",
         (
-            "file",
+            "files",
+            "recorded_format",
             "policies",
             "models",
             "recorded_target",
@@ -244,8 +276,30 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
         """Compile recorded sessions again under several policies and models, and compare.
 
-        Append-only, `C.default()`, is always the first row. Without --model costs are counted in
-        fresh tokens: 0.10 for one that is read again, 1.25 for one that is kept.
+        FILES are recordings of any format that Weft reads, its own and those of other programs.
+        Append-only, `C.default()`, is always the first row. Without --model, recordings that name
+        a model are priced as that; costs of the others are counted in fresh tokens: 0.10 for one
+        that is read again, 1.25 for one that is kept.
+        """,
+    ),
+    Command(
+        "eval",
+        "eval:eval_command",
+        (
+            "target",
+            "cases",
+            "repeat",
+            "parallel",
+            "baseline",
+            "save",
+            "tolerance",
+            "model",
+            "strict",
+            Take("as_json", "The outcomes as JSON."),
+        ),
+        """Run an agent on the cases of a file; 1 if a case fails, or got worse.
+
+        With --baseline it is 1 only where a case passes less often than it did.
         """,
     ),
     CommandGroup(

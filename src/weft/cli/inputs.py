@@ -2,7 +2,7 @@
 
 import asyncio
 import difflib
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,15 +14,15 @@ from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole, labels_of
-from weft.declare import Agent, Flow, Node, Policy, RunConfig, tree
+from weft.declare import Agent, Node, Policy, RunConfig
 from weft.declare.inputs import shape_of
-from weft.declare.visit import inherit, rebuild
+from weft.declare.visit import rebuild
 from weft.diagnostics import Severity
-from weft.dialects import dialect_named, wire_name
+from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
 from weft.replay.replay import policy_from
-from weft.session import ArtifactStore, Event, Session, SessionInfo, Store, read_session
-from weft.session.waiting import CONFIRMATION, INPUT
+from weft.replay.steps import at_step, homes_of, index_of, model_events, speaking, texts_at
+from weft.session import Session, SessionInfo, Store, read_session
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
 
@@ -202,149 +202,6 @@ def _branch(session: Session | None, agent: str) -> str | None:
     return next((e.branch for e in reversed(session.events) if e.author == agent), None)
 
 
-def at_step(
-    root: Node,
-    session: Session,
-    step: int,
-    *,
-    agent: str | None,
-    dialect: str | None,
-    config: RunConfig,
-    artifacts: Mapping[str, str] | None = None,
-) -> Compilation:
-    """The request that led to the session's n-th model event, from the log before it."""
-    index = index_of(session, step, agent)
-    return before_event(root, session, index, dialect=dialect, config=config, artifacts=artifacts)
-
-
-def index_of(session: Session, step: int, agent: str | None) -> int:
-    """The place in the log of the n-th model event, or of one agent's n-th."""
-    spoken = model_events(session, agent)
-    if not 1 <= step <= len(spoken):
-        of = f" of `{agent}`" if agent else ""
-        raise UsageError(
-            f"there is no step {step}; the session has {len(spoken)} model events{of}",
-            where="--step",
-            hint=f"steps count from 1 to {len(spoken)}" if spoken else "nothing was answered yet",
-        )
-    return spoken[step - 1]
-
-
-def before_event(
-    root: Node,
-    session: Session,
-    index: int,
-    *,
-    dialect: str | None,
-    config: RunConfig,
-    artifacts: Mapping[str, str] | None = None,
-) -> Compilation:
-    """The request that led to the event at `index`; `artifacts` are their texts at that time."""
-    event = session.events[index]
-    homes = homes_of(root)
-    if event.author not in homes:
-        raise UsageError(
-            f"the event was made by `{event.author}`, which is not here",
-            where=f"session {session.id}",
-            hint=f"name the target that ran it; this one has: {', '.join(homes)}",
-        )
-    home = homes[event.author]
-    through = session.before(index + 1)
-    labels = labels_of(root, config)
-    part_of = Whole(labels, through) if labels else None
-    state = None
-    if event.isolation_scope:
-        state, through = session.before(index).state, _scope(through, event.isolation_scope)
-    after = compile_request(
-        home,
-        session=through,
-        state=state,
-        agent=event.author,
-        config=config,
-        branch=event.branch,
-        artifacts=artifacts,
-        part_of=part_of,
-    )
-    if dialect is not None and dialect != after.dialect:
-        after = compile_request(
-            home,
-            session=through,
-            state=state,
-            agent=event.author,
-            config=speaking(dialect, after, config),
-            branch=event.branch,
-            artifacts=artifacts,
-            recorded=after.provided,
-            part_of=part_of,
-        )
-    if after.previous is None:
-        raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
-    return after.previous
-
-
-def model_events(session: Session, agent: str | None = None) -> list[int]:
-    """The places in the log where a model spoke, or one agent's did."""
-    return [
-        index
-        for index, event in enumerate(session.events)
-        if _spoke(event) and agent in (None, event.author)
-    ]
-
-
-def speaking(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfig:
-    """The run's config with the same model in another dialect."""
-    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(compiled.prompt.model)}")
-
-
-def _spoke(event: Event) -> bool:
-    """Whether a model said this, and not a callback, or the runtime with a question to the user."""
-    if event.content is None or event.content.role == "user" or event.author == "user":
-        return False
-    asked = any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
-    return not (event.partial or asked or event.actions.end_of_agent)
-
-
-def _scope(session: Session, scope: str) -> Session:
-    """The log as an agent sees it that runs as a tool: only the events of its call."""
-    mine = [
-        msgspec.structs.replace(event, isolation_scope=None)
-        for event in session.events
-        if event.isolation_scope == scope
-    ]
-    return Session(session.id, app_name=session.app_name, user_id=session.user_id, events=mine)
-
-
-def homes_of(root: Node) -> dict[str, Agent]:
-    """Every agent by name with the root of its tree: in flows, below agents, behind tools.
-
-    What stands below an agent has its model where it names none, as when it runs.
-    """
-    homes: dict[str, Agent] = {}
-    waiting: list[Node] = [root]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Agent):
-            waiting.extend(reversed(list(_below(node, homes))))
-        else:
-            waiting.extend(reversed(node.children))
-    return homes
-
-
-def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
-    """Add the agents of a tree to `homes`; yield its flows and what its tools run."""
-    models: dict[str, object] = {}
-    for member, parent in tree.walk(root):
-        above = models.get(parent.name) if parent is not None else None
-        if not isinstance(member, Agent):
-            yield inherit(member, above)
-            continue
-        models[member.name] = member.model if member.model is not None else above
-        if homes.setdefault(member.name, root) is root:
-            for tool in member.tools:
-                if isinstance(tool.agent, Agent | Flow):
-                    yield inherit(tool.agent, models[member.name])
-
-
 def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | None]:
     """The tree that an agent belongs to, and its name there. A flow of several needs a name."""
     if name is None and isinstance(root, Agent):
@@ -459,26 +316,3 @@ def nearest(what: str, name: str, names: list[str]) -> str:
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     known = f"{what} there: {some}" if names else f"there are no {what} in it"
     return f"did you mean `{near[0]}`? {known}" if near else known
-
-
-async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> dict[str, str]:
-    """The text of each artifact that had one before the event at `index`.
-
-    The log says which version that was. One the log does not know was saved in another session
-    of the user: of it, the newest.
-    """
-    owner = (session.app_name, session.user_id, session.id)
-    then: dict[str, int] = {}
-    later: set[str] = set()
-    for at, event in enumerate(session.events):
-        if at < index:
-            then.update(event.actions.artifact_delta)
-        else:
-            later.update(event.actions.artifact_delta)
-    texts: dict[str, str] = {}
-    for name in await artifacts.names(*owner):
-        if name in then or name not in later:
-            part = await artifacts.load(*owner, name, then.get(name))
-            if part is not None and part.text is not None:
-                texts[name] = part.text
-    return texts

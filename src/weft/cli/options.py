@@ -59,9 +59,14 @@ class CommandOptions:
     folder: Annotated[
         Path, Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
     ] = Path()
-    file: Annotated[
-        Path | None,
-        Argument(help="A session, or JSONL of sessions or chats; .gz too.", metavar="FILE"),
+    file: Annotated[Path | None, Argument(help="A file of cases.", metavar="FILE")] = None
+    files: Annotated[
+        list[Path] | None,
+        Argument(help="Recordings: files, folders or globs; .gz too.", metavar="FILES"),
+    ] = None
+    recorded_format: Annotated[
+        str | None,
+        Option("--format", help="Their format, if its shape does not tell.", metavar="NAME"),
     ] = None
     recorded_target: Annotated[
         str | None,
@@ -187,6 +192,31 @@ class CommandOptions:
     watch: Annotated[bool, Option("--watch", help="Check again whenever a file changes.")] = False
     allow: Annotated[Texts, Option("--allow", help="A code to leave out.", metavar="CODE")] = None
     infer: Annotated[bool, Option("--infer/--no-infer", help="Whether keys are inferred.")] = True
+
+    # how it is evaluated
+    cases: Annotated[
+        Path | None,
+        Argument(
+            help="A dataset as YAML or JSON, or google-adk's *.evalset.json.", metavar="CASES"
+        ),
+    ] = None
+    repeat: Annotated[int, Option("--repeat", help="Run every case so often.", min=1)] = 1
+    parallel: Annotated[
+        int, Option("--parallel", help="How many cases run at once.", metavar="N", min=1)
+    ] = 1
+    baseline: Annotated[
+        Path | None,
+        Option("--baseline", help="Compare with outcomes that were saved.", metavar="FILE"),
+    ] = None
+    save: Annotated[
+        Path | None, Option("--save", help="Keep the outcomes, as a baseline.", metavar="FILE")
+    ] = None
+    tolerance: Annotated[
+        float,
+        Option(
+            "--tolerance", help="The share of runs that may be lost.", metavar="SHARE", min=0, max=1
+        ),
+    ] = 0.0
 
     # how it is printed
     report_form: Annotated[ReportForm, Option("--format", help="The form of the report.")] = (

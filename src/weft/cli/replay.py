@@ -4,48 +4,108 @@ import asyncio
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
-from weft.cli.inputs import find_session, homes_of, listed, opened
+from weft.cli.imports import aside_lines, merged_aside
+from weft.cli.inputs import find_session, listed, opened
 from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
+from weft.compiler.costs import price_of
+from weft.compiler.report import safe
 from weft.declare import Agent, C, Policy
 from weft.errors import SessionError, UsageError
-from weft.replay.page import as_json, lines, replay_page
-from weft.replay.recordings import Recording, read_recordings, recording_of
+from weft.recordings import Recording, files_in, read_file, recording_of
+from weft.recordings.read import require_format
+from weft.replay.page import (
+    RecordedFacts,
+    SessionTrials,
+    as_json,
+    lines,
+    recorded_facts,
+    replay_page,
+    savings,
+)
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
+from weft.replay.steps import homes_of
+from weft.values import JsonObject
 
 
 def replay_command(options: CommandOptions) -> int:
-    """Compile recorded sessions again under several policies and models, and compare."""
-    file, html = options.file, options.html
-    if (file is None) == (options.store is None):
+    """Compile recorded sessions again under several policies and models, and compare.
+
+    1 if some files could not be read and the others were replayed.
+    """
+    files, html = options.files or [], options.html
+    if bool(files) == (options.store is not None):
         raise UsageError(
-            "what is to be replayed?" if file is None else "FILE and --store name two sources",
+            "FILES and --store name two sources" if files else "what is to be replayed?",
             where="replay",
-            hint="weft replay FILE, or weft replay --store ADDRESS",
+            hint="weft replay FILES, or weft replay --store ADDRESS",
         )
-    trials = replayed(options)
-    source = file.name if file is not None else "stored sessions"
+    read = _read(options)
+    trials, sessions = replayed(options, read.recordings)
+    facts = recorded_facts(read.recordings)
+    source = _named(files) if files else "stored sessions"
     if html is not None:
-        html.write_text(replay_page(trials, source=source), "utf-8")
+        page = replay_page(
+            trials,
+            source=source,
+            facts=facts,
+            sessions=sessions,
+            aside=merged_aside(read.recordings),
+            unreadable=[str(error) for error in read.failed],
+        )
+        html.write_text(page, "utf-8", errors="backslashreplace")
     if options.as_json:
-        print_json({"source": source, "rows": [*as_json(trials)]})
-        return 0
+        fields: JsonObject = {
+            "source": source,
+            "rows": [*as_json(trials)],
+            "recorded": facts.as_json(),
+            "aside": [one.as_json() for one in merged_aside(read.recordings)],
+            "unreadable": [str(error) for error in read.failed],
+        }
+        print_json(fields)
+    else:
+        _print(trials, facts, read)
+        if html is not None:
+            print(f"wrote {html}")
+    for error in read.failed:
+        print(f"error: {safe(str(error))}", file=sys.stderr)
+    return 1 if read.failed else 0
+
+
+def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead") -> None:
+    for line in facts.lines():
+        print(safe(line))
     for line in lines(trials):
         print(line)
-    if html is not None:
-        print(f"wrote {html}")
-    return 0
+    for line in savings(trials):
+        print(line)
+    for line in aside_lines(read.recordings):
+        print(safe(line))
+
+
+def _named(files: Sequence[Path]) -> str:
+    """What a page is called after."""
+    names = ", ".join(path.name or str(path) for path in files[:3])
+    return names + (f" and {len(files) - 3} more" if len(files) > 3 else "")
 
 
 Tell = Callable[[int], None]
 """Called with the number of recordings that are done."""
 
 
-def replayed(options: CommandOptions) -> list[Trial]:
-    """A trial for each model and policy, append-only first."""
+def replayed(
+    options: CommandOptions, recordings: Sequence[Recording]
+) -> tuple[list[Trial], list[SessionTrials]]:
+    """A trial for each model and policy, append-only first; and those of each recording.
+
+    Without --model each recording is measured as the model that it names; one that names none, or
+    one without a price, by the yardstick.
+    """
     chosen = [policy_from(text) for text in options.policies or ()] or [C.auto()]
     policies = list(dict.fromkeys((str(one), one) for one in (C.default(), *chosen)))
     agents = (
@@ -53,31 +113,40 @@ def replayed(options: CommandOptions) -> list[Trial]:
         if options.recorded_target is not None
         else None
     )
-    recordings = _recordings(options)
-    if not any(speakers(one.session) for one in recordings):
-        raise SessionError(
-            "no model answers in it", where=str(options.file or options.store), hint="nothing to do"
-        )
-    models: list[str | None] = [*(options.models or ())] or [None]
-    trials: list[list[Trial]] = [[] for _ in range(len(models) * len(policies))]
+    if not any(speakers(one) for one in recordings):
+        where = options.store or _named(options.files or [])
+        raise SessionError("no model answers in it", where=where, hint="nothing to do")
+    trials: dict[str | None, list[list[Trial]]] = {}
+    sessions: list[SessionTrials] = []
     with _progress(len(recordings)) as tell:
         for done, recording in enumerate(recordings, 1):
-            _one(recording, [policy for _, policy in policies], models, agents, trials)
+            models = [*(options.models or ())] or [_priced(recording)]
+            for model in models:
+                rows = trials.setdefault(model, [[] for _ in policies])
+                tried = _one(recording, [policy for _, policy in policies], model, agents)
+                for row, trial in zip(rows, tried, strict=True):
+                    row.append(trial)
+                sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
             tell(done)
-    return [total(each) for each in trials]
+    return [total(each) for rows in trials.values() for each in rows], sessions
+
+
+def _priced(recording: Recording) -> str | None:
+    """The model that a recording names, if anybody knows what it costs."""
+    model = recording.asked_model
+    return model if model and price_of(model) is not None else None
 
 
 def _one(
     recording: Recording,
     policies: Sequence[Policy],
-    models: Sequence[str | None],
+    model: str | None,
     agents: dict[str, Agent] | None,
-    trials: list[list[Trial]],
-) -> None:
-    """Add what one recording gives under every model and policy."""
+) -> list[Trial]:
+    """What one recording gives under a model and every policy."""
     known = agents
     if agents is not None:
-        spoke = speakers(recording.session)
+        spoke = speakers(recording)
         missing = [name for name in spoke if name not in agents]
         if missing:
             raise UsageError(
@@ -87,19 +156,39 @@ def _one(
             )
         known = {name: agents[name] for name in spoke}
     uses = uses_of(recording.session.events, "\n".join(recording.instructions.values()))
-    pairs = [(model, policy) for model in models for policy in policies]
-    for trial, (model, policy) in zip(trials, pairs, strict=True):
-        trial.append(replay(recording, policy, uses=uses, model=model, agents=known))
+    return [replay(recording, policy, uses=uses, model=model, agents=known) for policy in policies]
 
 
-def _recordings(options: CommandOptions) -> list[Recording]:
-    if options.file is not None:
-        return list(
-            islice(
-                read_recordings(options.file.read_bytes(), name=options.file.name), options.limit
-            )
-        )
-    return asyncio.run(_stored(options, options.store or ""))
+@dataclass
+class RecordingsRead:
+    """The recordings, and the files that could not be read."""
+
+    recordings: list[Recording] = field(default_factory=list[Recording])
+    failed: list[SessionError] = field(default_factory=list[SessionError])
+
+
+def _read(options: CommandOptions) -> RecordingsRead:
+    """What there is to replay. Of several files, one that cannot be read stops no other."""
+    if options.store is not None:
+        if options.recorded_format is not None:
+            raise UsageError("a store has its own format", where="--format", hint="leave it out")
+        return RecordingsRead(asyncio.run(_stored(options, options.store)))
+    require_format(options.recorded_format)
+    read = RecordingsRead()
+    files = files_in(options.files or ())
+    for path in files:
+        room = None if options.limit is None else options.limit - len(read.recordings)
+        if room is not None and room <= 0:
+            break
+        try:
+            read.recordings += islice(read_file(path, format=options.recorded_format), room)
+        except SessionError as error:
+            if len(files) == 1:
+                raise
+            read.failed.append(error)
+    if not read.recordings:
+        raise read.failed[0]
+    return read
 
 
 async def _stored(options: CommandOptions, address: str) -> list[Recording]:

@@ -38,7 +38,7 @@ class Break(NamedTuple):
 
 def may_rewrite(compiled: "Compilation") -> bool:
     """Whether the policy can change what was sent before, so that it is worth a look."""
-    budget = compiled.policy.limit is not None or compiled.plan.agent.context_compressor is not None
+    budget = compiled.policy.limit is not None or compiled.plan.agent.token_budget is not None
     return budget or not {*_EDGES, "fit_budget"}.issuperset(names_of(compiled.passes.request))
 
 

@@ -5,9 +5,10 @@ plan, what the log decides from its threads, so one more step costs what it adde
 that may not be needed (lowering, counting, hashing, the report) is done when it is asked for.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 import msgspec
 
@@ -15,11 +16,23 @@ from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
-from weft.compiler.incremental import WHOLE, Basis, LogFacts, Slot, Woven, facts_of, weave
+from weft.compiler.incremental import (
+    WHOLE,
+    Basis,
+    LateResult,
+    LogFacts,
+    Slot,
+    Woven,
+    facts_of,
+    note_late,
+    skipped_talk,
+    weave,
+)
 from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
+from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
@@ -29,7 +42,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
-from weft.misuse import explained
+from weft.misuse import wrong_call
 from weft.passes import Env, Passes, Step, is_ready, passes_of, run
 from weft.passes.env import (
     NO_INSTRUCTION,
@@ -40,6 +53,7 @@ from weft.passes.env import (
 )
 from weft.session import Event, Session
 from weft.session.state import seen_from
+from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, Strand, require_object
 
 if TYPE_CHECKING:
@@ -64,6 +78,8 @@ def compile_request(
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
     part_of: Whole | None = None,
+    deps: object = None,
+    brief: bool = False,
 ) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
@@ -71,7 +87,9 @@ def compile_request(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them,
     `within` the tokens it must not exceed, whatever the agent's own budget allows, `part_of` the
-    labels and the session of a program of which `root` and `session` are only a part.
+    labels and the session of a program of which `root` and `session` are only a part, `deps` what
+    instruction providers are handed. `brief` says that nobody will ask why an event is not in the
+    request: those that no request can have need not be read.
     """
     if (
         type(session) is not Session
@@ -92,6 +110,8 @@ def compile_request(
         recorded or {},
         within,
         part_of,
+        deps,
+        brief,
     )
     inputs = _gather_inputs(call, message)
     instructions = _write_instructions(call, inputs)
@@ -99,7 +119,7 @@ def compile_request(
     return _make_request(call, inputs, instructions, view)
 
 
-class _Call(NamedTuple):
+class _Call(msgspec.Struct, frozen=True):
     """What `compile` was called with."""
 
     root: Agent
@@ -112,9 +132,11 @@ class _Call(NamedTuple):
     recorded: Mapping[str, str]
     within: int | None
     part_of: Whole | None
+    deps: object
+    brief: bool = False
 
 
-class _Inputs(NamedTuple):
+class _Inputs(msgspec.Struct, frozen=True):
     """Step 1: the plan of the declaration, the log, and the state that the agent sees."""
 
     plan: Plan
@@ -127,7 +149,7 @@ class _Inputs(NamedTuple):
     """What is said of declared inputs that the state does not hold."""
 
 
-class _Delivered(NamedTuple):
+class _Delivered(msgspec.Struct, frozen=True):
     """Step 2: the instructions, and how they are sent."""
 
     instructions: Instructions
@@ -139,7 +161,7 @@ class _Delivered(NamedTuple):
     """What is said behind the conversation, because it has changed."""
 
 
-class _View(NamedTuple):
+class _View(msgspec.Struct, frozen=True):
     """Step 3: what the agent sees of the log, and with what the passes on it were run."""
 
     policy: Policy
@@ -155,8 +177,8 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     """Find the plan, and what the log and the state hold for it."""
     session, config = call.session, call.config
     labels = call.part_of.labels if call.part_of is not None else ()
-    plan = plan_for(call.root, call.agent, config, labels)
     log = session.events
+    plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
@@ -179,7 +201,13 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
         instructions = _unchanged(plan, log, inputs.state, call.artifacts, volatile)
     if instructions is None:
         context = partial(
-            _context, asked.name, inputs.state, inputs.events, inputs.invocation, call.artifacts
+            _context,
+            asked.name,
+            inputs.state,
+            inputs.events,
+            inputs.invocation,
+            call.artifacts,
+            call.deps,
         )
         scope = Scope(
             inputs.state,
@@ -215,7 +243,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     policy, passes = plan.policy, plan.passes
     if policy.is_conditional:
         policy = policy.resolved(inputs.state, decided)
-        passes = passes_of(policy, plan.agent.name)
+        passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
     instruction = NO_INSTRUCTION
     if carried or delivered.changes or not passes.plain or policy.limit is not None:
@@ -255,7 +283,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
                 whole=call.part_of.session if call.part_of is not None else call.session,
             ),
         )
-    labelled = withheld_by(policy, env)
+    labelled = withheld_by(policy, env) if policy.protections else None
     slot = plan.slot
     if call.branch or policy is not plan.policy:
         same = passes.plain is plan.passes.plain
@@ -263,6 +291,14 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         spelled = plan.slot.view if policy is plan.policy else str(policy)
         slot = Slot(plan.agent.name, call.branch, spelled, large)
     basis = _basis(env, inputs.facts, labelled)
+    start = skipped_talk(events, policy, env.agent) if call.brief and basis == WHOLE else 0
+    if start and not call.branch:
+        try:
+            brief = basis._replace(start=start, skim=skim_of(events))
+            woven = weave(events, slot, brief, env, passes)
+            return _View(policy, passes, env, scale, labelled, woven)
+        except LateResult:
+            note_late(events)
     return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
 
 
@@ -272,6 +308,8 @@ def _carried(
     """What the instruction says of the conversation, and which of it the user's words are."""
     facts, state = inputs.facts, inputs.state
     inserted = delivered.inserted
+    if not facts.produced and not facts.captured and call.state is None:
+        return {}, facts.captured
     if policy.state_keys:
         inserted = {**{k: state[k] for k in policy.state_keys if k in state}, **inserted}
     captured = facts.captured
@@ -356,7 +394,7 @@ def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic
 
 def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
     """The tighter of the agent's own budget and the one it is given now."""
-    own = agent.context_compressor
+    own = agent.token_budget
     if within is None or (own is not None and own.token_budget <= within):
         return own
     return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
@@ -426,6 +464,7 @@ def _context(
     events: Strand[Event],
     invocation: str,
     artifacts: Mapping[str, str],
+    deps: object,
 ) -> ReadonlyContext:
     """What an instruction provider is handed."""
     return ReadonlyContext(
@@ -435,6 +474,7 @@ def _context(
         invocation_id=invocation,
         user_content=user_content(events, invocation),
         artifacts=artifacts,
+        deps=deps,
     )
 
 
@@ -466,6 +506,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
                 recorded=recorded_by(event) or _provided(session, asked.name, index),
                 within=_within(event),
                 part_of=part_of.before(event) if part_of is not None else None,
+                deps=call.deps,
             )
             before.usage, before.answered = event.usage, event.timestamp
             before.known = event.provenance.known
@@ -522,15 +563,23 @@ P = ParamSpec("P")
 
 
 def _as_public(build: Callable[P, Compilation]) -> Callable[P, Compiled]:
-    """The same function, with a result that has only public names."""
+    """The same function, with a result that has only public names; a wrong call says what to type.
+
+    Both in one wrapper, because every step goes through it.
+    """
 
     @wraps(build, assigned=("__doc__", "__module__"))
     def compile(*args: P.args, **kwargs: P.kwargs) -> Compiled:
-        return Compiled(build(*args, **kwargs))
+        try:
+            return Compiled(build(*args, **kwargs))
+        except TypeError:
+            example = 'weft.compile(agent, message="...")'
+            wrong = wrong_call(inspect.signature(build), args, kwargs, example, RUN_WORDS)
+            if wrong is None:  # the call is right: the error is from inside
+                raise
+            raise wrong from None
 
     return compile
 
 
-compile = explained('weft.compile(agent, message="...")', words=RUN_WORDS)(
-    _as_public(compile_request)
-)
+compile = _as_public(compile_request)

@@ -124,6 +124,11 @@ class Compiled:
     def __repr__(self) -> str:
         return repr(self._request)
 
+    def _repr_html_(self) -> str:
+        from weft.compiler.page import fragment
+
+        return fragment(self.explain())
+
 
 class Compilation:
     """A compiled request with all that the runtime, the report and the next request read of it."""

@@ -52,7 +52,7 @@ def explain(compiled: "Compilation") -> Report:
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
     sent = tuple(_sent(compiled, prefix))
-    left_out = [_left_out(compiled, note) for note in _notes(compiled)]
+    left_out = [_left_out(compiled, note) for note in notes_of(compiled)]
     left_out += _unsaid(compiled, sent)
     return Report(
         agent=compiled.prompt.agent,
@@ -113,9 +113,22 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     prompt, lowered = compiled.prompt, compiled.lowered()
     head = compiled.scale.head(lowered)
     shared = prefix.tokens > 0
-    places = [p.pointer for p in lowered.placed if p.pointer.startswith("/tools/")]
-    for index, tool in enumerate(prompt.tools):
-        pointer = places[index] if len(places) == len(prompt.tools) else ""
+    tools = [tool for tool in prompt.tools if tool.hosted is None]
+    hosted = {tool.origin for tool in prompt.tools if tool.hosted is not None}
+    own = [p for p in lowered.placed if p.pointer.startswith("/tools/") and p.source in hosted]
+    for placed in own:  # what they take is counted with the provider's own tools
+        if isinstance(placed.source, Origin):
+            name = placed.source.name
+            text = f"{name}: the provider runs it"
+            place = placed.pointer
+            yield SentRow("tools", "tool", "", 0, placed.source, "static", place, text, shared)
+    places = [
+        p.pointer
+        for p in lowered.placed
+        if p.pointer.startswith("/tools/") and p.source not in hosted
+    ]
+    for index, tool in enumerate(tools):
+        pointer = places[index] if len(places) == len(tools) else ""
         text = f"{tool.name}: {tool.description}\n{compact(tool.parameters)}"
         yield SentRow(
             "tools", "tool", "", head.tools[index], tool.origin, "static", pointer, text, shared
@@ -173,7 +186,7 @@ def _turns(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
         for block in item.blocks:
             turn, pointer = places.get(id(block), (-1, ""))
             yield SentRow(
-                _source(item, block),
+                source_of(item, block),
                 block_kind(block),
                 block.role,
                 sizes.get(id(block), 0),
@@ -213,7 +226,8 @@ def _system_places(compiled: "Compilation") -> list[str]:
     return [places.get(id(block), "") for block in lowered.head.of.system]
 
 
-def _source(item: Item, block: Block) -> Source:
+def source_of(item: Item, block: Block) -> Source:
+    """Where the tokens of a block go, coarsely."""
     if isinstance(block, ResultBlock):
         return "results"
     if item.kind == "system":
@@ -230,7 +244,7 @@ def _turn_count(compiled: "Compilation") -> int:
     return len(turns) if isinstance(turns, list) else 0
 
 
-def _notes(compiled: "Compilation") -> Iterator[Note]:
+def notes_of(compiled: "Compilation") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
     woven = compiled.woven
     notes = (*woven.notes, *woven.beside())
@@ -306,8 +320,17 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
         **counts,
         before=sum(row.before for row in own),
         after=sum(row.after for row in own),
-        remark="put the system parts in another order" if changed and not own else "",
+        remark=_remark(name) if changed and not own else "",
     )
+
+
+def _remark(name: str) -> str:
+    """What a pass did that changed no item."""
+    if name == "insert_examples":
+        return "put the examples before the conversation"
+    if name == "order_system":
+        return "put the system parts in another order"
+    return "changed the system text, the tools or the options"
 
 
 def _prefix(compiled: "Compilation") -> PrefixRow:

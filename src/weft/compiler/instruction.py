@@ -1,8 +1,8 @@
-"""The system instruction: five parts, each text with the place of every piece kept.
+"""The system instruction: six parts, each text with the place of every piece kept.
 
-Global (the root's, for every agent of the tree), identity, the agent's instruction, the
-schema where it can be asked for no other way, and the transfer text. What the declaration
-alone decides is worded once; the rest waits for state or for a provider.
+What the run says to every agent, what the root says to every agent of its tree, identity, the
+agent's instruction, the schema where it can be asked for no other way, and the transfer text. What
+the declaration alone decides is worded once; the rest waits for state or for a provider.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,12 @@ from weft.values import Json, compact, has_lone_surrogate, scrub
 VALUES = ".values"
 """How the name ends under which is recorded where a provider's text has braces of values."""
 
-PartName = Literal["global", "identity", "instruction", "schema", "transfer"]
+PartName = Literal["run", "global", "identity", "instruction", "schema", "transfer"]
 
 Field = Literal["global_instruction", "instruction"]
+
+RUN = "RunConfig"
+"""The name that stands for the run where a text of its own has its place."""
 
 
 def _no_context() -> ReadonlyContext:
@@ -117,14 +120,22 @@ class Wording(NamedTuple):
         return tuple(values)
 
 
-def wording_of(path: tuple[Agent, ...], output: Output | None) -> Wording:
-    """The wording for the last agent of `path`, which starts at the root."""
+def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "") -> Wording:
+    """The wording for the last agent of `path`, which starts at the root.
+
+    `run_text` is what the run says to every agent.
+    """
     root, agent = path[0], path[-1]
     diagnostics: list[Diagnostic] = []
-    identity = _identity(agent, diagnostics)
+    identity = _identity(agent, diagnostics) if agent.identity else None
     unread_diagnostics: list[Diagnostic] = []
     transfer = _transfer(path, unread_diagnostics)
     sources = (
+        *(
+            [_written(Agent(RUN, global_instruction=run_text), "run", "global_instruction")]
+            if run_text
+            else []
+        ),
         _written(root, "global", "global_instruction"),
         Source("identity", agent, block=identity, diagnostics=tuple(diagnostics)),
         _written(agent, "instruction", "instruction"),
@@ -230,16 +241,18 @@ def _templated(
     whole = Origin("field", field, agent.name)
     value = _text_of(agent, field)
     dynamic = False
+    # what is recorded is what the tree's own providers said
+    recorded: Mapping[str, str] = {} if agent.name == RUN else scope.recorded
     for key, again in ((field, str), (f"{field}.raw", Raw)):
-        if key in scope.recorded:
-            value, dynamic = again(scope.recorded[key]), True
+        if key in recorded:
+            value, dynamic = again(recorded[key]), True
     context = None if isinstance(value, str | Raw) else scope.context()
     answer = provide(value, context, whole, on_error=scope.on_provider_error)
     if answer.problem is not None:
         diagnostics.append(answer.problem)
     dynamic = dynamic or answer.dynamic
     values = answer.values
-    if recorded_values := scope.recorded.get(f"{field}{VALUES}"):
+    if recorded_values := recorded.get(f"{field}{VALUES}"):
         values = tuple(int(at) for at in recorded_values.split() if at.isdecimal())
     if dynamic:
         provided[f"{field}.raw" if answer.raw else field] = answer.text

@@ -78,6 +78,14 @@ def page(report: Report) -> str:
     )
 
 
+def fragment(report: Report) -> str:
+    """The report as a part of somebody else's page, such as a notebook."""
+    style = _STYLE.replace(":root {", ".weft-report {").replace("body {", ".weft-report {")
+    scoped = f"@scope (.weft-report) {{ {style} }}"
+    body = "\n".join(_body(report))
+    return f'<div class="weft-report"><style>{scoped}</style>\n{body}\n</div>'
+
+
 def _body(report: Report) -> Iterator[str]:
     yield f"<h1>{_visible(report.agent)} → {_visible(report.model)}</h1>"
     yield (

@@ -26,6 +26,7 @@ from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import policy_of, recall_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
+from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Label
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
@@ -36,7 +37,7 @@ from weft.dialects.track import Head
 from weft.errors import CompileError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
-from weft.passes import PLAIN, Passes, passes_of
+from weft.passes import PLAIN, Pass, Passes, passes_of
 from weft.passes.env import ModelFacts, ToolFacts
 from weft.values import Json, JsonObject, compact
 
@@ -124,6 +125,9 @@ class Plan:
     wording: Wording
     inputs: dict[str, object]
     diagnostics: tuple[Diagnostic, ...]
+    custom: tuple[Pass, ...]
+    """The passes of the agent, of its tools and of the run."""
+    run_passes: tuple[PassFunction, ...]
     shared: SharedParts = field(default_factory=SharedParts)
 
 
@@ -147,14 +151,25 @@ def plan_for(
         raise _unknown(root, agent)
     model = config.model
     key: object = agent
-    if model is not None or config.generate_config or config.context is not None or labels:
+    if (
+        model is not None
+        or config.generate_config
+        or config.context is not None
+        or labels
+        or config.passes
+        or config.global_instruction
+    ):
         chosen = model if model is None or isinstance(model, str) else id(model)
         seen = str(config.context) if config.context is not None else ""
-        key = (agent, chosen, compact(config.generate_config), seen, labels)
+        key = (
+            agent, chosen, compact(config.generate_config), seen, labels,
+            tuple(map(id, config.passes)), config.global_instruction,
+        )  # fmt: skip
     known = root.memo.get(key)
     if (
         isinstance(known, Plan)
         and (known.run_policy is config.context or known.run_policy == config.context)
+        and all(a is b for a, b in zip(known.run_passes, config.passes, strict=True))
         and (known.fixed or _fits(known))
     ):
         return known
@@ -231,9 +246,10 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     generate, origins = _config(agent, config)
     cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
-    wording = wording_of(path, output)
+    wording = wording_of(path, output, config.global_instruction or "")
     tools = _tools(path, output, recalls=recalls)
-    passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name)
+    custom = (*_custom(agent, config), *_examples(agent, output, target))
+    passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
     own = {tool.name: tool for tool in agent.tools}
     recall = None if recalls else _late_recall(path, output, target)
@@ -264,7 +280,42 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         wording=wording,
         inputs={**path[0].inputs, **agent.inputs},
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
+        custom=custom,
+        run_passes=tuple(config.passes),
     )
+
+
+def _custom(agent: Agent, config: RunConfig) -> tuple[Pass, ...]:
+    """The passes of an agent, of its tools and of the run, in this order."""
+    own = f"{agent.name}.passes"
+    functions = [(one, own, "") for one in agent.passes]
+    if agent.context_compressor is not None and agent.token_budget is None:
+        compress = cast("PassFunction", agent.context_compressor)
+        functions.append((compress, f"{agent.name}.context_compressor", ""))
+    functions += [
+        (tool.prepare, f"{agent.name}.tools.{tool.name}.prepare", tool.name)
+        for tool in agent.tools
+        if tool.prepare is not None
+    ]
+    functions += [(one, "RunConfig.passes", "") for one in config.passes]
+    if not functions:
+        return ()
+    from weft.passes.custom import CustomPass
+
+    return tuple(CustomPass(one, name_of(one), where, tool) for one, where, tool in functions)
+
+
+def _examples(agent: Agent, output: Output | None, target: Target) -> tuple[Pass, ...]:
+    """The pass that puts the agent's examples before the conversation."""
+    if not agent.examples:
+        return ()
+    from weft.passes.examples import insert_examples, spell_examples
+
+    wrapped = output is not None and output.wrapped
+    spelled = spell_examples(
+        agent.examples, agent.name, wrapped=wrapped, as_turns=target.facts.tools
+    )
+    return (cast("Pass", partial(insert_examples, options=spelled)),)
 
 
 def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
@@ -371,7 +422,13 @@ def _tools(
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
     tools = [
-        ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
+        ToolDecl(
+            t.name,
+            t.description,
+            t.parameters,
+            Origin("tool", t.name, agent.name),
+            hosted=t.hosted,
+        )
         for t in agent.tools
     ]
     targets = transfer_targets(path)
@@ -449,6 +506,15 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         )
         for tool in agent.tools
         if not tool.documented
+    ]
+    diagnostics += [
+        report(
+            "WEFT303",
+            Origin("tool", source.name, agent.name),
+            f"the toolset `{source.name}` is asked in a run, and the log has no answer of it",
+            "pass the session of a run: weft.compile(agent, session=result.session)",
+        )
+        for source in agent.tool_sources
     ]
     if not root and agent.global_instruction is not None:
         diagnostics.append(

@@ -195,8 +195,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_text(self, *, everything: bool = False) -> str:
         """Plain aligned text of at most 100 columns; `everything` shows all of a long history."""
-        # imported above
-
         return report_text(self, everything=everything)
 
     def to_html(self) -> str:
@@ -207,6 +205,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        from weft.compiler.page import fragment
+
+        return fragment(self)
 
 
 WIDTH = 100

@@ -11,6 +11,9 @@ from weft.errors import DeclarationError, UsageError
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
 
+PassFunction: TypeAlias = Callable[..., object]
+"""A user's pass, `fn(prompt, env) -> Prompt`: the types it is written with are above this room."""
+
 
 @final
 class Foreign:
@@ -135,3 +138,36 @@ def is_model(value: object) -> bool:
     if isinstance(value, str):
         return bool(value) and value == value.strip() and value.isprintable()
     return all(isinstance(getattr(value, name, None), str) for name in ("name", "dialect"))
+
+
+_PASS_FORM = "write def my_pass(prompt, env): ... return prompt"
+
+
+def check_passes(owner: str, field: str, values: object) -> tuple[PassFunction, ...]:
+    """Passes: functions of a prompt and its environment that return a prompt."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise DeclarationError(
+            f"{field} is not a list", where=f"{owner}.{field}", hint=f"write {field}=[my_pass]"
+        )
+    return tuple(check_pass(owner, field, one) for one in cast("Iterable[object]", values))
+
+
+def check_pass(owner: str, field: str, value: object) -> PassFunction:
+    """A function that takes (prompt, env) and answers at once."""
+    where = f"{owner}.{field}"
+    if isinstance(value, type) or not callable(value):
+        raise DeclarationError(f"{value!r} is no pass", where=where, hint=_PASS_FORM)
+    if is_async(value) or is_generator(value):
+        raise DeclarationError(
+            f"the pass `{name_of(value)}` does not answer at once: compiling waits for nothing",
+            where=where,
+            hint="fetch what it needs in before_agent or a tool, and read env.session.state",
+        )
+    taken = misfit(value, 2)
+    if taken is not None:
+        raise DeclarationError(
+            f"a pass takes (prompt, env); `{name_of(value)}` takes {taken}",
+            where=where,
+            hint=_PASS_FORM,
+        )
+    return value

@@ -9,7 +9,7 @@ reaches back, somebody makes another strand, with an empty memo: nothing stale c
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
@@ -342,6 +342,30 @@ def keep_since(prompt: Prompt, start: int, step: str, reason: str) -> Prompt:
             suffix.items = suffix.items.grown(items.between(suffix.read, settled))
             suffix.read = settled
         return prompt.with_strand(suffix.items.with_tail(items.tail), suffix.notes)
+
+
+class _Prepended:
+    """The settled items of a strand behind some that never change."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.items: Strand[Item] = Strand()
+
+
+def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hashable) -> Prompt:
+    """The prompt with items before its first, the same in every request; `key` names them."""
+    items = prompt.items
+    with items.lock:
+        prepended = derived(items, _Prepended, (step, key))
+        if prepended.read > items.settled:  # an older snapshot is worked out by itself
+            prepended = _Prepended()
+        if not len(prepended.items):
+            prepended.items = prepended.items.grown(first)
+        if prepended.read < items.settled:
+            more = items.between(prepended.read, items.settled)
+            prepended.items = prepended.items.grown(more)
+            prepended.read = items.settled
+        return prompt.with_strand(prepended.items.with_tail(items.tail))
 
 
 def map_blocks(item: Item, function: Callable[[Block], Block]) -> Item:

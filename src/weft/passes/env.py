@@ -1,5 +1,6 @@
 """The read-only inputs of a pass."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, overload
@@ -11,7 +12,7 @@ from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.ir.rewrite import derived
 from weft.session import Event, Session
-from weft.values import Json, JsonObject, Strand
+from weft.values import Json, JsonObject, Strand, compact
 
 
 class Sizes(NamedTuple):
@@ -259,6 +260,24 @@ def turns_of(items: Strand[Item]) -> TurnStarts:
         return TurnStarts(turns.starts, turns.behind(items.tail))
 
 
+class _Highest:
+    """The highest log position of all items up to each."""
+
+    def __init__(self) -> None:
+        self.positions: list[int] = []
+
+
+def first_from(items: Strand[Item], position: int) -> int:
+    """Before which item all stand before a log position; what was read before is known."""
+    with items.lock:
+        highest = derived(items, _Highest).positions
+        top = highest[-1] if highest else -1
+        for item in items.between(len(highest), items.settled):
+            top = max(top, item.position)
+            highest.append(top)
+        return bisect_left(highest, position, 0, items.settled)
+
+
 OPENING = "(The conversation begins.)"
 
 
@@ -274,3 +293,16 @@ def opening_of(first: Item) -> Item:
         last=first.position,
         event="",
     )
+
+
+MOST_LETTERS = 50_000
+"""So many letters of a result are sent as they are."""
+
+
+def is_short(response: JsonObject) -> bool:
+    """Whether a result is sent as it is under every policy."""
+    if len(response) == 1:
+        only = next(iter(response.values()))
+        if isinstance(only, str):
+            return len(only) <= MOST_LETTERS
+    return len(compact(response)) <= MOST_LETTERS

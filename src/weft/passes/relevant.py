@@ -1,13 +1,13 @@
 """Keep what has to do with a query."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, overload
 
 import msgspec
 
 from weft.codes import report
-from weft.declare.policy_parts import Relevant
+from weft.declare.policy_parts import Memories, Relevant
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
@@ -25,9 +25,10 @@ from weft.ir import (
 )
 from weft.ir.item import fingerprint
 from weft.ir.rewrite import derived
-from weft.passes.env import Env
+from weft.passes.env import Env, first_from
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
-from weft.relevance import Index, Scorer, words
+from weft.relevance import Index, Scorer, search, words
+from weft.relevance.corpus import Corpus, best_hits
 from weft.relevance.rank import Hits, found_by
 from weft.values import Json, JsonObject, Strand, compact
 
@@ -79,57 +80,105 @@ class _Chosen(NamedTuple):
 
 
 def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
-    """Search all items, O(n)."""
+    """Search what stands before the turn."""
     items = prompt.items.since(0)
-    current = [
-        number
-        for number, item in enumerate(items)
-        if item.position >= env.turn and env.is_current(item)
-    ]
-    now = set(current)
-    past = [number for number in range(len(items)) if number not in now]
+    begins = first_from(prompt.items, env.turn)
+    current = [number for number in range(begins, len(items)) if env.is_current(items[number])]
+    now, last = {*current}, len(items) - len(current)
+    past: Sequence[int] = range(last)
+    if current and current[0] != last:  # others spoke in the turn
+        past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
         return _Chosen(items, [], current, None)  # nothing to select from, or selected before
-    query = _query(items, env, options)
-    scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
-    hits = _scores(prompt.items, query, now, scorer)
-    asked = Asked(hits.scores)
-    if options.scorer == "model":
-        asked = ask_relevance(items, past, query, asked.scores, env, options)
-    scores = asked.scores
-    best = _best(scores, past, options)
+    query = query_of(items, begins, env, options)
+    if isinstance(past, range) and last <= prompt.items.settled and options.scorer == "bm25":
+        hits = _search_past(prompt.items, query, last, len(current), options)
+    else:
+        hits = _search_all(prompt.items, items, query, past, now, env, options)
     stay = [
         items[number]
         if number in now
-        else msgspec.structs.replace(items[number], score=scores[number])
-        for number in sorted({*best, *now})
+        else msgspec.structs.replace(items[number], score=hits.best[number])
+        for number in sorted({*hits.best, *now})
     ]
-    notes = _Dropped(items, [number for number in past if number not in best], scores)
-    return _Chosen(stay, notes, current, asked, hits.steady)
+    return _Chosen(stay, _Dropped(items, past, hits), current, hits.asked, hits.steady)
+
+
+class _Hits(NamedTuple):
+    """What a search found: the items that stay with their scores, and what there is to say."""
+
+    best: dict[int, float]
+    scores: Callable[[], Sequence[float]]
+    """The scores of all, which only a report asks for."""
+    asked: "Asked"
+    steady: bool
+
+
+def _search_past(
+    items: Strand[Item], query: str, last: int, current: int, options: Relevant
+) -> _Hits:
+    """Search the first `last` items; what was read of them is kept with the strand."""
+    with items.lock:
+        corpus = derived(items, Corpus)
+        if len(corpus) > last:  # an older snapshot
+            corpus = Corpus()
+        for item in items.between(len(corpus), last):
+            corpus.add(item_text(item))
+        outcome = best_hits(corpus, query, blanks=current, top=options.top_k, least=_LEAST)
+
+    def scores() -> Sequence[float]:
+        with items.lock:
+            blanks = [""] * current  # they may take places among the best hits
+            behind = {*range(last, last + current)}
+            return search(corpus.index, query, first=last, more=blanks, without=behind)
+
+    return _Hits(outcome.scores, scores, Asked(), outcome.steady)
+
+
+def _search_all(
+    strand: Strand[Item],
+    items: Sequence[Item],
+    query: str,
+    past: Sequence[int],
+    current: AbstractSet[int],
+    env: Env,
+    options: Relevant,
+) -> _Hits:
+    """Search all items but the current ones, wherever these stand."""
+    scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
+    outcome = _scores(strand, query, current, scorer)
+    scores, asked = outcome.scores, Asked()
+    if options.scorer == "model":
+        scores, asked = ask_relevance(items, past, query, scores, env, options)
+    best = {number: scores[number] for number in _best(scores, past, options)}
+    return _Hits(best, lambda: scores, asked, outcome.steady)
 
 
 class _Dropped(Sequence[Note]):
     """A note on each item that was not selected, made when somebody asks for it."""
 
-    __slots__ = ("_items", "_numbers", "_scores")
+    __slots__ = ("_hits", "_items", "_past")
 
-    def __init__(self, items: list[Item], numbers: list[int], scores: list[float]) -> None:
+    def __init__(self, items: list[Item], past: Sequence[int], hits: _Hits) -> None:
         self._items = items
-        self._numbers = numbers
-        self._scores = scores
+        self._past = past
+        self._hits = hits
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._past) - len(self._hits.best)
+
+    def __iter__(self) -> Iterator[Note]:
+        scores = self._hits.scores()
+        for number in self._past:
+            if number not in self._hits.best:
+                yield Note("select_relevant", _reason(scores[number]), self._items[number])
 
     @overload
     def __getitem__(self, index: int) -> Note: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Note]: ...
     def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
-        if isinstance(index, slice):
-            return [*self][index]
-        number = self._numbers[index]
-        return Note("select_relevant", _reason(self._scores[number]), self._items[number])
+        return [*self][index]
 
 
 class _Selections:
@@ -162,8 +211,8 @@ class _Selection:
         self.items: Strand[Item] = Strand(chosen.items[:settled])
         self.tail = chosen.items[settled:]
         self.notes = chosen.notes
-        asked = chosen.asked if chosen.asked is not None else Asked([])
-        self.diagnostics = (*asked.diagnostics, *_unasked(env, options))
+        asked = chosen.asked if chosen.asked is not None else Asked()
+        self.diagnostics = (*asked.diagnostics, *unasked(env, options))
         self.wants = asked.wants
 
     def goes_on(self, items: Strand[Item], env: Env) -> bool:
@@ -203,13 +252,13 @@ def _best(scores: Sequence[float], past: Sequence[int], options: Relevant) -> se
     return set(hits[: options.top_k])
 
 
-def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
+def query_of(items: Sequence[Item], begins: int, env: Env, options: Relevant | Memories) -> str:
     """What to look for; what says nothing by itself is read with what was asked before it."""
     if options.query is not None:
         return options.query
-    if options.from_state is not None and not _unasked(env, options):
+    if options.from_state is not None and not unasked(env, options):
         return to_text(env.session.state[options.from_state])
-    query = "\n".join(_user_text(item) for item in items if env.is_asked(item))
+    query = "\n".join(_user_text(item) for item in items[begins:] if env.is_asked(item))
     if words(query):
         return query
     spoken = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
@@ -217,7 +266,7 @@ def _query(items: Sequence[Item], env: Env, options: Relevant) -> str:
     return query if earlier is None else f"{_user_text(earlier)}\n{query}"
 
 
-def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
+def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
     """That there is no query in the state, where it was to be there."""
     key = options.from_state
     if key is None or env.session.state.get(key) not in (None, "", [], {}):
@@ -226,7 +275,7 @@ def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
         report(
             "WEFT101",
             Origin("field", "context", env.agent),
-            f"C.relevant looks for what `{key}` holds, which has no value",
+            f"C.{options.word} looks for what `{key}` holds, which has no value",
             f"write `{key}` before this agent runs; until then the user's message is looked for",
         )
     ]
@@ -271,9 +320,8 @@ _SPAN = 0.8
 
 
 class Asked(NamedTuple):
-    """How well each item fits, and what there is to say, or to ask, about it."""
+    """What there is to say, or to ask, about how well items fit."""
 
-    scores: list[float]
     diagnostics: tuple[Diagnostic, ...] = ()
     wants: tuple[Want, ...] = ()
 
@@ -285,11 +333,11 @@ def ask_relevance(
     scores: list[float],
     env: Env,
     options: Relevant,
-) -> Asked:
+) -> tuple[list[float], Asked]:
     """The scores a model gives, or those that are there until it was asked."""
     entries = _entries(past, scores)
     if not query.strip() or not entries:
-        return Asked(scores)
+        return scores, Asked()
     listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(entries, 1))
     text = "\n".join((f"Query: {query}", "", *listed))
     key = fingerprint("relevance", name_of_model(options.model), text)
@@ -297,17 +345,18 @@ def ask_relevance(
     what = "what is relevant was told by words in common"
     if effect is None:
         want = Want("relevance", key, INSTRUCTION, text, _SCHEMA, options.model)
-        return Asked(scores, (done_without(env, what, NOT_ASKED),), (want,))
+        return scores, Asked((done_without(env, what, NOT_ASKED),), (want,))
     if "outcome" not in effect:
         problem = str(effect.get("error") or "there is no outcome")
-        return Asked(scores, (done_without(env, what, problem),))
+        return scores, Asked((done_without(env, what, problem),))
     chosen = _numbers(effect["outcome"], len(entries))
     if chosen is None:
-        return Asked(scores, (done_without(env, what, "its answer is no list of numbers"),))
+        problem = "its answer is no list of numbers"
+        return scores, Asked((done_without(env, what, problem),))
     model_scores = [0.0] * len(scores)
     for place, number in enumerate(chosen):
         model_scores[entries[number - 1]] = round(1 - _SPAN * place / len(chosen), 4)
-    return Asked(model_scores)
+    return model_scores, Asked()
 
 
 def _entries(past: Sequence[int], scores: Sequence[float]) -> list[int]:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 from weft.late import late_pattern
 
-_SATURATION = 1.2
+SATURATION = 1.2
 
-_LENGTH = 0.75
+LENGTH = 0.75
 """The usual constants of BM25: how soon a repeated word counts less, and a long text."""
 
-_BEGINS = 0.5
+PREFIX_WORTH = 0.5
 """What a word counts that only begins like one of the query's."""
 
 
@@ -141,7 +141,7 @@ class SearchScope:
         for other in dict.fromkeys((*self.index.begins_like(word), *self.more.begins_like(word))):
             for number, times in self.times(other).items():
                 if number not in exact:
-                    near[number] = near.get(number, 0.0) + _BEGINS * times
+                    near[number] = near.get(number, 0.0) + PREFIX_WORTH * times
         return exact | near
 
 
@@ -152,7 +152,12 @@ def all_of(index: Index) -> SearchScope:
 
 def rarity(scope: SearchScope, holders: int) -> float:
     """What a word tells that so many texts have."""
-    return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
+    return rarity_among(scope.searched, holders)
+
+
+def rarity_among(texts: int, holders: int) -> float:
+    """What a word tells that so many of these texts have."""
+    return math.log(1 + (texts - holders + 0.5) / (holders + 0.5))
 
 
 def match(scope: SearchScope, matches: Mapping[str, Mapping[int, float]]) -> list[float]:
@@ -166,9 +171,9 @@ def weigh(
     """As `match`, with what each word counts."""
     scores = [0.0] * scope.total
     usual, sizes = scope.usual, (*scope.index.sizes[: scope.length], *scope.more.sizes)
-    base, slope = _SATURATION * (1 - _LENGTH), _SATURATION * _LENGTH / usual
+    base, slope = SATURATION * (1 - LENGTH), SATURATION * LENGTH / usual
     for weight, times in weights:
-        gain = weight * rarity(scope, len(times)) * (1 + _SATURATION)
+        gain = weight * rarity(scope, len(times)) * (1 + SATURATION)
         for number, often in times.items():
             scores[number] += gain * often / (often + base + slope * sizes[number])
     return scores

@@ -6,10 +6,10 @@ hits talk about leads to others that share no word with the query. And people sa
 different words, which vectors see, where they are installed.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
-from operator import add
 from typing import Literal, NamedTuple
 
 from weft.relevance.index import Index, SearchScope, match, rarity, weigh, words
@@ -19,7 +19,7 @@ Scorer = Literal["bm25", "embedding"]
 BESIDE = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
 """What a hit lends to the texts behind and before it, by how far they are from it."""
 
-_BEST = 10
+BEST = 10
 
 _LED = 20
 
@@ -83,7 +83,7 @@ def found_by(
         best = max(scores, default=0.0) or 1.0
         near = nearness(scope, query)
         scores = [score / best + _MEANT * each for score, each in zip(scores, near, strict=True)]
-    scores = _lent(scores)
+    scores = lent(scores)
     for number in scope.without:
         scores[number] = 0.0
     best = max(scores, default=0.0)
@@ -91,7 +91,9 @@ def found_by(
     return Hits(rounded, steady)
 
 
-def _is_steady(scope: SearchScope, scores: list[float], lent: list[float], top: list[int]) -> bool:
+def _is_steady(
+    scope: SearchScope, scores: list[float], lifted: list[float], top: list[int]
+) -> bool:
     """Whether none that is left out behind the others takes a place among the best hits.
 
     A hit lends to its neighbours, also to those that are left out, and these count then.
@@ -99,9 +101,9 @@ def _is_steady(scope: SearchScope, scores: list[float], lent: list[float], top: 
     past, near = scope.total - len(scope.without), len(BESIDE)
     if scope.without and min(scope.without) < past:
         return False  # some of them stand in between
-    best = [number for number in top if number < past][:_BEST]
-    worst = lent[best[-1]] if len(best) == _BEST else 0.0
-    behind = _lent(scores[max(0, past - near) : past] + [0.0] * near)[-near:]
+    best = [number for number in top if number < past][:BEST]
+    worst = lifted[best[-1]] if len(best) == BEST else 0.0
+    behind = lent(scores[max(0, past - near) : past] + [0.0] * near)[-near:]
     return not worst or max(behind) <= worst
 
 
@@ -109,33 +111,48 @@ def _led(
     scope: SearchScope, asked: dict[str, None], scores: list[float]
 ) -> tuple[list[float], bool]:
     """The scores with what the words of the best hits add to them, and whether they are steady."""
-    lent = _lent(scores)
-    top = nlargest(_BEST + len(BESIDE), range(len(lent)), key=lent.__getitem__)
-    steady = _is_steady(scope, scores, lent, top)
-    gathered: dict[str, float] = {}
-    for number in top[:_BEST]:
-        if number in scope.without or not lent[number]:
-            continue
-        share = lent[number] / (1 + scope.size(number))
-        for word, often in scope.counts(number).items():
-            if word not in asked:
-                gathered[word] = gathered.get(word, 0.0) + share * often
-    worths = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
-    chosen = sorted(worths, key=lambda word: (-worths[word], word))[:_LED]
-    if not chosen:
+    lifted = lent(scores)
+    top = nlargest(BEST + len(BESIDE), range(len(lifted)), key=lifted.__getitem__)
+    steady = _is_steady(scope, scores, lifted, top)
+    hits = [
+        (scope.counts(number), scope.size(number), lifted[number])
+        for number in top[:BEST]
+        if number not in scope.without and lifted[number]
+    ]
+    leads = leading_words(asked, hits, lambda word: rarity(scope, scope.holding(word)))
+    if not leads:
         return scores, steady
-    most = worths[chosen[0]]
-    added = weigh(scope, ((_LEADS * worths[word] / most, scope.times(word)) for word in chosen))
+    added = weigh(scope, ((weight, scope.times(word)) for word, weight in leads))
     return [score + more for score, more in zip(scores, added, strict=True)], steady
 
 
-def _lent(scores: list[float]) -> list[float]:
-    """The scores with what neighbours lend each other."""
-    edge = [0.0] * len(BESIDE)
-    padded = [*edge, *scores, *edge]
-    sums = scores
-    for distance, (behind, before) in enumerate(BESIDE, 1):
-        earlier = map(behind.__mul__, padded[len(edge) - distance :])
-        later = map(before.__mul__, padded[len(edge) + distance :])
-        sums = list(map(add, map(add, sums, earlier), later))
-    return sums
+def leading_words(
+    asked: Container[str],
+    hits: Iterable[tuple[Counter[str], int, float]],
+    rarity_of: Callable[[str], float],
+) -> list[tuple[str, float]]:
+    """The words that the best hits talk about beside those asked for, and what each counts.
+
+    A hit is its words, how many there are, and its score.
+    """
+    gathered: dict[str, float] = {}
+    for counts, size, score in hits:
+        share = score / (1 + size)
+        for word, often in counts.items():
+            if word not in asked:
+                gathered[word] = gathered.get(word, 0.0) + share * often
+    worths = {word: worth * rarity_of(word) for word, worth in gathered.items()}
+    chosen = sorted(worths, key=lambda word: (-worths[word], word))[:_LED]
+    return [(word, _LEADS * worths[word] / worths[chosen[0]]) for word in chosen]
+
+
+def lent(scores: Sequence[float]) -> list[float]:
+    """The scores with what neighbours lend each other, the nearest first."""
+    edge = (0.0,) * len(BESIDE)
+    padded = (*edge, *scores, *edge)
+    (a, b), (c, d), (e, f) = BESIDE
+    shifted = zip(scores, *(padded[start:] for start in (2, 4, 1, 5, 0, 6)), strict=False)
+    return [
+        own + a * p1 + b * n1 + c * p2 + d * n2 + e * p3 + f * n3
+        for own, p1, n1, p2, n2, p3, n3 in shifted
+    ]

@@ -1,42 +1,172 @@
 """A replay as one HTML page that needs nothing beside itself: tables and drawn curves.
 
-No script and no outside resource. For each model: what every policy costs against how much of
+No script and no outside resource. First what the recordings took and what would have been saved,
+then what the providers counted. For each model: what every policy costs against how much of
 what was used later it keeps, and how requests grow from step to step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler.costs import RELATIVE
-from weft.replay.replay import Trial
+from weft.compiler.costs import RELATIVE, Load, rates_for
+from weft.recordings import Aside, Recording
+from weft.replay.replay import Trial, is_answer
 from weft.values import JsonObject
 
 _WIDTH, _HEIGHT, _EDGE = 560, 320, 48
 
 _STYLE = """
-:root { color-scheme: light dark; --line: light-dark(#d8d8de, #3a3a44);
-  --dim: light-dark(#666672, #9a9aa8); }
+:root { color-scheme: light dark; --line: light-dark(#e3e3ea, #2e2e38);
+  --dim: light-dark(#666672, #9a9aa8); --card: light-dark(#f7f7fa, #1b1b22);
+  --good: light-dark(#0a7d4f, #4cd39b); --bad: light-dark(#b3261e, #ff8a80); }
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem;
   background: light-dark(#fff, #121216); color: light-dark(#16161c, #e8e8ee); }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
-table { border-collapse: collapse; } .dim { color: var(--dim); }
-th, td { text-align: right; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid var(--line); }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; } .dim { color: var(--dim); }
+th, td { text-align: right; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
+  white-space: nowrap; font-variant-numeric: tabular-nums; }
 th { color: var(--dim); font-weight: 500; } th:first-child, td:first-child { text-align: left; }
 td:first-child { font-family: ui-monospace, monospace; font-size: 12.5px; }
+td.words { text-align: left; white-space: normal; font-family: inherit; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem;
+  margin: 1.2rem 0; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: .7rem;
+  padding: .8rem 1rem; }
+.card b { display: block; font-size: 1.5rem; font-weight: 600; line-height: 1.25;
+  font-variant-numeric: tabular-nums; }
+.good { color: var(--good); } .bad { color: var(--bad); }
 svg { max-width: 100%; height: auto; margin: 1rem 1rem 0 0; } svg text { fill: currentColor;
   font-size: 11px; } .axis { stroke: var(--line); fill: none; }
 .dot { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .4rem;
 }
+.bar { display: inline-block; height: .55rem; border-radius: .3rem; background: var(--good); }
 """.strip()
 
+MOST_SESSIONS = 20
+"""How many sessions a page lists, the dearest first."""
 
-def replay_page(trials: Sequence[Trial], *, source: str) -> str:
+
+class SessionTrials(NamedTuple):
+    """One recording under every policy, append-only first."""
+
+    id: str
+    source: str
+    trials: tuple[Trial, ...]
+
+
+class RecordedUsage(NamedTuple):
+    """What a provider counted for the answers of one model, as the recordings have it."""
+
+    model: str
+    answers: int = 0
+    prompt: int = 0
+    cached: int = 0
+    written: int = 0
+    output: int = 0
+    cost: float | None = None
+    """US dollars; None where nobody knows the price."""
+
+
+class RecordedFacts(NamedTuple):
+    """What the recordings themselves say."""
+
+    sessions: int
+    formats: tuple[tuple[str, int], ...]
+    answers: int
+    usage: tuple[RecordedUsage, ...]
+
+    def lines(self) -> Iterator[str]:
+        """As text."""
+        formats = ", ".join(f"{count:,} {name}" for name, count in self.formats)
+        yield f"{self.sessions:,} recordings ({formats}), {self.answers:,} answers"
+        for one in self.usage:
+            yield (
+                f"recorded usage of {one.model or 'a model'}: {one.answers:,} answers,"
+                f" {one.prompt:,} tokens in, {_percent(one.cached, one.prompt)} from the cache,"
+                f" {one.output:,} out{_worth(one.cost)}"
+            )
+
+    def as_json(self) -> JsonObject:
+        """For machines."""
+        return {
+            "sessions": self.sessions,
+            "formats": dict(self.formats),
+            "answers": self.answers,
+            "usage": [one._asdict() for one in self.usage],
+        }
+
+
+def recorded_facts(recordings: Iterable[Recording]) -> RecordedFacts:
+    """Count what the recordings say: formats, answers, and tokens as the providers counted them."""
+    formats: Counter[str] = Counter()
+    usage: dict[str, RecordedUsage] = {}
+    sessions = answers = 0
+    for recording in recordings:
+        sessions += 1
+        formats[recording.format] += 1
+        for event in recording.session.events:
+            if not is_answer(event):
+                continue
+            answers += 1
+            counted = event.usage
+            if counted is None or counted.prompt_token_count is None:
+                continue
+            notes = event.provenance
+            model = notes.model or event.model_version or recording.model
+            usage[model] = _plus(
+                usage.get(model, RecordedUsage(model, cost=0.0)),
+                prompt=counted.prompt_token_count,
+                cached=counted.cached_content_token_count or 0,
+                written=notes.cache_write or 0,
+                output=(counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0),
+            )
+    return RecordedFacts(sessions, tuple(formats.most_common()), answers, tuple(usage.values()))
+
+
+def _plus(
+    usage: RecordedUsage, *, prompt: int, cached: int, written: int, output: int
+) -> RecordedUsage:
+    """One more answer, at the price of its model."""
+    cost = usage.cost
+    rates = rates_for(usage.model, tokens=prompt) if usage.model else None
+    if rates is None or not rates.money or cost is None:
+        cost = None
+    else:
+        cost += rates.cost(Load(cached, written, max(0, prompt - cached - written), output))
+    return RecordedUsage(
+        usage.model,
+        usage.answers + 1,
+        usage.prompt + prompt,
+        usage.cached + cached,
+        usage.written + written,
+        usage.output + output,
+        cost,
+    )
+
+
+def replay_page(
+    trials: Sequence[Trial],
+    *,
+    source: str,
+    facts: RecordedFacts | None = None,
+    sessions: Sequence[SessionTrials] = (),
+    aside: Sequence[Aside] = (),
+    unreadable: Sequence[str] = (),
+) -> str:
     """The whole page."""
     title = escape(f"replay of {source}")
-    body = "\n".join(_body(trials, title))
+    body = "\n".join(
+        (
+            *_body(trials, title, facts),
+            *_sessions(sessions),
+            *_asides(aside),
+            *_unreadable(unreadable),
+        )
+    )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -45,10 +175,24 @@ def replay_page(trials: Sequence[Trial], *, source: str) -> str:
     )
 
 
-def _body(trials: Sequence[Trial], title: str) -> Iterator[str]:
+def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> Iterator[str]:
     yield f"<h1>{title}</h1>"
-    for model in dict.fromkeys(trial.model for trial in trials):
-        chosen = [trial for trial in trials if trial.model == model]
+    if facts is not None:
+        formats = ", ".join(f"{count:,} {name}" for name, count in facts.formats)
+        yield (
+            f'<p class="dim">{facts.sessions:,} recordings ({escape(formats)}),'
+            f" {facts.answers:,} answers. Every request was compiled again from the recording;"
+            " no model was called.</p>"
+        )
+    groups = [
+        [trial for trial in trials if trial.model == model]
+        for model in dict.fromkeys(trial.model for trial in trials)
+    ]
+    for chosen in groups:
+        yield _cards(chosen, several=len(groups) > 1)
+    if facts is not None:
+        yield from _recorded(facts.usage)
+    for chosen in groups:
         first = chosen[0]
         yield f"<h2>{escape(named(first))}</h2>"
         yield (
@@ -60,14 +204,133 @@ def _body(trials: Sequence[Trial], title: str) -> Iterator[str]:
         yield _curves(chosen)
 
 
+def _cards(trials: Sequence[Trial], *, several: bool) -> str:
+    """The answer at a glance: what it took, and what the cheapest policy would have taken."""
+    base = trials[0]
+    best = min(trials, key=lambda trial: trial.with_recalls)
+    cards = [
+        ("requests", f"{base.requests:,}", f"in {base.runs:,} runs"),
+        ("tokens sent", f"{base.tokens:,}", f"largest request {base.largest:,}"),
+        ("read from the cache", f"{base.hit_ratio:.0%}", "as plain history"),
+        (f"cost in {unit(base)}", _amount(base), "as plain history, without the answers"),
+    ]
+    drawn = [
+        f'<div class="card"><span class="dim">{escape(name)}</span><b>{escape(value)}</b>'
+        f'<span class="dim">{escape(note)}</span></div>'
+        for name, value, note in cards
+    ]
+    saved = 1 - _ratio(best.with_recalls, base.cost)
+    if best is base or saved <= 0:
+        words, value, kind = "no policy here is cheaper than plain history", "0%", ""
+    else:
+        words = f"with {best.policy}; {best.lost:.0%} of what was used later is lost"
+        value, kind = f"{saved:.0%}", ' class="good"'
+    drawn.append(
+        f'<div class="card"><span class="dim">would have been saved</span><b{kind}>{value}</b>'
+        f'<span class="dim">{escape(words)}</span></div>'
+    )
+    heading = f"<h2>{escape(named(base))}</h2>" if several else ""
+    return f'{heading}<div class="cards">{"".join(drawn)}</div>'
+
+
+def _recorded(usage: Sequence[RecordedUsage]) -> Iterator[str]:
+    """What the providers counted."""
+    if not usage:
+        yield '<p class="dim">The recordings do not say what the provider counted.</p>'
+        return
+    titles = ("model", "answers", "tokens in", "from the cache", "cache writes", "tokens out",
+              "cost with answers")  # fmt: skip
+    yield "<h2>As recorded: what the provider counted</h2>"
+    yield '<div class="wide"><table><tr>'
+    yield "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
+    for one in usage:
+        cost = "unknown" if one.cost is None else _dollars(one.cost)
+        row = (
+            one.model or "not named",
+            f"{one.answers:,}",
+            f"{one.prompt:,}",
+            _percent(one.cached, one.prompt),
+            f"{one.written:,}",
+            f"{one.output:,}",
+            cost,
+        )
+        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+    yield "</table></div>"
+
+
+def _sessions(sessions: Sequence[SessionTrials]) -> Iterator[str]:
+    """The dearest sessions, and what each would have cost."""
+    if not sessions:
+        return
+    ordered = sorted(sessions, key=lambda one: -one.trials[0].cost)[:MOST_SESSIONS]
+    more = len(sessions) - len(ordered)
+    yield "<h2>Sessions, the dearest first</h2>"
+    yield (
+        '<div class="wide"><table><tr><th>session</th><th>requests</th><th>tokens</th>'
+        "<th>cached</th><th>cost</th><th>cheapest policy</th><th>saved</th><th></th></tr>"
+    )
+    for one in ordered:
+        base = one.trials[0]
+        best = min(one.trials, key=lambda trial: trial.with_recalls)
+        saved = max(0.0, 1 - _ratio(best.with_recalls, base.cost))
+        bar = f'<span class="bar" style="width:{saved * 6:.2f}rem"></span>'
+        yield (
+            f'<tr><td title="{escape(one.source)}">{escape(one.id)}</td>'
+            f"<td>{base.requests:,}</td><td>{base.tokens:,}</td><td>{base.hit_ratio:.0%}</td>"
+            f"<td>{escape(_amount(base))}</td><td>{escape(best.policy)}</td>"
+            f'<td>{saved:.0%}</td><td style="text-align:left">{bar}</td></tr>'
+        )
+    yield "</table></div>"
+    if more > 0:
+        yield f'<p class="dim">and {more:,} more</p>'
+
+
+def _asides(aside: Sequence[Aside]) -> Iterator[str]:
+    """What is in the files and in no request."""
+    if not aside:
+        return
+    yield "<h2>Set aside</h2>"
+    yield '<p class="dim">In the files, and in no request above.</p><div class="wide"><table>'
+    yield "<tr><th>what</th><th>count</th><th>why</th><th>first</th></tr>"
+    for one in aside:
+        yield (
+            f"<tr><td>{escape(one.what)}</td><td>{one.count:,}</td>"
+            f'<td class="words">{escape(one.why)}</td>'
+            f'<td class="words">{escape(one.places[0])}</td></tr>'
+        )
+    yield "</table></div>"
+
+
+def _unreadable(errors: Sequence[str]) -> Iterator[str]:
+    if not errors:
+        return
+    yield '<h2 class="bad">Not read</h2><ul>'
+    for error in errors:
+        yield f"<li>{escape(error)}</li>"
+    yield "</ul>"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "0.0%"
+
+
+def _dollars(cost: float) -> str:
+    return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def _worth(cost: float | None) -> str:
+    return f", {_dollars(cost)}" if cost is not None else ""
+
+
 def _table(trials: Sequence[Trial]) -> Iterator[str]:
-    yield "<table><tr>" + "".join(f"<th>{escape(title)}</th>" for title in TITLES) + "</tr>"
+    yield '<div class="wide"><table><tr>'
+    yield "".join(f"<th>{escape(title)}</th>" for title in TITLES) + "</tr>"
     for index, trial in enumerate(trials):
         first, *rest = cells(trial, trials[0])
         dot = f'<span class="dot" style="background:{_colour(index)}"></span>'
         row = f"<td>{dot}{escape(first)}</td>" + "".join(f"<td>{escape(c)}</td>" for c in rest)
         yield f"<tr>{row}</tr>"
-    yield "</table>"
+    yield "</table></div>"
 
 
 def _against(trials: Sequence[Trial]) -> str:
@@ -187,6 +450,18 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
     yield "rebuilt: texts sent in short that the request and its handles give back to the letter"
 
 
+def savings(trials: Sequence[Trial]) -> Iterator[str]:
+    """A line for each model: the cheapest policy, recalls included, against plain history."""
+    for model in dict.fromkeys(trial.model for trial in trials):
+        base, *others = [trial for trial in trials if trial.model == model]
+        best = min(others, key=lambda trial: trial.with_recalls, default=base)
+        saved = 1 - _ratio(best.with_recalls, base.cost)
+        words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
+        name = f"{named(base)}: " if model else ""
+        if best is not base:
+            yield f"{name}{best.policy} would have cost {words} plain history, recalls included"
+
+
 def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
     """The trials for machines, with their shares of the first policy of their model."""
     bases: dict[str, Trial] = {}
@@ -223,7 +498,7 @@ def unit(trial: Trial) -> str:
 def _amount(trial: Trial) -> str:
     if not trial.money:
         return f"{trial.cost:,.0f}"
-    return f"${trial.cost:,.2f}" if trial.cost >= 1 else f"${trial.cost:.4f}"
+    return _dollars(trial.cost)
 
 
 def _times(value: float, base: float) -> str:

@@ -20,7 +20,7 @@ from weft.compiler.breaks import read_again
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
-from weft.content import Part
+from weft.content import Content, Part
 from weft.declare import Agent, C, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
@@ -28,7 +28,7 @@ from weft.dialects.facts import YARDSTICK
 from weft.errors import BudgetExceeded, DeclarationError
 from weft.ir import ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
-from weft.replay.recordings import Recording
+from weft.recordings import Recording
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
 
@@ -350,19 +350,22 @@ def requests_of(
     model: str | None = None,
     agents: Mapping[str, Agent] | None = None,
     refused: list[BudgetExceeded] | None = None,
+    as_recorded: bool = False,
 ) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
 
-    A request that does not fit its budget is added to `refused`; without, it is an error.
+    A request that does not fit its budget is added to `refused`; without, it is an error. Options
+    of a recorded request are set again only if `as_recorded`: another model may refuse them.
     """
-    known = agents if agents is not None else _made_up(recording)
+    known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
-    config = RunConfig(model=model or YARDSTICK)
+    options = recording.config if as_recorded else {}
+    config = RunConfig(model=model or YARDSTICK, generate_config=options)
     session = recording.session
     before: dict[tuple[str, str | None], Compilation] = {}
     grown = Session(session.id, state=session.initial)
     waiting: list[Event] = []
-    for index, event in enumerate(session.events):
+    for index, event in enumerate(_answered(recording)):
         if is_answer(event) and event.author in roots:
             grown = grown.append(*waiting)
             waiting = []
@@ -387,6 +390,14 @@ def requests_of(
         waiting.append(event)
 
 
+def _answered(recording: Recording) -> Iterator[Event]:
+    """The events of a recording; one that ends with a request has an empty answer to it."""
+    yield from recording.session.events
+    if recording.asks:
+        nothing = Content(parts=(), role="model")
+        yield Event(author=recording.asks, content=nothing, id="unanswered", timestamp=0.0)
+
+
 def is_answer(event: Event) -> bool:
     """Whether a model made the event, in a conversation that is its session's own."""
     content = event.content
@@ -399,21 +410,23 @@ def is_answer(event: Event) -> bool:
     )
 
 
-def speakers(session: Session) -> list[str]:
-    """The agents whose answers a session holds, in the order they first spoke."""
-    return list(dict.fromkeys(event.author for event in session.events if is_answer(event)))
+def speakers(recording: Recording) -> list[str]:
+    """The agents that were asked for an answer, in the order they first were."""
+    return list(dict.fromkeys(event.author for event in _answered(recording) if is_answer(event)))
 
 
-def _made_up(recording: Recording) -> dict[str, Agent]:
-    """Agents that have nothing but their recorded system text and their tools."""
+def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[str, Agent]:
+    """Agents that have nothing but their recorded system text, their tools and their schema."""
     instructions = recording.instructions
     return {
         name: Agent(
             name,
+            identity=False,  # what introduces them is in the recorded text, or nothing is
             instruction=_literal(instructions.get(name, "")),
+            output_schema=recording.output if as_recorded else None,
             tools=_tools(recording, name),
         )
-        for name in speakers(recording.session)
+        for name in speakers(recording)
     }
 
 

@@ -9,7 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
 
-from weft.declare import Agent, Callback, Node, Route, Step, agents_of
+import msgspec
+
+from weft.declare import Agent, Callback, Node, Route, RunConfig, Step, agents_of
 from weft.declare.checks import check_callback
 from weft.declare.compose import Composable
 from weft.declare.functions import Foreign, misfit, refused
@@ -37,11 +39,24 @@ class CallbackError(WeftError):
     """A callback answered with what cannot be an answer."""
 
 
+class ToolsetError(WeftError):
+    """A toolset that raised, or answered what cannot be tools."""
+
+    code = "toolset_error"
+
+
+class ToolsetChanged(ToolsetError):
+    """A toolset that no longer has what it offered."""
+
+    code = "toolset_changed"
+
+
 class Plugin:
     """Callbacks for every agent of a tree: define the methods you need, named as on Agent.
 
     `before_run(ctx)` may answer for the whole invocation, `on_event(ctx, event)` may replace an
     event before it is stored, `after_run(ctx, outcome)` is told how the run ended, however it did.
+    `global_instruction`, a text, and `passes`, a list of passes, go to all agents of the run.
     """
 
     name: str = ""
@@ -130,6 +145,13 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
     return Callbacks(*chains)
 
 
+def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Chain:
+    """The callbacks of a flow or a custom agent for one moment."""
+    own = node.before_agent if moment == "before_agent" else node.after_agent
+    inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
+    return Chain(moment, cast("tuple[Callback, ...]", inner), plugin_methods(plugins, moment))
+
+
 def require_code(root: Node) -> None:
     """Refuse a flow with code that cannot be run, before anything is spent on the rest of it."""
     closed = [code for code in _code_in(root) if isinstance(code, Foreign) and code.call is None]
@@ -180,13 +202,33 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
         others = [other for other in RUN_MOMENTS if plugin_methods((plugin,), other)]
         for other in others:
             _check_run_moment(name, other, getattr(plugin, other))
-        if not methods and not others:
+        if not methods and not others and not _configures(plugin):
             raise DeclarationError(
                 f"the plugin {name} has no callback",
                 where="plugins",
                 hint=f"define one of {', '.join((*MOMENTS, *RUN_MOMENTS))}",
             )
     return checked
+
+
+def _configures(plugin: object) -> bool:
+    """Whether a plugin adds to the configuration of its runs."""
+    return any(getattr(plugin, field, None) for field in ("global_instruction", "passes"))
+
+
+def with_plugins(config: RunConfig, plugins: Iterable[object]) -> RunConfig:
+    """The configuration with the global instructions and the passes that plugins have."""
+    texts = [getattr(plugin, "global_instruction", None) for plugin in plugins]
+    passes = [one for plugin in plugins for one in getattr(plugin, "passes", ())]
+    if not passes and not any(texts):
+        return config
+    if config.global_instruction:
+        texts.append(config.global_instruction)
+    return msgspec.structs.replace(
+        config,
+        passes=(*config.passes, *passes),
+        global_instruction="\n\n".join(text for text in texts if text) or None,
+    )
 
 
 def _check_names(plugin: object) -> None:

@@ -51,6 +51,18 @@ class Result(Generic[AnswerT]):
     diagnostics: tuple[Diagnostic, ...] = ()
     """What is wrong with what models were asked, and that the run neared its budget."""
 
+    def _repr_html_(self) -> str:
+        from weft.notebook import framed, line
+        from weft.session.log import events_table
+
+        tokens = self.usage.total_token_count or 0
+        parts = [line(self.text)] if self.text else []
+        if self.error is not None:
+            parts.append(line(f"{self.error.error_code}: {self.error.error_message}", "error"))
+        parts += [line(f"waits for an answer: {name}", "warning") for name in self.waiting.values()]
+        parts += [line(str(one), str(one.severity)) for one in self.diagnostics]
+        return framed(f"{tokens:,} tokens", *parts, events_table(self.events))
+
     @property
     def state(self) -> JsonObject:
         """The session's state after the run."""

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 from zlib import crc32
@@ -86,6 +87,25 @@ class Session:
         self.last_update_time = last_update_time
         # Fields that this version does not know; they are written back.
         self.unread: JsonObject = unread or {}
+
+    @staticmethod
+    def from_messages(
+        messages: object,
+        *,
+        format: str | None = None,
+        id: str = "imported",
+        agent: str = "agent",
+    ) -> "Session":
+        """The session that somebody else's messages make; the format is found by its shape.
+
+        Takes a list of messages, a whole request, or JSON text, of the formats listed in
+        `weft.recordings.FORMATS`. `agent` is the agent whose words the answers are; others read
+        them as somebody else's. What a session has no place for, such as system texts, is noted
+        under `imported` in the first event's metadata and logged.
+        """
+        # The readers need dialects, which stand above the log: they are looked up when asked for.
+        read = cast("Callable[..., Session]", import_module("weft.recordings.read").session_from)
+        return read(messages, format=format, id=id, agent=agent)
 
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.
@@ -299,6 +319,33 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.id!r}, {len(self.events)} events, state keys {list(self.state)})"
+
+    def _repr_html_(self) -> str:
+        from weft.notebook import framed, line
+
+        state = [line(f"{key} = {json.dumps(value)}", "dim") for key, value in self.state.items()]
+        title = f"session {self.id}, {len(self.events):,} events"
+        return framed(title, *state, events_table(self.events))
+
+
+def events_table(events: Iterable[Event]) -> str:
+    """Events as a notebook shows them."""
+    from weft.notebook import Cell, table
+
+    rows: list[tuple[Cell, ...]] = []
+    for event in events:
+        calls = [f"→ {call.name}({json.dumps(call.args or {})})" for call in event.calls]
+        results = [f"← {one.name}: {json.dumps(one.response)}" for one in event.results]
+        failed = [f"{event.error_code}: {event.error_message}"] if event.error_code else []
+        texts = [event.text] if event.text else []
+        rows.append(
+            (
+                Cell(event.author),
+                Cell("\n".join((*texts, *calls, *results, *failed)), pre=True),
+                Cell(", ".join(event.actions.state_delta), tone="dim"),
+            )
+        )
+    return table(("author", "what", "state"), rows)
 
 
 class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):

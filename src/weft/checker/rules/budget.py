@@ -30,7 +30,7 @@ def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
             tops.setdefault(agent.name, root)
     for agent in _agents(record):
         top = tops.get(agent.name, agent)
-        limited = agent.policy.limit is not None or agent.context_compressor is not None
+        limited = agent.policy.limit is not None or agent.token_budget is not None
         letters = sum(len(text) for _, text in sent_parts(agent, top))
         windowed = isinstance(agent.model, str) and letters > NARROW
         if limited or windowed:

@@ -1,0 +1,145 @@
+"""`weft sessions import`: sessions of other programs into a store."""
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from weft.cli.inputs import without_password
+from weft.cli.options import CommandOptions
+from weft.cli.render import print_json
+from weft.compiler.report import safe
+from weft.errors import SessionError
+from weft.recordings import Aside, Recording, files_in, read_file
+from weft.recordings.read import require_format
+from weft.recordings.recording import AGENT
+from weft.session import SessionKey, Store
+from weft.stores import open_store
+from weft.values import Json, JsonObject
+
+
+@dataclass
+class ImportOutcome:
+    """What became of the files."""
+
+    stored: list[tuple[SessionKey, Recording]] = field(
+        default_factory=list[tuple[SessionKey, Recording]]
+    )
+    failed: list[SessionError] = field(default_factory=list[SessionError])
+
+
+def import_command(options: CommandOptions) -> int:
+    """Read sessions of other programs into a store: 1 if something could not be read."""
+    require_format(options.recorded_format)
+    files = files_in(options.files or ())
+    outcome = asyncio.run(_imported(options, files))
+    if options.as_json:
+        print_json(_as_json(outcome))
+    else:
+        _print(outcome, options)
+    for error in outcome.failed:
+        print(f"error: {safe(str(error))}", file=sys.stderr)
+    return 1 if outcome.failed else 0
+
+
+async def _imported(options: CommandOptions, files: list[Path]) -> ImportOutcome:
+    """Store each recording; a file that cannot be read is named, and the others are taken."""
+    outcome = ImportOutcome()
+    store = open_store(options.address)
+    try:
+        for path in files:
+            room = None if options.limit is None else options.limit - len(outcome.stored)
+            if room is not None and room <= 0:
+                break
+            try:
+                for recording in islice(read_file(path, format=options.recorded_format), room):
+                    await _take(store, recording, options, outcome)
+            except SessionError as error:
+                outcome.failed.append(error)
+    finally:
+        await store.close()
+    return outcome
+
+
+async def _take(
+    store: Store, recording: Recording, options: CommandOptions, outcome: ImportOutcome
+) -> None:
+    """Create the session and append its events; one that is there already is left as it is.
+
+    A session without events is what an import that was killed has left: it is filled.
+    """
+    session = recording.spoken_by(options.agent or AGENT).for_store()
+    key = SessionKey(
+        session.app_name or options.app or "imported", session.user_id or options.user, session.id
+    )
+    existing = await store.get(key)
+    if existing is not None and len(existing.events):
+        outcome.failed.append(
+            SessionError(
+                f"a session `{key.id}` is in the store already",
+                where=recording.source,
+                hint="name another --app, --user or --store",
+            )
+        )
+        return
+    created = existing or await store.create(key, state=session.initial)
+    await store.append(created, *session.events)
+    outcome.stored.append((key, recording))
+
+
+def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
+    for key, recording in outcome.stored:
+        model = f", {recording.model}" if recording.model else ""
+        print(
+            safe(
+                f"{key.id}: {len(recording.session.events):,} events from {recording.source}"
+                f" ({recording.format}{model})"
+            )
+        )
+    for line in aside_lines(recording for _, recording in outcome.stored):
+        print(safe(line))
+    apps = {key.app_name for key, _ in outcome.stored}
+    print(
+        f"{len(outcome.stored):,} sessions in {without_password(options.address)}"
+        f"{', app ' + ', '.join(sorted(apps)) if apps else ''}"
+    )
+
+
+def aside_lines(recordings: Iterable[Recording]) -> list[str]:
+    """What is in the files and in no session, with counts and reasons."""
+    listed = merged_aside(recordings)
+    if not listed:
+        return []
+    return ["set aside:", *(f"  {one}" for one in listed)]
+
+
+def merged_aside(recordings: Iterable[Recording]) -> list[Aside]:
+    """What was set aside in all of them, by kind; the most frequent first."""
+    merged: dict[tuple[str, str], Aside] = {}
+    for recording in recordings:
+        for one in recording.aside:
+            before = merged.get((one.what, one.why))
+            merged[one.what, one.why] = (
+                one if before is None else replace(before, count=before.count + one.count)
+            )
+    return sorted(merged.values(), key=lambda one: -one.count)
+
+
+def _as_json(outcome: ImportOutcome) -> JsonObject:
+    sessions: list[Json] = []
+    for key, recording in outcome.stored:
+        sessions.append(
+            {
+                "appName": key.app_name,
+                "userId": key.user_id,
+                "id": key.id,
+                "events": len(recording.session.events),
+                "format": recording.format,
+                "model": recording.model,
+                "source": recording.source,
+                "aside": [one.as_json() for one in recording.aside],
+            }
+        )
+    return {"sessions": sessions, "unreadable": [str(error) for error in outcome.failed]}

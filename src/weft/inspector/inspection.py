@@ -1,0 +1,361 @@
+"""One session under inspection: every request of it rebuilt, measured, and compiled otherwise.
+
+Nothing here calls a model. A request is compiled from the log as it was then, so what is shown is
+what was sent, to the byte. A variant is the same log under another policy, budget or model.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from weft.compiler.breaks import read_again
+from weft.compiler.compiled import Compilation
+from weft.compiler.costs import Cost, cost_of
+from weft.compiler.explain import source_of
+from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
+from weft.declare.visit import rebuild
+from weft.dialects import Entry
+from weft.errors import UsageError
+from weft.recordings import Recording
+from weft.replay.replay import policy_from, recorded_agents
+from weft.replay.steps import Answered, StepWalk, before_event
+from weft.session import Event, Session
+from weft.session.waiting import waiting_in
+from weft.values import Json, JsonObject
+
+PLAIN = C.default()
+"""Plain history: the whole visible log, appended to. What everything is compared with."""
+
+
+class Variant(NamedTuple):
+    """What a what-if changes: the policy as it is written, a window, a budget, the model."""
+
+    policy: str = ""
+    window: int = 0
+    budget: int = 0
+    model: str = ""
+
+    def laid_over(self, root: Node) -> Node:
+        """The same agents, each under the policy that this makes of its own."""
+        if not (self.policy or self.window or self.budget):
+            return root
+        return rebuild(root, lambda agent: agent.sees(self.policy_for(agent)))
+
+    def policy_for(self, agent: Agent) -> Policy:
+        """The agent's policy, changed."""
+        policy = policy_from(self.policy) if self.policy else agent.context or PLAIN
+        if self.window:
+            limit, policy = policy.limit, C.window(self.window)
+            policy = dataclasses.replace(policy, limit=limit)
+        if self.budget:
+            policy = dataclasses.replace(policy, limit=None).budget(self.budget)
+        return policy
+
+    def config(self, base: RunConfig) -> RunConfig:
+        """The run's config, with this model where one is named."""
+        from msgspec.structs import replace
+
+        return replace(base, model=self.model) if self.model else base
+
+    def code(self, agent: Agent) -> str:
+        """The variant as a line of Python, to be copied."""
+        model = f"model={self.model!r}, " if self.model else ""
+        changed = (
+            f"dataclasses.replace({agent.name}, {model.rstrip(', ')})" if model else agent.name
+        )
+        return f"{agent.name} = {changed}.sees({self.policy_for(agent)})"
+
+
+class Inspection:
+    """A session with the program that ran it.
+
+    `artifacts` are the newest texts of the session's artifacts. `files` are the sources in which
+    declarations are looked up.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        session: Session,
+        *,
+        config: RunConfig | None = None,
+        artifacts: Mapping[str, str] | None = None,
+        files: tuple[str, ...] = (),
+    ) -> None:
+        self.root = root
+        self.session = session
+        self.config = config or RunConfig()
+        self.artifacts = artifacts or {}
+        self.files = files
+        self.notice = ""
+        """What a reader has to know of how the requests were rebuilt."""
+
+    @classmethod
+    def of_recording(cls, recording: Recording, *, model: str | None = None) -> "Inspection":
+        """A recording, with agents that have nothing but what was recorded of them."""
+        agents = list(recorded_agents(recording).values())
+        if not agents:
+            raise UsageError(
+                "no model speaks in it, so there is no request to show",
+                where=recording.id,
+                hint="inspect a recording that holds a model's answers",
+            )
+        root = agents[0] if len(agents) == 1 else Sequence(*agents)
+        return cls(root, recording.session, config=RunConfig(model=model))
+
+    @cached_property
+    def steps(self) -> list[Answered]:
+        """Every answer of a model with the request behind it."""
+        return self._walk.take(self.session.events)
+
+    @cached_property
+    def _walk(self) -> StepWalk:
+        return StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+
+    def grown(self, session: Session) -> "Inspection":
+        """The same inspection of the session with more events: only what is new is rebuilt."""
+        known, log = self.session.events, session.events
+        last = known.tip
+        if last is not None and (len(log) < len(known) or log[len(known) - 1].id != last.id):
+            return Inspection(
+                self.root,
+                session,
+                config=self.config,
+                artifacts=self.artifacts,
+                files=self.files,
+            )
+        steps = [*self.steps, *self._walk.take(log.since(len(known)))]
+        later = Inspection(
+            self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
+        )
+        later.__dict__ |= {"steps": steps, "_walk": self._walk}
+        return later
+
+    def under(self, variant: Variant) -> "Inspection":
+        """The same session, compiled otherwise."""
+        return Inspection(
+            variant.laid_over(self.root),
+            self.session,
+            config=variant.config(self.config),
+            artifacts=self.artifacts,
+            files=self.files,
+        )
+
+    @cached_property
+    def plain(self) -> "Inspection":
+        """The same session under plain history."""
+        return self.under(Variant(policy=str(PLAIN)))
+
+    def step(self, number: int) -> Answered:
+        """The n-th step, from 1."""
+        if not 1 <= number <= len(self.steps):
+            raise UsageError(
+                f"there is no step {number}",
+                where=f"session {self.session.id}",
+                hint=f"steps count from 1 to {len(self.steps)}"
+                if self.steps
+                else "nothing was answered yet",
+            )
+        return self.steps[number - 1]
+
+    def request(self, number: int) -> Compilation:
+        """The request behind the n-th answer."""
+        step = self.step(number)
+        if step.request is None:
+            raise UsageError(
+                f"the request of step {number} cannot be rebuilt: {step.problem}",
+                where=f"session {self.session.id}",
+                hint="name the target that ran the session",
+            )
+        return step.request
+
+    def only(self, number: int, step: Answered) -> None:
+        """Rebuild one step alone, from the log that ends with its answer."""
+        compiled = before_event(
+            self.root,
+            self.session,
+            step.place,
+            dialect=None,
+            config=self.config,
+            artifacts=self.artifacts,
+        )
+        alone = step._replace(request=compiled, problem="")
+        self.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [alone]
+
+    # The film strip
+
+    def film(self) -> JsonObject:
+        """One frame for each step, lanes for branches, and what all of it cost."""
+        tokens = _SourceTokens()
+        return {
+            "session": self.summary(),
+            "notice": self.notice,
+            "frames": [_frame(step, tokens) for step in self.steps],
+            "events": [_event_row(index, event) for index, event in enumerate(self.session.events)],
+            "waiting": [{"id": id, "name": name} for id, name in self.waiting.items()],
+        }
+
+    def ghosts(self) -> list[Json]:
+        """For each step: what plain history would have taken."""
+        return [_ghost(step.request) for step in self.plain.steps]
+
+    def summary(self) -> JsonObject:
+        """The session in a line: who, how long, what it cost."""
+        costs = [(step, cost_of(step.request)) for step in self.steps if step.request is not None]
+        total = sum(cost.total for _, cost in costs)
+        tokens = sum(step.request.tokens for step in self.steps if step.request is not None)
+        cached = sum(step.request.cached.cached for step in self.steps if step.request is not None)
+        errors = sum(1 for event in self.session.events if event.error_code)
+        return {
+            "id": self.session.id,
+            "app": self.session.app_name,
+            "user": self.session.user_id,
+            "events": len(self.session.events),
+            "steps": len(self.steps),
+            "tokens": tokens,
+            "cached": cached,
+            "cost": total,
+            "money": all(cost.rates.money for _, cost in costs) and bool(costs),
+            "errors": errors,
+            "waiting": len(self.waiting),
+            "agents": list[Json](dict.fromkeys(step.event.author for step in self.steps)),
+            "updated": max((event.timestamp for event in self.session.events), default=0.0),
+        }
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The questions that are open: call ids and the names of what was called."""
+        return waiting_in(self.session.events)
+
+
+class _SourceTokens:
+    """Tokens by where they go, for request after request of one session.
+
+    Requests of a session share their turns as objects, so each is weighed once.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[int, str] = {}
+        self._items: dict[int, object] = {}
+        self._turns: dict[int, tuple[Entry, dict[str, int]]] = {}
+
+    def of(self, request: Compilation) -> dict[str, int]:
+        """The tokens of a request by source; they add up to all of it."""
+        lowered, scale = request.lowered(), request.scale
+        for item in request.prompt.items:
+            if id(item) not in self._items:
+                self._items[id(item)] = item
+                for block in item.blocks:
+                    self._sources[id(block)] = source_of(item, block)
+        head = scale.head(lowered)
+        sums = {"tools": sum(head.tools), "schema": head.schema, "system": head.system}
+        for entry in lowered.entries:
+            for source, tokens in self._weigh(entry, request).items():
+                sums[source] = sums.get(source, 0) + tokens
+        known = sum(sums.values())
+        if known > request.tokens:  # earlier thoughts are sent and not counted
+            sums["model"] = max(0, sums.get("model", 0) - (known - request.tokens))
+        sums["overhead"] = request.tokens - sum(sums.values())
+        return {source: tokens for source, tokens in sums.items() if tokens > 0}
+
+    def _weigh(self, entry: Entry, request: Compilation) -> dict[str, int]:
+        weighed = self._turns.get(id(entry))
+        if weighed is None:
+            scale = request.scale
+            places = dict(entry.blocks)
+            sums: dict[str, int] = {}
+            for part in scale.meter.weigher.turn(entry.wire).parts:
+                block = places.get(part.pointer)
+                if block is None and entry.joined:
+                    block = entry.joined[-1][1]
+                source = self._sources.get(id(block), "overhead")
+                sums[source] = sums.get(source, 0) + scale.meter.part(part)
+            weighed = self._turns[id(entry)] = (entry, sums)
+        return weighed[1]
+
+
+def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:
+    """One step as the film strip draws it."""
+    event, request = step.event, step.request
+    frame: JsonObject = {
+        "number": step.number,
+        "event": event.id,
+        "agent": event.author,
+        "branch": event.branch or "",
+        "scope": event.isolation_scope or "",
+        "invocation": event.invocation_id,
+        "time": event.timestamp,
+        "problem": step.problem,
+        "calls": [{"id": call.id, "name": call.name} for call in event.calls],
+        "text": _clip(event.text or "", 200),
+        "error": event.error_code or "",
+        "reported": _reported(event),
+    }
+    if request is not None:
+        prefix, broken = request.stable_prefix, request.prefix_break
+        frame |= {
+            "model": request.prompt.model,
+            "dialect": request.dialect,
+            "tokens": request.tokens,
+            "sources": dict[str, Json](tokens.of(request)),
+            "prefix": prefix.tokens,
+            "cached": request.cached.cached,
+            "read_again": read_again(request),
+            "broken": str(broken) if broken is not None else "",
+            **_money(cost_of(request)),
+        }
+    return frame
+
+
+def _money(cost: Cost) -> JsonObject:
+    return {
+        "cost": cost.total,
+        "saved": cost.saved,
+        "lost": cost.broken,
+        "money": cost.rates.money,
+    }
+
+
+def _ghost(request: Compilation | None) -> JsonObject | None:
+    """What plain history would have taken."""
+    if request is None:
+        return None
+    return {
+        "tokens": request.tokens,
+        "cached": request.cached.cached,
+        "cost": cost_of(request).total,
+    }
+
+
+def _reported(event: Event) -> JsonObject | None:
+    """What the provider said it counted."""
+    usage = event.usage
+    if usage is None:
+        return None
+    return {
+        "prompt": usage.prompt_token_count,
+        "cached": usage.cached_content_token_count,
+        "answer": usage.candidates_token_count,
+        "thoughts": usage.thoughts_token_count,
+    }
+
+
+def _event_row(index: int, event: Event) -> JsonObject:
+    """An event as the lanes below the strip draw it."""
+    return {
+        "index": index,
+        "id": event.id,
+        "author": event.author,
+        "branch": event.branch or "",
+        "time": event.timestamp,
+        "text": _clip(event.text or "", 200),
+        "calls": [call.name for call in event.calls],
+        "results": [result.name for result in event.results],
+        "state": list[Json](event.actions.state_delta),
+        "error": event.error_code or "",
+    }
+
+
+def _clip(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -1,0 +1,390 @@
+"""Questions to a session that only the compiler can answer.
+
+What if the policy were another, when did a sentence vanish, what is paid for and never used, where
+did untrusted text go: each is answered by compiling again, without a model.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from weft.checker.check import check
+from weft.compiler.compiled import Compilation
+from weft.compiler.costs import cost_of, rates_for
+from weft.compiler.explain import notes_of
+from weft.compiler.report import block_text
+from weft.declare import Agent, C, Node
+from weft.declare.visit import rebuild
+from weft.graph import graph_of, to_svg
+from weft.inspector.inspection import PLAIN, Inspection, Variant
+from weft.inspector.request import RequestView
+from weft.ir import Block, Item, TextBlock
+from weft.replay.steps import Answered, homes_of
+from weft.session import Event, Session
+from weft.values import Json, JsonObject, compact
+
+FORCED = "weft:forced"
+"""The tag of an event that the inspector puts back."""
+
+
+def what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObject:
+    """One step compiled otherwise: the request, and how it compares with the one that was sent."""
+    there = _at(inspection, number, variant)
+    request = there.request
+    now = inspection.request(number)
+    cost, was = cost_of(request), cost_of(now)
+    agent = _agent(inspection.root, now.prompt.agent)
+    return {
+        "view": there.to_json(),
+        "code": variant.code(agent),
+        "tokens": request.tokens,
+        "tokens_now": now.tokens,
+        "cached": request.cached.cached,
+        "cached_now": now.cached.cached,
+        "prefix": request.stable_prefix.tokens,
+        "prefix_now": now.stable_prefix.tokens,
+        "cost": cost.total,
+        "cost_now": was.total,
+        "money": cost.rates.money and was.rates.money,
+    }
+
+
+def compare(inspection: Inspection, variant: Variant) -> JsonObject:
+    """The whole session as it was and as it would be: two film strips, and what each costs."""
+    other = inspection.under(variant)
+    return {
+        "now": inspection.film(),
+        "then": other.film(),
+        "code": variant.code(next(iter(homes_of(inspection.root).values()))),
+    }
+
+
+def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> JsonObject:
+    """One step with events put back whole that were left out or reduced."""
+    step = inspection.step(number)
+    before = inspection.session.before(step.place)
+    wanted = set(events)
+    tagged = [
+        _tagged(event) if event.id in wanted else event for event in inspection.session.events
+    ]
+    session = Session(
+        before.id,
+        app_name=before.app_name,
+        user_id=before.user_id,
+        state=inspection.session.initial,
+        events=tagged,
+    )
+    root = rebuild(inspection.root, _with_forced)
+    forced = Inspection(
+        root,
+        session,
+        config=inspection.config,
+        artifacts=inspection.artifacts,
+        files=inspection.files,
+    )
+    view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
+    cost, was = cost_of(view.request), cost_of(now)
+    agent = _with_forced(_agent(inspection.root, now.prompt.agent))
+    return {
+        "view": view.to_json(),
+        "code": f"{agent.name}.sees({agent.context})",
+        "tokens": view.request.tokens,
+        "tokens_now": now.tokens,
+        "cost": cost.total,
+        "cost_now": was.total,
+        "money": cost.rates.money and was.rates.money,
+    }
+
+
+def bisect(inspection: Inspection, text: str) -> JsonObject:
+    """In which steps a text was in view, and the step and pass with which it vanished."""
+    seen = _TextSearch(text)
+    rows = [
+        (step, step.request is not None and seen.in_request(step.request))
+        for step in inspection.steps
+    ]
+    vanished: JsonObject | None = None
+    for (_, there), (step, here) in pairwise(rows):
+        if there and not here and step.request is not None:
+            vanished = {
+                "number": step.number,
+                "agent": step.event.author,
+                "because": list[Json](_reasons(step.request, text)),
+            }
+            break
+    in_log = next(
+        (
+            index
+            for index, event in enumerate(inspection.session.events)
+            if text in compact(msgspec.to_builtins(event.content)) or text in (event.text or "")
+        ),
+        None,
+    )
+    return {
+        "text": text,
+        "steps": [{"number": step.number, "in_view": here} for step, here in rows],
+        "born": in_log,
+        "vanished": vanished,
+    }
+
+
+def dead_weight(inspection: Inspection) -> JsonObject:
+    """Tools that were offered and never called, and state that nothing ever showed a model."""
+    called = {
+        (event.author, call.name) for event in inspection.session.events for call in event.calls
+    }
+    tools: dict[tuple[str, str], JsonObject] = {}
+    seen = _StateSearch()
+    for step in inspection.steps:
+        request = step.request
+        if request is None:
+            continue
+        head = request.scale.head(request.lowered())
+        rates = rates_for(request.prompt.model, tokens=request.tokens)
+        read = request.cached.cached > sum(head.tools)
+        for tool, tokens in zip(request.prompt.tools, head.tools, strict=True):
+            key = (request.prompt.agent, tool.name)
+            row = tools.setdefault(
+                key,
+                {
+                    "agent": key[0],
+                    "tool": key[1],
+                    "called": key in called,
+                    "tokens": tokens,
+                    "requests": 0,
+                    "cost": 0.0,
+                    "money": rates.money,
+                },
+            )
+            row["requests"] = _number(row["requests"]) + 1
+            row["cost"] = _number(row["cost"]) + tokens * (rates.read if read else rates.fresh)
+        seen.add(request)
+    written: dict[str, Json] = {}
+    for event in inspection.session.events:
+        written.update(event.actions.state_delta)
+    unread: list[Json] = [
+        {"key": key, "size": len(compact(value))}
+        for key, value in written.items()
+        if key not in seen.keys and value is not None
+    ]
+    rows = sorted(tools.values(), key=lambda row: (bool(row["called"]), -_number(row["cost"])))
+    return {"tools": list[Json](rows), "state": unread}
+
+
+def trust(inspection: Inspection) -> JsonObject:
+    """What is fenced, labelled or redacted, and into which calls untrusted words went."""
+    guards: dict[tuple[str, str], JsonObject] = {}
+    fenced: dict[str, str] = {}
+    for step in inspection.steps:
+        if step.request is None:
+            continue
+        for note in notes_of(step.request):
+            if note.step.startswith(("redact", "fence", "label", "withhold")):
+                key = (note.step, note.reason)
+                row = guards.setdefault(
+                    key, {"pass": note.step, "reason": note.reason, "events": [], "steps": 0}
+                )
+                row["steps"] = _number(row["steps"]) + 1
+                listed = row["events"]
+                if isinstance(listed, list) and note.before.event not in listed:
+                    listed.append(note.before.event)
+                if note.step.startswith("fence"):
+                    fenced[note.before.event] = _text(note.before)
+    for event in inspection.session.events:
+        if event.results:
+            fenced.setdefault(event.id, compact([result.response for result in event.results]))
+    return {
+        "guards": list[Json](guards.values()),
+        "flows": list[Json](_flows(inspection.session.events, fenced)),
+    }
+
+
+def picture(inspection: Inspection) -> JsonObject:
+    """The graph as SVG, the problems of the program, and who has spoken how often."""
+    counts: dict[str, int] = {}
+    for step in inspection.steps:
+        counts[step.event.author] = counts.get(step.event.author, 0) + 1
+    problems = check(inspection.root)
+    return {
+        "svg": to_svg(graph_of(inspection.root)),
+        "checks": [
+            {
+                "code": one.code,
+                "severity": str(one.severity),
+                "message": one.message,
+                "where": str(one.origin),
+                "hint": one.hint,
+            }
+            for one in problems
+        ],
+        "steps": dict[str, Json](counts),
+        "state": inspection.session.state,
+    }
+
+
+def as_test(inspection: Inspection, number: int, variant: Variant, *, target: str) -> str:
+    """A test that compiles this step again and holds its size, to be saved."""
+    view = _at(inspection, number, variant)
+    module, _, name = target.partition(":")
+    agent = view.request.prompt.agent
+    policy = variant.policy_for(_agent(inspection.root, agent))
+    return "\n".join(
+        (
+            "from pathlib import Path",
+            "",
+            "import weft",
+            "from weft import C, Session",
+            f"from {module or 'my_module'} import {name or agent}",
+            "",
+            "",
+            f"def test_step_{number}_of_{_identifier(inspection.session.id)}():",
+            "    # written by: weft sessions export, or session.to_json()",
+            f"    data = Path({json.dumps(inspection.session.id + '.json')}).read_bytes()",
+            "    session = Session.from_json(data)",
+            f"    before = session.before({inspection.step(number).place})",
+            f"    changed = {name or agent}.sees({policy})",
+            f"    request = weft.compile(changed, session=before, agent={agent!r})",
+            f"    assert request.tokens <= {view.request.tokens}",
+            f"    assert request.hash == {view.request.hash!r}",
+            "",
+        )
+    )
+
+
+def _at(
+    inspection: Inspection, number: int, variant: Variant, *, step: Answered | None = None
+) -> RequestView:
+    """One step under a variant. Only it and the request before it are compiled."""
+    step = step or inspection.step(number)
+    upto = inspection.session.before(step.place + 1)
+    there = Inspection(
+        variant.laid_over(inspection.root),
+        upto,
+        config=variant.config(inspection.config),
+        artifacts=inspection.artifacts,
+        files=inspection.files,
+    )
+    there.only(number, step)
+    return RequestView(there, number)
+
+
+def _agent(root: Node, name: str) -> Agent:
+    """The agent of that name in a program."""
+    from weft.declare import tree
+
+    home = homes_of(root)[name]
+    return next(
+        member for member, _ in tree.walk(home) if isinstance(member, Agent) and member.name == name
+    )
+
+
+def _with_forced(agent: Agent) -> Agent:
+    policy = agent.context or PLAIN
+    limit = policy.limit
+    united = dataclasses.replace(policy, limit=None) + C.select(tag=FORCED)
+    return agent.sees(dataclasses.replace(united, limit=limit))
+
+
+def _tagged(event: Event) -> Event:
+    notes = event.provenance
+    tagged = msgspec.structs.replace(notes, tags=[*(notes.tags or ()), FORCED])
+    return msgspec.structs.replace(event, custom_metadata=tagged.onto(event.custom_metadata))
+
+
+class _TextSearch:
+    """Whether requests hold a text; turns that requests share are searched once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._spelled = compact(text)[1:-1]
+        self._turns: dict[int, tuple[object, bool]] = {}
+
+    def in_request(self, request: Compilation) -> bool:
+        """Whether the text stands anywhere in the request."""
+        lowered = request.lowered()
+        head = {key: value for key, value in lowered.wire.items() if key != lowered.turns}
+        if self._spelled in compact(head) or self._text in request.system:
+            return True
+        return any(self._in_turn(entry, entry.wire) for entry in (*lowered.lead, *lowered.entries))
+
+    def _in_turn(self, entry: object, wire: Json) -> bool:
+        known = self._turns.get(id(entry))
+        if known is None:
+            known = self._turns[id(entry)] = (entry, self._spelled in compact(wire))
+        return known[1]
+
+
+def _reasons(request: Compilation, text: str) -> Iterator[JsonObject]:
+    """The passes that dropped or changed an item which holds the text."""
+    presentable = request.presentable
+    for note in notes_of(request):
+        after = _text(note.after) if note.after is not None else ""
+        if text in _text(note.before) and text not in after:
+            before = presentable(note.before) if presentable is not None else note.before
+            yield {
+                "pass": note.step,
+                "reason": note.reason,
+                "event": note.before.event,
+                "text": _text(before)[:2000],
+            }
+
+
+class _StateSearch:
+    """The state keys that stand in requests; blocks that requests share are looked at once."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self._items: dict[int, Item] = {}
+
+    def add(self, request: Compilation) -> None:
+        """Take in one request more."""
+        self._look(request.prompt.system)
+        for item in request.prompt.items:
+            if id(item) not in self._items:
+                self._items[id(item)] = item
+                self._look(item.blocks)
+
+    def _look(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            spans = block.spans if isinstance(block, TextBlock) else ()
+            for origin in (block.origin, *(span.origin for span in spans)):
+                if origin.kind == "state":
+                    self.keys.add(origin.name)
+
+
+_WORDS = re.compile(r"[A-Za-z0-9_][\w./:@-]{5,}[A-Za-z0-9_]")
+
+
+def _flows(events: Sequence[Event], untrusted: dict[str, str]) -> Iterator[JsonObject]:
+    """Words of results and fenced texts that stand in the arguments of later calls."""
+    known: dict[str, str] = {}
+    for event in events:
+        for call in event.calls:
+            words = sorted(set(_WORDS.findall(compact(call.args or {}))) & known.keys())
+            if words:
+                yield {
+                    "call": call.name,
+                    "id": call.id,
+                    "event": event.id,
+                    "words": list[Json](words[:12]),
+                    "from": list[Json](dict.fromkeys(known[word] for word in words)),
+                }
+        if event.id in untrusted:
+            for word in set(_WORDS.findall(untrusted[event.id])):
+                known.setdefault(word, event.id)
+
+
+def _text(item: Item) -> str:
+    return "\n".join(block_text(block) for block in item.blocks)
+
+
+def _number(value: Json) -> float:
+    return value if isinstance(value, int | float) else 0
+
+
+def _identifier(text: str) -> str:
+    return re.sub(r"\W", "_", text)

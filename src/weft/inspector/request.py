@@ -1,0 +1,379 @@
+"""One request as the inspector shows it.
+
+Its text with an origin for every character, what the passes did to it, what was left out, and what
+of it the provider had read before.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.compiler.costs import cost_of, rates_for
+from weft.compiler.explain import explain, notes_of
+from weft.compiler.report import Report, SentRow, block_text
+from weft.declare import Agent, Node
+from weft.declare.tool import Tool
+from weft.diagnostics import Origin
+from weft.inspector.inspection import Inspection
+from weft.ir import Item
+from weft.values import Json, JsonObject, compact
+
+LONGEST = 20_000
+"""Characters of a text before or behind a pass that are shown."""
+
+
+class RequestView:
+    """The request of one step."""
+
+    def __init__(self, inspection: Inspection, number: int) -> None:
+        self.inspection = inspection
+        self.number = number
+        self.request = inspection.request(number)
+
+    @cached_property
+    def report(self) -> Report:
+        """Its report."""
+        return explain(self.request)
+
+    @cached_property
+    def text(self) -> str:
+        """The request as it is sent: compact JSON."""
+        return compact(self.request.wire)
+
+    def to_json(self) -> JsonObject:
+        """All that the page draws of one request."""
+        origins = _Origins(self.inspection)
+        pointers: dict[str, int] = {}
+        segments: list[Json] = [
+            [
+                segment.end,
+                origins.number(segment.origin),
+                pointers.setdefault(segment.pointer, len(pointers)),
+            ]
+            for segment in self.request.source_map().segments()
+        ]
+        report = self.report
+        return {
+            "number": self.number,
+            "agent": report.agent,
+            "model": report.model,
+            "dialect": report.dialect,
+            "tokens": report.tokens,
+            "exact": report.exact,
+            "counter": report.counter,
+            "hash": report.hash,
+            "text": self.text,
+            "segments": segments,
+            "pointers": list[Json](pointers),
+            "rows": [_row(row, origins) for row in report.sent],
+            "left_out": [one.to_json(origins) for one in self.left_out()],
+            "passes": [
+                {
+                    "name": row.name,
+                    "when": row.when,
+                    "dropped": row.dropped,
+                    "changed": row.changed,
+                    "added": row.added,
+                    "moved": row.moved,
+                    "before": row.before,
+                    "after": row.after,
+                    "remark": row.remark,
+                }
+                for row in report.passes
+            ],
+            "chains": self.chains(),
+            "cost": report.cost.words,
+            "diagnostics": [str(one) for one in report.diagnostics],
+            "inferred": list[Json](report.inferred),
+            "options": [
+                {"name": row.name, "value": row.value, "origin": str(row.origin), "sent": row.sent}
+                for row in report.options
+            ],
+            "origins": origins.to_json(),
+        }
+
+    def chains(self) -> JsonObject:
+        """By event: each pass that changed or dropped what came from it, with both texts."""
+        chains: dict[str, list[Json]] = {}
+        presentable = self.request.presentable
+        for note in notes_of(self.request):
+            before = presentable(note.before) if presentable is not None else note.before
+            after = note.after
+            if after is not None and presentable is not None:
+                after = presentable(after)
+            chains.setdefault(note.before.event, []).append(
+                {
+                    "pass": note.step,
+                    "reason": note.reason,
+                    "before": _item_text(before),
+                    "after": _item_text(after) if after is not None else None,
+                }
+            )
+        return {event: list[Json](notes) for event, notes in chains.items() if event}
+
+    def left_out(self) -> list["Missing"]:
+        """What was not sent as it stands in the log, the dearest first."""
+        rates = rates_for(self.request.prompt.model, tokens=self.request.tokens)
+        listed = [
+            Missing(
+                row.step,
+                row.action,
+                row.reason,
+                row.origin,
+                row.text,
+                max(0, row.before - row.after),
+                max(0, row.before - row.after) * rates.fresh,
+                rates.money,
+            )
+            for row in self.report.left_out
+            if row.action in ("dropped", "changed")
+        ]
+        return sorted(listed, key=lambda one: -one.tokens)
+
+    def cache(self) -> JsonObject:
+        """Against the request before: the first byte that differs, who wrote it, what it costs.
+
+        `ages` says of each segment of the text in how many requests in a row it stands unchanged.
+        """
+        request, before = self.request, self.request.previous
+        cost, prediction = cost_of(request), request.cached
+        answer: JsonObject = {
+            "number": self.number,
+            "first": before is None,
+            "cached": prediction.cached,
+            "possible": prediction.possible,
+            "total": prediction.total,
+            "exact": prediction.exact,
+            "blame": prediction.blame,
+            "cost": cost.total,
+            "saved": cost.saved,
+            "lost": cost.broken,
+            "money": cost.rates.money,
+            "ages": self._ages(),
+        }
+        if before is not None:
+            old = compact(before.lower(request.dialect))
+            at = _differs_at(old, self.text)
+            broken = request.prefix_break
+            answer |= {
+                "before": old[max(0, at - 400) : at + 400],
+                "after": self.text[max(0, at - 400) : at + 400],
+                "at": at,
+                "byte": len(self.text[:at].encode(errors="surrogatepass")),
+                "broken": str(broken) if broken is not None else "",
+                "author": str(broken.origin) if broken is not None else "",
+            }
+        return answer
+
+    def _ages(self) -> list[Json]:
+        """Stretches of the text with their ages: `[end, requests]`."""
+        ages: list[Json] = []
+        earlier = self._earlier_turns()
+        lowered = self.request.lowered()
+        spans = _spans_of_top(self.request.wire, lowered.turns)
+        for end, key, value in spans:
+            text = compact(value)
+            age = 0
+            for turns in earlier:
+                if text not in turns.get(key, ()):
+                    break
+                age += 1
+            ages.append([end, age])
+        return ages
+
+    def _earlier_turns(self) -> list[dict[str, set[str]]]:
+        """The parts of the requests before, the latest first, as sets of texts."""
+        steps = self.inspection.steps[: self.number - 1]
+        author = self.inspection.step(self.number).event.author
+        mine = [step.request for step in reversed(steps) if step.event.author == author]
+        earlier: list[dict[str, set[str]]] = []
+        for request in mine[:_OLDEST]:
+            if request is None:
+                break
+            parts: dict[str, set[str]] = {}
+            turns = request.lowered(self.request.dialect).turns
+            for _, key, value in _spans_of_top(request.lower(self.request.dialect), turns):
+                parts.setdefault(key, set()).add(compact(value))
+            earlier.append(parts)
+        return earlier
+
+
+_OLDEST = 12
+"""How many requests back the age of a stretch is looked for."""
+
+
+class Missing(NamedTuple):
+    """Something that was left out, and the price of putting it back."""
+
+    step: str
+    action: str
+    reason: str
+    origin: Origin
+    text: str
+    tokens: int
+    price: float
+    money: bool
+
+    def to_json(self, origins: "_Origins") -> JsonObject:
+        """As the page draws it."""
+        return {
+            "pass": self.step,
+            "action": self.action,
+            "reason": self.reason,
+            "origin": origins.number(self.origin),
+            "text": self.text[:LONGEST],
+            "tokens": self.tokens,
+            "price": self.price,
+            "money": self.money,
+        }
+
+
+class _Origins:
+    """The origins of a request, numbered, with where each is written."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        self._numbers: dict[Origin, int] = {}
+        self._inspection = inspection
+        self._places = Declarations(inspection.root, inspection.files)
+
+    def number(self, origin: Origin) -> int:
+        """The number of an origin."""
+        return self._numbers.setdefault(origin, len(self._numbers))
+
+    def to_json(self) -> list[Json]:
+        """All of them, in the order of their numbers."""
+        authors = {event.id: event.author for event in self._inspection.session.events}
+        return [self._one(origin, authors) for origin in self._numbers]
+
+    def _one(self, origin: Origin, authors: dict[str, str]) -> Json:
+        return {
+            "author": authors.get(origin.name, "") if origin.kind == "event" else "",
+            "kind": origin.kind,
+            "name": origin.name,
+            "agent": origin.agent,
+            "part": origin.part,
+            "words": str(origin),
+            "place": self._places.of(origin),
+        }
+
+
+class Declarations:
+    """Where agents and tools are written: file and line, found in the sources."""
+
+    def __init__(self, root: Node, files: tuple[str, ...]) -> None:
+        self._tools: dict[str, str] = {}
+        sources = list(files)
+        for agent in _agents(root):
+            for tool in agent.tools:
+                place = _function_place(tool)
+                if place:
+                    self._tools[tool.name] = place
+                    sources.append(place.rpartition(":")[0])
+        self._fields: dict[tuple[str, str], str] = {}
+        for file in dict.fromkeys(sources):
+            self._read(file)
+
+    def of(self, origin: Origin) -> str:
+        """`file:line` of an origin that is a declaration; empty where it is not known."""
+        if origin.kind == "tool":
+            return self._tools.get(origin.name, "")
+        if origin.kind in ("field", "config"):
+            whole = self._fields.get((origin.agent, ""), "")
+            return self._fields.get((origin.agent, origin.name), whole)
+        return ""
+
+    def _read(self, file: str) -> None:
+        try:
+            tree = ast.parse(Path(file).read_text("utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            return  # a source that cannot be read has no places to show
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call):
+                named = [
+                    value
+                    for value in (
+                        *call.args[:1],
+                        *(word.value for word in call.keywords if word.arg == "name"),
+                    )
+                    if isinstance(value, ast.Constant) and isinstance(value.value, str)
+                ]
+                for value in named:
+                    name = str(value.value)
+                    self._fields.setdefault((name, ""), f"{file}:{call.lineno}")
+                    for word in call.keywords:
+                        if word.arg is not None:
+                            place = f"{file}:{word.value.lineno}"
+                            self._fields.setdefault((name, word.arg), place)
+
+
+def _agents(root: Node) -> Iterator[Agent]:
+    from weft.replay.steps import homes_of
+
+    seen: set[int] = set()
+    for home in homes_of(root).values():
+        waiting: list[object] = [home]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, Agent):
+                yield node
+                waiting.extend(node.sub_agents)
+
+
+def _function_place(tool: Tool) -> str:
+    function = inspect.unwrap(tool.function) if tool.function is not None else None
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def _row(row: SentRow, origins: _Origins) -> JsonObject:
+    return {
+        "source": row.source,
+        "kind": row.kind,
+        "role": row.role,
+        "tokens": row.tokens,
+        "origin": origins.number(row.origin),
+        "stability": row.stability,
+        "pointer": row.pointer,
+        "text": row.text,
+        "shared": row.shared,
+        "history": row.history,
+        "pieces": [[piece.end, origins.number(piece.origin)] for piece in row.pieces],
+    }
+
+
+def _item_text(item: Item) -> str:
+    return "\n".join(block_text(block) for block in item.blocks)[:LONGEST]
+
+
+def _differs_at(old: str, new: str) -> int:
+    """The first character in which two texts differ, by halving."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[:middle] == new[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _spans_of_top(wire: JsonObject, turns: str) -> Iterator[tuple[int, str, Json]]:
+    """The fields of a request, turns one by one, each with where it ends in the compact text."""
+    at = 1
+    for index, (key, value) in enumerate(wire.items()):
+        at += len(compact(key)) + 1 + (1 if index else 0)
+        if key == turns and isinstance(value, list):
+            at += 1
+            for number, turn in enumerate(value):
+                at += len(compact(turn)) + (1 if number else 0)
+                yield at, key, turn
+            at += 1
+        else:
+            at += len(compact(value))
+            yield at, key, value

@@ -1,0 +1,441 @@
+"""Transcripts of coding agents: Claude Code's and Codex's JSONL, a line for everything.
+
+Both write more than what was sent: progress, snapshots, titles, copies of results for display.
+What was sent becomes the session; every other kind of line is set aside, counted by kind.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from weft.content import Part, call_part, result_part, text_part
+from weft.dialects import dialect_named
+from weft.dialects.wire import object_in, objects_in, text_at
+from weft.errors import SessionError, UsageError
+from weft.recordings.recording import Recording, Transcript, seconds, used, with_fields
+from weft.recordings.requests import RequestReader
+from weft.session import Usage
+from weft.values import Json, JsonObject, compact
+
+
+class TranscriptLine(NamedTuple):
+    """One line of a transcript, and its place."""
+
+    where: str
+    value: JsonObject
+
+
+# --- Claude Code
+
+
+def is_claude_code(row: JsonObject) -> bool:
+    """Whether a line is one of Claude Code's."""
+    if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict):
+        return "uuid" in row or "sessionId" in row
+    if row.get("type") == "summary":
+        return "leafUuid" in row
+    return ("sessionId" in row and "type" in row) or row.get("type") == "file-history-snapshot"
+
+
+def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The conversation of a transcript, and each conversation of a sub-agent as its own."""
+    main = [line for line in lines if not line.value.get("isSidechain")]
+    sides = [line for line in lines if line.value.get("isSidechain")]
+    id = next((text_at(line.value, "sessionId") for line in lines if line.value.get("sessionId")),
+              name)  # fmt: skip
+    spoken = any(line.value.get("type") in ("user", "assistant") for line in main)
+    if spoken or not sides:
+        yield _ClaudeCode(where).read(main, id)
+    for number, side in enumerate(_conversations(sides), 1):
+        agent = text_at(side[0].value, "agentId") or str(number)
+        place = f"{where}, sub-agent {agent}"
+        yield _ClaudeCode(place).read(side, f"{id}/{agent}")
+
+
+def _conversations(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
+    """Lines of sub-agents, by the first line of the conversation each belongs to."""
+    roots: dict[str, str] = {}
+    grouped: dict[str, list[TranscriptLine]] = {}
+    for line in lines:
+        uuid, parent = text_at(line.value, "uuid"), text_at(line.value, "parentUuid")
+        root = text_at(line.value, "agentId") or roots.get(parent, uuid)
+        roots[uuid] = root
+        grouped.setdefault(root, []).append(line)
+    return list(grouped.values())
+
+
+class _ClaudeCode:
+    """Reads one conversation."""
+
+    def __init__(self, where: str) -> None:
+        self.transcript = Transcript(where, format="claude-code", provider="anthropic")
+        self.dialect = dialect_named("anthropic")
+        self.calls: dict[str, str] = {}
+
+    def read(self, lines: Sequence[TranscriptLine], id: str) -> Recording:
+        """All lines in order; the pieces of one answer are one event."""
+        self._require_sound(lines)
+        chosen = self._thread(lines)
+        answer: list[TranscriptLine] = []
+        for line in lines:
+            kind = line.value.get("type")
+            if kind not in ("user", "assistant"):
+                self._other(line, str(kind))
+                continue
+            if line.where not in chosen:
+                self.transcript.put_aside(
+                    f"`{kind}` message", "it is on a branch that was left", line.where
+                )
+                continue
+            if kind == "assistant" and (not answer or _message_id(answer[0]) == _message_id(line)):
+                answer.append(line)
+                continue
+            self._answer(answer)
+            answer = [line] if kind == "assistant" else []
+            if kind == "user":
+                self._user(line)
+        self._answer(answer)
+        return self.transcript.recording(id, answered=not self.transcript.is_waiting)
+
+    def _require_sound(self, lines: Sequence[TranscriptLine]) -> None:
+        for line in lines:
+            kind, message = line.value.get("type"), line.value.get("message")
+            if kind in ("user", "assistant") and not isinstance(message, dict):
+                raise SessionError(
+                    f"a line of type {kind!r} has no message", where=line.where, hint="is it cut?"
+                )
+
+    def _thread(self, lines: Sequence[TranscriptLine]) -> set[str]:
+        """The places of the messages that the conversation still has at its end.
+
+        Going back to an earlier message leaves a branch behind. Results of parallel calls, and the
+        pieces of one answer, look like branches too and are none.
+        """
+        by_uuid = {text_at(line.value, "uuid"): line for line in lines if line.value.get("uuid")}
+        parents = {
+            uuid: text_at(line.value, "parentUuid") or text_at(line.value, "logicalParentUuid")
+            for uuid, line in by_uuid.items()
+        }
+        chosen: set[str] = set()
+        roots: dict[str, str] = {}
+        leaves: dict[str, str] = {}
+        for uuid, line in by_uuid.items():
+            root = roots[uuid] = roots.get(parents[uuid], uuid)
+            if line.value.get("type") in ("user", "assistant"):
+                leaves[root] = uuid
+        for leaf in leaves.values():
+            uuid = leaf
+            while uuid in by_uuid and by_uuid[uuid].where not in chosen:
+                chosen.add(by_uuid[uuid].where)
+                uuid = parents[uuid]
+        thread = [line for line in lines if line.where in chosen]
+        answers = {_message_id(line) for line in thread if line.value.get("type") == "assistant"}
+        answers.discard("")
+        for line in lines:
+            kind = line.value.get("type")
+            same = kind == "assistant" and _message_id(line) in answers
+            if same or (kind in ("user", "assistant") and not line.value.get("uuid")):
+                chosen.add(line.where)
+        called = {
+            text_at(block, "id")
+            for line in lines
+            if line.where in chosen
+            for block in _content(line)
+            if block.get("type") == "tool_use"
+        }
+        for line in lines:
+            if any(text_at(block, "tool_use_id") in called for block in _content(line)
+                   if block.get("type") == "tool_result"):  # fmt: skip
+                chosen.add(line.where)
+        return chosen
+
+    def _other(self, line: TranscriptLine, kind: str) -> None:
+        """A line that is no message."""
+        value = line.value
+        if kind == "system":
+            kind = f"system/{text_at(value, 'subtype') or 'note'}"
+        why = {
+            "summary": "a title for the list of sessions",
+            "system/compact_boundary": "it marks the summary that follows, which is read",
+        }.get(kind, "it was never sent to the model")
+        self.transcript.put_aside(f"line `{kind}`", why, line.where)
+
+    def _user(self, line: TranscriptLine) -> None:
+        value, time = line.value, seconds(line.value.get("timestamp"))
+        transcript = self.transcript
+        if "toolUseResult" in value:
+            transcript.put_aside(
+                "`toolUseResult`", "a copy for display; the result itself is read", line.where
+            )
+        results, words = self._parts(line, "user")
+        if value.get("isCompactSummary"):
+            transcript.summary(words, time=time)
+            return
+        if results:
+            transcript.results(results, time=time)
+        if words:
+            transcript.user(words, time=time)
+
+    def _answer(self, lines: list[TranscriptLine]) -> None:
+        """One answer, written a line for each of its blocks; its usage is that of the last."""
+        if not lines:
+            return
+        last = lines[-1]
+        message = object_in(last.value.get("message"))
+        if last.value.get("isApiErrorMessage") or text_at(message, "model") == "<synthetic>":
+            for line in lines:
+                self.transcript.put_aside(
+                    "error message", "the program wrote it, no model did", line.where
+                )
+            return
+        parts = [part for line in lines for part in self._parts(line, "model")[1]]
+        usage = object_in(message.get("usage"))
+        read, written = (
+            _count(usage, "cache_read_input_tokens"),
+            _count(usage, "cache_creation_input_tokens"),
+        )
+        fresh = usage.get("input_tokens")
+        whole = fresh + read + written if isinstance(fresh, int) else None
+        self.transcript.answer(
+            parts,
+            time=seconds(last.value.get("timestamp")),
+            model=text_at(message, "model"),
+            usage=used(whole, usage.get("output_tokens"), read),
+            cache_write=written or None,
+        )
+
+    def _parts(self, line: TranscriptLine, role: str) -> tuple[list[Part], list[Part]]:
+        """The results in a message, and all else; read as the provider's own form."""
+        message = object_in(line.value.get("message"))
+        spoken = "assistant" if role == "model" else "user"
+        wire: JsonObject = {"messages": [{"role": spoken, "content": message.get("content")}]}
+        try:
+            reading = self.dialect.read(wire)
+        except UsageError as error:
+            raise SessionError(error.message, where=line.where, hint=error.hint) from None
+        reader = RequestReader(self.dialect, text_at(message, "model"))
+        results: list[Part] = []
+        others: list[Part] = []
+        for turn in reading.turns:
+            for one in turn.parts:
+                part = one.part
+                beside = reader.beside(one, turn.role)
+                if turn.role == "model":
+                    part = with_fields(part, reader.name, beside)
+                (results if part.function_response is not None else others).append(part)
+        return results, others
+
+
+def _message_id(line: TranscriptLine) -> str:
+    return text_at(object_in(line.value.get("message")), "id")
+
+
+def _content(line: TranscriptLine) -> list[JsonObject]:
+    return objects_in(object_in(line.value.get("message")).get("content"))
+
+
+def _count(usage: JsonObject, name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) else 0
+
+
+# --- Codex
+
+_CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+def is_codex(row: JsonObject) -> bool:
+    """Whether a line is one of Codex's, of today's or the first form."""
+    if row.get("type") in _CODEX_TYPES and isinstance(row.get("payload"), dict):
+        return True
+    return "instructions" in row and "timestamp" in row and "id" in row
+
+
+def read_codex(lines: Sequence[TranscriptLine], name: str, where: str) -> Recording:
+    """A rollout: what was sent and answered, in order."""
+    reader = _Codex(where)
+    for line in lines:
+        reader.take(line)
+    return reader.end(name)
+
+
+class _Codex:
+    """Reads one rollout. Items between two things the user side says are one answer."""
+
+    def __init__(self, where: str) -> None:
+        self.transcript = Transcript(where, format="codex", provider="openai-responses")
+        self.dialect = dialect_named("openai-responses")
+        self.id = ""
+        self.model = ""
+        self.parts: list[Part] = []
+        self.time: float | None = None
+        self.usage: JsonObject = {}
+
+    def take(self, line: TranscriptLine) -> None:
+        """One line."""
+        value = line.value
+        kind, payload = text_at(value, "type"), value.get("payload")
+        time = seconds(value.get("timestamp"))
+        if isinstance(payload, dict) and kind in _CODEX_TYPES:
+            self._entry(kind, payload, line.where, time)
+        elif "instructions" in value and not self.transcript.events and "type" not in value:
+            self._meta(value)  # the first form: a head, then bare items
+        elif "record_type" in value:
+            self.transcript.put_aside(
+                f"record `{value['record_type']}`", "it was never sent to the model", line.where
+            )
+        elif kind:
+            self._item(value, line.where, time)
+        else:
+            raise SessionError("this is no line of a rollout", where=line.where, hint="is it cut?")
+
+    def _entry(self, kind: str, payload: JsonObject, where: str, time: float | None) -> None:
+        transcript = self.transcript
+        if kind == "session_meta":
+            self._meta(payload)
+        elif kind == "response_item":
+            self._item(payload, where, time)
+        elif kind == "turn_context":
+            self.model = text_at(payload, "model") or self.model
+            transcript.put_aside("line `turn_context`", "settings of the program", where)
+        elif kind == "compacted":
+            self._flush()
+            history = objects_in(payload.get("replacement_history"))
+            text = text_at(payload, "message")
+            parts = [text_part(text)] if text else []
+            for item in history:
+                parts += [text_part(one) for one in _texts(item.get("content"))]
+            transcript.summary(parts, time=time)
+        else:
+            inner = text_at(payload, "type")
+            if inner == "token_count":
+                info = object_in(payload.get("info"))
+                self.usage = object_in(info.get("last_token_usage"))
+                self._flush()
+                return
+            transcript.put_aside(f"event `{inner}`", "a notice for display", where)
+
+    def _meta(self, payload: JsonObject) -> None:
+        self.id = text_at(payload, "id") or self.id
+        base = payload.get("base_instructions")
+        for text in (text_at(object_in(base), "text"), text_at(payload, "instructions")):
+            if text and text not in self.transcript.system:
+                self.transcript.system.append(text)
+
+    def _item(self, item: JsonObject, where: str, time: float | None) -> None:
+        """An item of the provider's; the program has shell and custom calls beside functions."""
+        kind = text_at(item, "type") or "message"
+        role = text_at(item, "role")
+        transcript = self.transcript
+        if kind in _CALLS:
+            self.time = self.time or time
+            self.parts.append(self._call(item, kind, where))
+        elif kind in _OUTPUTS:
+            self._flush()
+            call_id = text_at(item, "call_id")
+            transcript.results(
+                [result_part(transcript.name_of(call_id), _output(item), id=call_id)], time=time
+            )
+        elif kind == "message" and role in ("developer", "system"):
+            texts = _texts(item.get("content"))
+            if not transcript.events and not self.parts:
+                transcript.system += texts
+            else:
+                self._flush()
+                transcript.user([text_part(text) for text in texts], time=time)
+                transcript.put_aside(
+                    "later developer message", "it is read as the user's words", where
+                )
+        elif kind == "message" and role == "user":
+            self._flush()
+            transcript.user(self._parts(item, where), time=time)
+        elif kind in ("message", "reasoning"):
+            self.time = self.time or time
+            self.parts += self._parts(item, where)
+        elif kind.endswith("_call"):
+            self.parts += self._parts(item, where)  # what the provider ran itself
+        else:
+            transcript.put_aside(f"item `{kind}`", "it was never sent to the model", where)
+
+    def _call(self, item: JsonObject, kind: str, where: str) -> Part:
+        call_id = text_at(item, "call_id") or text_at(item, "id")
+        if kind == "function_call":
+            (part,) = self._parts(item, where)
+            return part
+        if kind == "custom_tool_call":
+            name, arguments = text_at(item, "name"), {"input": item.get("input")}
+        else:
+            name, arguments = "local_shell", object_in(item.get("action"))
+        self.transcript.put_aside(
+            f"form of `{kind}`", "it is read as a function call, and sent as one", where
+        )
+        return call_part(name, arguments, id=call_id)
+
+    def _parts(self, item: JsonObject, where: str) -> list[Part]:
+        try:
+            reading = self.dialect.read({"input": [item]})
+        except UsageError as error:
+            raise SessionError(error.message, where=where, hint=error.hint) from None
+        reader = RequestReader(self.dialect, self.model)
+        return [
+            with_fields(one.part, reader.name, reader.beside(one, turn.role))
+            if turn.role == "model"
+            else one.part
+            for turn in reading.turns
+            for one in turn.parts
+        ]
+
+    def _flush(self) -> None:
+        """End the answer whose items were read; its tokens come with a notice behind it."""
+        if not self.parts:
+            if self.usage:
+                self._late_usage()
+            return
+        usage = self.usage
+        self.transcript.answer(
+            self.parts, time=self.time, model=self.model, usage=_codex_usage(usage)
+        )
+        self.parts, self.time, self.usage = [], None, {}
+
+    def _late_usage(self) -> None:
+        """Tokens that were told after the answer had ended; a repeated notice changes nothing."""
+        events, usage = self.transcript.events, _codex_usage(self.usage)
+        self.usage = {}
+        for at in range(len(events) - 1, -1, -1):
+            content = events[at].content
+            if content is not None and content.role == "model":
+                if events[at].usage is None:
+                    events[at] = msgspec.structs.replace(events[at], usage=usage)
+                return
+
+    def end(self, name: str) -> Recording:
+        """The whole rollout."""
+        self._flush()
+        return self.transcript.recording(self.id or name, answered=not self.transcript.is_waiting)
+
+
+def _codex_usage(usage: JsonObject) -> Usage | None:
+    return used(
+        usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cached_input_tokens")
+    )
+
+
+def _texts(content: Json) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    return [text_at(piece, "text") for piece in objects_in(content) if text_at(piece, "text")]
+
+
+def _output(item: JsonObject) -> JsonObject:
+    """What a call gave back: a text, or in older rollouts an object around it."""
+    output = item.get("output")
+    if isinstance(output, dict) and isinstance(output.get("content"), str):
+        return {"result": output["content"]}
+    if isinstance(output, list):
+        return {"result": "".join(_texts(output))}
+    return {"result": output if isinstance(output, str) else compact(output)}

@@ -1,0 +1,394 @@
+"""Messages as agent libraries keep them: LangChain's and pydantic-ai's JSON."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import msgspec
+
+from weft.content import (
+    Blob,
+    FileData,
+    Part,
+    call_part,
+    opaque_part,
+    result_part,
+    text_part,
+    thought_part,
+)
+from weft.dialects.wire import linked_part, object_in, objects_in, text_at
+from weft.errors import SessionError
+from weft.recordings.providers import arguments_of
+from weft.recordings.recording import Recording, Transcript, seconds, used
+from weft.values import Json, JsonObject, compact
+
+# --- LangChain
+
+_LANGCHAIN_HINT = 'messages are {"type": "human", "data": {...}}, flat, or {"lc": 1, ...}'
+
+_SPOKEN = {
+    "HumanMessage": "human",
+    "AIMessage": "ai",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "function",
+    "ChatMessage": "chat",
+    "RemoveMessage": "remove",
+}
+"""The classes of messages in serialized constructors, and their types."""
+
+_DIALECTS = {"anthropic": "anthropic", "openai": "openai-chat", "google_genai": "gemini"}
+"""Whose signatures and opaque parts a library's provider name means."""
+
+
+def read_langchain(messages: list[Json], id: str, where: str) -> Recording:
+    """LangChain's messages as dicts, flat dicts or serialized constructors."""
+    transcript = Transcript(where, format="langchain")
+    for index, message in enumerate(messages):
+        place = f"{where}: messages[{index}]"
+        kind, fields = _langchain_fields(message, place)
+        _take_langchain(transcript, kind, fields, place)
+    return transcript.recording(id)
+
+
+def _langchain_fields(message: Json, where: str) -> tuple[str, JsonObject]:
+    """The type and the fields of a message in each of its three forms."""
+    if not isinstance(message, dict):
+        raise SessionError("a message is an object", where=where, hint=_LANGCHAIN_HINT)
+    kind, fields = message.get("type"), message
+    if message.get("lc") == 1:
+        path = message.get("id")
+        name = path[-1] if isinstance(path, list) and path else None
+        if kind != "constructor" or not isinstance(name, str):
+            raise SessionError(
+                f"this serialized object is {kind!r} and no message",
+                where=where,
+                hint=_LANGCHAIN_HINT,
+            )
+        kind = _SPOKEN.get(name.removesuffix("Chunk"), name)
+        fields = object_in(message.get("kwargs"))
+    elif isinstance(message.get("data"), dict):
+        fields = object_in(message["data"])
+    if isinstance(kind, str) and kind.endswith("MessageChunk"):
+        kind = _SPOKEN.get(kind.removesuffix("Chunk"), kind)
+    return str(kind), fields
+
+
+def _take_langchain(transcript: Transcript, kind: str, fields: JsonObject, where: str) -> None:
+    content = fields.get("content")
+    if kind == "chat":
+        kind = {"user": "human", "assistant": "ai", "system": "system"}.get(
+            text_at(fields, "role"), kind
+        )
+    if kind == "human":
+        transcript.user(_blocks(transcript, content, where))
+    elif kind == "system":
+        transcript.system.append(
+            "".join(part.text or "" for part in _blocks(transcript, content, where))
+        )
+    elif kind == "ai":
+        _take_answer(transcript, fields, where)
+    elif kind in ("tool", "function"):
+        call_id = text_at(fields, "tool_call_id")
+        parts = _blocks(transcript, content, where)
+        text = "".join(part.text or "" for part in parts)
+        failed = fields.get("status") == "error"
+        part = result_part(
+            text_at(fields, "name") or transcript.name_of(call_id),
+            {"error" if failed else "result": text},
+            id=call_id or None,
+        )
+        transcript.results([_with_media(part, parts)])
+        if fields.get("artifact") is not None:
+            transcript.put_aside("`artifact` of a result", "it is never sent to a model", where)
+    elif kind == "remove":
+        transcript.put_aside("removal", "the message it removes is not in the file", where)
+    else:
+        raise SessionError(
+            f"{kind!r} is no type of message",
+            where=where,
+            hint="types are human, ai, system, tool, function and chat",
+        )
+
+
+def _take_answer(transcript: Transcript, fields: JsonObject, where: str) -> None:
+    metadata, extra = (
+        object_in(fields.get("response_metadata")),
+        object_in(fields.get("additional_kwargs")),
+    )
+    provider = _DIALECTS.get(text_at(metadata, "model_provider"), "")
+    transcript.provider = provider
+    parts = _blocks(transcript, fields.get("content"), where)
+    called = objects_in(fields.get("tool_calls"))
+    for call in called:
+        parts.append(
+            call_part(
+                text_at(call, "name"),
+                arguments_of(call.get("args")),
+                id=text_at(call, "id") or None,
+            )
+        )
+    if not called:
+        for call in objects_in(extra.get("tool_calls")):
+            function = object_in(call.get("function"))
+            parts.append(
+                call_part(
+                    text_at(function, "name"),
+                    arguments_of(function.get("arguments")),
+                    id=text_at(call, "id") or None,
+                )
+            )
+    for call in objects_in(fields.get("invalid_tool_calls")):
+        parts.append(
+            call_part(
+                text_at(call, "name") or "unnamed",
+                {"arguments": call.get("args")},
+                id=text_at(call, "id") or None,
+            )
+        )
+        transcript.put_aside(
+            "`error` of an invalid call", "the call is kept with the text it was", where
+        )
+    for name in extra.keys() - {"tool_calls", "refusal", "function_call"}:
+        transcript.put_aside(f"`additional_kwargs.{name}`", "only its library reads it", where)
+    usage = object_in(fields.get("usage_metadata"))
+    details = object_in(usage.get("input_token_details"))
+    written = details.get("cache_creation")
+    transcript.answer(
+        parts,
+        model=text_at(metadata, "model_name") or text_at(metadata, "model"),
+        usage=used(
+            usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
+        ),
+        cache_write=written if isinstance(written, int) else None,
+    )
+
+
+def _blocks(transcript: Transcript, content: Json, where: str) -> list[Part]:
+    """The parts of a content; calls stand in a field of their own too, and are read there."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    if not isinstance(content, list):
+        raise SessionError(
+            f"a {type(content).__name__} is no content",
+            where=where,
+            hint="content is text, or a list",
+        )
+    parts: list[Part] = []
+    for at, block in enumerate(content):
+        part = text_part(block) if isinstance(block, str) else _block(transcript, object_in(block))
+        if part is not None:
+            parts.append(part)
+        elif not _is_call(object_in(block)):
+            kind = text_at(object_in(block), "type") or "unknown"
+            transcript.put_aside(
+                f"content block `{kind}`", "no part has this form", f"{where}.content[{at}]"
+            )
+    return parts
+
+
+def _is_call(block: JsonObject) -> bool:
+    return block.get("type") in ("tool_use", "tool_call", "function_call", "tool_call_chunk")
+
+
+def _block(transcript: Transcript, block: JsonObject) -> Part | None:
+    kind = block.get("type")
+    if kind in ("text", "input_text", "output_text") and isinstance(block.get("text"), str):
+        return text_part(text_at(block, "text"))
+    if kind == "image_url":
+        image = block.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else image
+        return linked_part(url, "image/jpeg") if isinstance(url, str) else None
+    if kind == "thinking":
+        return thought_part(
+            text_at(block, "thinking"),
+            signature=text_at(block, "signature") or None,
+            provider=transcript.provider,
+        )
+    if kind == "reasoning" and isinstance(block.get("reasoning"), str):
+        return thought_part(text_at(block, "reasoning"))
+    if kind in ("image", "file", "audio", "video"):
+        source = object_in(block.get("source")) or block
+        mime = text_at(source, "mime_type") or text_at(source, "media_type") or f"{kind}/*"
+        data = text_at(source, "base64") or text_at(source, "data")
+        if data:
+            return Part(inline_data=Blob(mime_type=mime, data=data))
+        if text_at(source, "url"):
+            return linked_part(text_at(source, "url"), "image/jpeg" if kind == "image" else mime)
+    return None
+
+
+def _with_media(part: Part, parts: list[Part]) -> Part:
+    """A result with the media that its content shows."""
+    media = [cast("JsonObject", msgspec.to_builtins(one)) for one in parts if one.kind == "media"]
+    if not media or part.function_response is None:
+        return part
+    result = msgspec.structs.replace(part.function_response, parts=media)
+    return msgspec.structs.replace(part, function_response=result)
+
+
+# --- pydantic-ai
+
+_SYSTEMS = {
+    "anthropic": "anthropic",
+    "openai": "openai-chat",
+    "google-gla": "gemini",
+    "google-vertex": "gemini",
+    "google": "gemini",
+    "google-cloud": "gemini",
+}
+"""The dialect that a provider's name means: whose signatures are whose."""
+
+
+def read_pydantic_ai(messages: list[Json], id: str, where: str) -> Recording:
+    """What `ModelMessagesTypeAdapter` writes: requests and responses with their parts."""
+    transcript = Transcript(where, format="pydantic-ai")
+    instructions = ""
+    for index, message in enumerate(messages):
+        place = f"{where}: messages[{index}]"
+        if not isinstance(message, dict) or message.get("kind") not in ("request", "response"):
+            raise SessionError(
+                "this is neither a request nor a response",
+                where=place,
+                hint='messages are {"kind": "request", "parts": [...]}, as their adapter writes',
+            )
+        if message["kind"] == "request":
+            instructions = text_at(message, "instructions") or instructions
+            _take_pydantic_request(transcript, message, place)
+        else:
+            _take_pydantic_response(transcript, message, place)
+    if instructions:  # a request has the newest ones, and they stand behind its system prompts
+        transcript.system.append(instructions)
+    return transcript.recording(id)
+
+
+def _take_pydantic_request(transcript: Transcript, message: JsonObject, where: str) -> None:
+    words: list[Part] = []
+    results: list[Part] = []
+    time = None
+    for at, part in enumerate(objects_in(message.get("parts"))):
+        place = f"{where}.parts[{at}]"
+        time = time or seconds(part.get("timestamp"))
+        content = part.get("content")
+        match part.get("part_kind"):
+            case "system-prompt":
+                transcript.system.append(text_at(part, "content"))
+            case "user-prompt":
+                words += _prompt(transcript, content, place)
+            case "tool-return":
+                call_id = text_at(part, "tool_call_id")
+                name = text_at(part, "tool_name") or transcript.name_of(call_id)
+                response = _returned(content, failed=part.get("outcome") == "failed")
+                results.append(result_part(name, response, id=call_id or None))
+            case "retry-prompt" if text_at(part, "tool_name"):
+                call_id = text_at(part, "tool_call_id")
+                results.append(
+                    result_part(
+                        text_at(part, "tool_name"), {"error": _retry(content)}, id=call_id or None
+                    )
+                )
+            case "retry-prompt":
+                words.append(text_part(_retry(content)))
+            case kind:
+                transcript.put_aside(f"part `{kind}`", "no part has this form", place)
+    if results:
+        transcript.results(results, time=time)
+    if words:
+        transcript.user(words, time=time)
+
+
+def _returned(content: Json, *, failed: bool) -> JsonObject:
+    if failed:
+        return {"error": content}
+    return content if isinstance(content, dict) else {"result": content}
+
+
+def _retry(content: Json) -> str:
+    """What the library tells the model when an answer was refused."""
+    if isinstance(content, list):
+        lines = compact(content)
+        count = len(content)
+        errors = "error" if count == 1 else "errors"
+        return f"{count} validation {errors}:\n{lines}\n\nFix the errors and try again."
+    return f"{content}\n\nFix the errors and try again."
+
+
+def _prompt(transcript: Transcript, content: Json, where: str) -> Iterator[Part]:
+    """The texts and media of a user's prompt."""
+    for at, piece in enumerate(content if isinstance(content, list) else [content]):
+        place = f"{where}.content[{at}]"
+        if isinstance(piece, str):
+            yield text_part(piece)
+            continue
+        fields = object_in(piece)
+        kind, mime = text_at(fields, "kind"), text_at(fields, "media_type")
+        if kind == "text" or (not kind and isinstance(fields.get("content"), str)):
+            yield text_part(text_at(fields, "content"))
+        elif kind == "binary" and text_at(fields, "data"):
+            # the library writes URL-safe base64, which providers refuse
+            data = text_at(fields, "data").replace("-", "+").replace("_", "/")
+            yield Part(inline_data=Blob(mime_type=mime, data=data))
+        elif kind.endswith("-url") and text_at(fields, "url"):
+            family = kind.removesuffix("-url")
+            guess = {"image": "image/jpeg", "document": "application/pdf"}.get(
+                family, f"{family}/*"
+            )
+            if mime:
+                yield Part(file_data=FileData(file_uri=text_at(fields, "url"), mime_type=mime))
+            else:
+                yield linked_part(text_at(fields, "url"), guess)
+        elif kind == "cache-point":
+            transcript.put_aside("cache point", "Weft places cache marks itself", place)
+        else:
+            transcript.put_aside(f"content `{kind or 'unknown'}`", "no part has this form", place)
+
+
+def _take_pydantic_response(transcript: Transcript, message: JsonObject, where: str) -> None:
+    provider = _SYSTEMS.get(text_at(message, "provider_name"), "")
+    details = object_in(message.get("provider_details"))
+    transcript.provider = provider
+    parts: list[Part] = []
+    for at, part in enumerate(objects_in(message.get("parts"))):
+        place = f"{where}.parts[{at}]"
+        content = part.get("content")
+        match part.get("part_kind"):
+            case "text":
+                if content:
+                    parts.append(text_part(str(content)))
+            case "thinking":
+                signature = text_at(part, "signature") or None
+                parts.append(
+                    thought_part(str(content or ""), signature=signature, provider=provider)
+                )
+            case "tool-call":
+                parts.append(
+                    call_part(
+                        text_at(part, "tool_name"),
+                        arguments_of(part.get("args")),
+                        id=text_at(part, "tool_call_id") or None,
+                    )
+                )
+            case "file" if isinstance(content, dict):
+                parts += _prompt(transcript, [content], place)
+            case kind:
+                # what a provider ran itself: kept with the answer, never sent
+                parts.append(opaque_part("pydantic-ai", part))
+                transcript.put_aside(
+                    f"part `{kind}`", "the provider ran it itself; it is kept but not sent", place
+                )
+    usage = object_in(message.get("usage"))
+    written = usage.get("cache_write_tokens")
+    finish = message.get("finish_reason")
+    transcript.answer(
+        parts,
+        time=seconds(message.get("timestamp")),
+        model=text_at(message, "model_name"),
+        usage=used(
+            usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cache_read_tokens")
+        ),
+        cache_write=written if isinstance(written, int) and written else None,
+        finish_reason=str(finish).upper() if isinstance(finish, str) else None,
+    )
+    if details:
+        transcript.put_aside("`provider_details`", "only its library reads it", where)

@@ -1,0 +1,253 @@
+"""Requests and messages as providers take them: chat, responses, messages and contents.
+
+A whole request, or only its list of messages, is read by the dialect that would lower it. What the
+provider said beside a part stays with the part, so that compiling the session gives the request
+again. Coding agents' runs that are plain texts are read here too: everything the user side says
+after the task is what a command printed, and becomes the result of a call.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from weft.content import Part, call_part, result_part, text_part
+from weft.dialects import CHAT, dialect_named, lift
+from weft.dialects.wire import ReadTurn
+from weft.errors import ModelError, SessionError, UsageError
+from weft.recordings.recording import COMMAND, Recording, Transcript, tools_of, with_fields
+from weft.recordings.requests import RequestReader, read_request
+from weft.values import Json, JsonObject
+
+_TASK = 3
+"""How many messages set a coding agent its task; later ones of the user side are results."""
+
+LISTS: Mapping[str, str] = {
+    "anthropic": "messages",
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "gemini": "contents",
+}
+"""Where the messages of a request stand, by dialect."""
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def read_messages(messages: list[Json], dialect: str, id: str, where: str) -> Recording:
+    """A list of messages in a provider's form."""
+    return read_provider({LISTS[dialect]: messages}, dialect, id, where, answered=True)
+
+
+def read_provider(
+    request: JsonObject,
+    dialect: str,
+    id: str,
+    where: str,
+    *,
+    answered: bool = False,
+    response: Json = None,
+) -> Recording:
+    """A request that a provider took, and its answer if that was recorded too."""
+    if dialect == CHAT:
+        request = _sound_chat(request, where)
+    target = dialect_named(dialect)
+    model = request.get("model")
+    name = model if isinstance(model, str) else ""
+    try:
+        spelled = target.spell(request)
+        reading = target.read(spelled)
+        config = read_request(dialect, request, name).config
+    except UsageError as error:
+        raise SessionError(
+            error.message, where=f"{where}: {error.where}", hint=error.hint
+        ) from None
+    transcript = Transcript(where, format=dialect, provider=dialect)
+    transcript.model = name
+    transcript.config = {key: value for key, value in config.items() if value is not None}
+    transcript.system += [one.part.text or "" for one in reading.system]
+    reader = _Turns(transcript, RequestReader(target, name))
+    for index, turn in enumerate(reading.turns):
+        reader.take(turn, f"{where}: {target.traits.turns}[{index}]")
+    if reading.output is not None:
+        transcript.output = reading.output.schema
+    transcript.tools = tools_of(reading.tools)
+    for tool in reading.tools:
+        if tool.own:
+            transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
+        for name in reader.reader.tool(tool).kept or {}:
+            transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
+    if isinstance(response, dict):
+        answered = _take_response(transcript, dialect, response, f"{where}: response") or answered
+    return transcript.recording(id, answered=answered)
+
+
+class _Turns:
+    """Takes the turns of one request."""
+
+    def __init__(self, transcript: Transcript, reader: RequestReader) -> None:
+        self.transcript = transcript
+        self.reader = reader
+
+    def take(self, turn: ReadTurn, where: str) -> None:
+        """What one side said together. A user's words and results are events of their own."""
+        transcript, reader = self.transcript, self.reader
+        parts: list[Part] = []
+        for at, one in enumerate(turn.parts):
+            beside = reader.beside(one, turn.role)
+            part = one.part
+            if part.kind == "empty" and one.wire is not None and (one.wire or beside):
+                names = ", ".join(sorted(one.wire)) or "empty"
+                transcript.put_aside(f"part ({names})", "no part has this form", f"{where}[{at}]")
+                continue
+            if turn.role == "model":
+                part = with_fields(part, reader.name, beside)
+            else:
+                for name, value in beside.items():
+                    if value:  # false and null say no more than nothing
+                        transcript.put_aside(
+                            f"`{name}` of a {part.kind}",
+                            "no part has such a field",
+                            f"{where}[{at}]",
+                        )
+            parts.append(part)
+        if turn.role == "system":
+            transcript.system += [part.text or "" for part in parts]
+            transcript.put_aside(
+                "place of a later system text", "an agent's instruction stands first", where
+            )
+        elif turn.role == "model":
+            transcript.answer(parts, model=reader.model)
+        else:
+            results = [part for part in parts if part.function_response is not None]
+            words = [part for part in parts if part.function_response is None]
+            if results:
+                transcript.results(results)
+            if words:
+                transcript.user(words)
+
+
+def _take_response(transcript: Transcript, dialect: str, body: JsonObject, where: str) -> bool:
+    """The answer that was recorded with a request; whether there is one."""
+    try:
+        answer = lift(dialect, body)
+    except ModelError as error:
+        transcript.put_aside("answer", f"it cannot be read: {error.message}", where)
+        return False
+    if answer.error_code or answer.content is None:
+        transcript.put_aside("answer", f"it is an error: {answer.error_code or 'empty'}", where)
+        return False
+    transcript.answer(
+        answer.content.parts or (),
+        model=answer.model_version or transcript.model,
+        usage=answer.usage,
+        finish_reason=answer.finish_reason,
+    )
+    return True
+
+
+def _sound_chat(request: JsonObject, where: str) -> JsonObject:
+    """The request with messages that the dialect reads; an error names the one that is none."""
+    listed = request.get("messages")
+    messages: list[Json] = []
+    for index, message in enumerate(listed if isinstance(listed, list) else []):
+        place = f"{where}: messages[{index}]"
+        if not isinstance(message, dict):
+            raise SessionError(
+                "a message is an object", where=place, hint='{"role": "user", "content": "..."}'
+            )
+        role, content = message.get("role"), message.get("content")
+        if role not in _ROLES:
+            raise SessionError(
+                f"{role!r} is no role", where=place, hint=f"roles are {', '.join(_ROLES)}"
+            )
+        if not isinstance(content, str | list | None):
+            raise SessionError(
+                f"a {type(content).__name__} is no content",
+                where=place,
+                hint="content is text, or a list",
+            )
+        message = {**message, "content": _pieces(content, place)}
+        if role == "function":  # what results were called before calls had ids
+            message["role"] = "tool"
+        _require_calls(message, place)
+        messages.append(message)
+    return {**request, "messages": messages}
+
+
+def _pieces(content: Json, where: str) -> Json:
+    """The content with its bare texts as pieces."""
+    if not isinstance(content, list):
+        return content
+    pieces: list[Json] = []
+    for piece in content:
+        if isinstance(piece, str):
+            pieces.append({"type": "text", "text": piece})
+        elif isinstance(piece, dict) and ("type" in piece or "text" in piece):
+            pieces.append({"type": "text", **piece})
+        else:
+            raise SessionError(
+                "a piece of this content cannot be read",
+                where=where,
+                hint='pieces are {"type": "text", "text": ...} or {"type": "image_url", ...}',
+            )
+    return pieces
+
+
+def _require_calls(message: JsonObject, where: str) -> None:
+    calls = message.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = None
+        if isinstance(call, dict):
+            function = call.get("function", call.get("custom"))
+        if not isinstance(function, dict) or not function.get("name"):
+            raise SessionError(
+                "a call has no function name",
+                where=f"{where}.tool_calls[{index}]",
+                hint='calls are {"id": ..., "function": {"name": ..., "arguments": "{}"}}',
+            )
+
+
+def read_plain(messages: list[Json], id: str, where: str) -> Recording:
+    """A coding agent's run as plain texts: `{"role": ..., "text": ...}`."""
+    transcript = Transcript(where, format="plain")
+    waiting = ""
+    for index, message in enumerate(messages):
+        place = f"{where}: messages[{index}]"
+        if not isinstance(message, dict) or not isinstance(message.get("text"), str):
+            raise SessionError("a message is an object with a text", where=place)
+        role, text = message.get("role"), cast("str", message["text"])
+        parts = [text_part(text)] if text else []
+        if role in ("system", "developer"):
+            transcript.system.append(text)
+        elif role == "assistant":
+            follows = messages[index + 1] if index + 1 < len(messages) else None
+            answered = isinstance(follows, dict) and follows.get("role") == "user"
+            waiting = f"call_{index}" if answered and index + 1 >= _TASK else ""
+            if waiting:
+                parts.append(call_part(COMMAND, {}, id=waiting))
+            transcript.answer(parts)
+        elif role == "user" and waiting:
+            transcript.results([result_part(COMMAND, {"result": text}, id=waiting)])
+            waiting = ""
+        elif role == "user":
+            transcript.user(parts)
+        else:
+            raise SessionError(
+                f"{role!r} is no role", where=place, hint=f"roles are {', '.join(_ROLES)}"
+            )
+        for name in message.keys() - {"role", "text"}:
+            transcript.put_aside(f"`{name}` of a message", "a plain text has no such field", place)
+    return transcript.recording(id)
+
+
+def arguments_of(raw: Json) -> JsonObject:
+    """Arguments of a call; those that are no JSON object stay the text they were."""
+    if isinstance(raw, dict):
+        return raw
+    if raw is None or raw == "":
+        return {}
+    try:
+        parsed = cast("object", msgspec.json.decode(raw)) if isinstance(raw, str) else None
+    except (ValueError, RecursionError):
+        parsed = None
+    return cast("JsonObject", parsed) if isinstance(parsed, dict) else {"arguments": raw}

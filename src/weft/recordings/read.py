@@ -1,0 +1,514 @@
+"""Recordings from files and values: the format is found by its shape.
+
+A file holds one recording, a list of them, or one a line; or the lines of one: messages, events, a
+transcript. It may be packed with gzip, or be google-adk's session database. An error names the file
+and the line, or the index in it.
+"""
+
+import difflib
+import glob
+import gzip
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+import msgspec
+
+from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
+from weft.errors import SessionError, UsageError
+from weft.recordings.adk import SQLITE, read_database, read_events
+from weft.recordings.coding import (
+    TranscriptLine,
+    is_claude_code,
+    is_codex,
+    read_claude_code,
+    read_codex,
+)
+from weft.recordings.frameworks import read_langchain, read_pydantic_ai
+from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
+from weft.recordings.recording import AGENT, Aside, Recording, recording_of, tools_of
+from weft.session import Session
+from weft.values import Json, JsonObject
+
+_FORMS = 'a recording is a session with "events", or {"messages": [...]} with roles, or a request'
+
+_log = logging.getLogger("weft")
+
+
+class Format(NamedTuple):
+    """A form that a list of messages may have."""
+
+    name: str
+    fits: Callable[[list[JsonObject]], bool]
+    """Whether a list is in this form; the first format that fits is taken."""
+    read: Callable[[list[Json], str, str], Recording]
+    """Messages, id and place to a recording."""
+    about: str
+
+
+def read_files(paths: Iterable[Path], *, format: str | None = None) -> Iterator[Recording]:
+    """The recordings in files, folders and globs, in order."""
+    for path in files_in(paths):
+        yield from read_file(path, format=format)
+
+
+def read_file(path: Path, *, format: str | None = None, name: str = "") -> Iterator[Recording]:
+    """The recordings in one file."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(SQLITE))
+            data = b"" if start == SQLITE else start + file.read()
+    except OSError as error:
+        raise SessionError(
+            f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
+        ) from None
+    if start == SQLITE:
+        return read_database(path)
+    return read_recordings(data, name=name or path.name, format=format)
+
+
+_ENDINGS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".db", ".sqlite", ".sqlite3")
+
+
+def files_in(paths: Iterable[Path]) -> list[Path]:
+    """The files that paths name: folders are searched for recordings, globs are expanded."""
+    files: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = [one for one in sorted(path.rglob("*")) if one.name.endswith(_ENDINGS)]
+            matches = [one for one in inside if one.is_file()]
+            missing = f"no file in this folder ends in {', '.join(_ENDINGS[:3])} or .db"
+        elif glob.has_magic(str(path)) and not path.exists():
+            matches = [Path(one) for one in sorted(glob.glob(str(path), recursive=True))]
+            matches = [one for one in matches if one.is_file()]
+            missing = "no file has such a name"
+        else:
+            matches, missing = [path] if path.exists() else [], "there is no such file"
+        if not matches:
+            raise SessionError(missing, where=str(path), hint="name a file, a folder or a glob")
+        files.update(dict.fromkeys(matches))
+    return list(files)
+
+
+def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Iterator[Recording]:
+    """The recordings in a file's bytes, one by one; an error names the line."""
+    require_format(format)
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise SessionError(f"it cannot be unpacked: {error}", where=name) from None
+    if data.startswith(SQLITE):
+        raise SessionError(
+            "this is a database, which is read from its file",
+            where=name,
+            hint="unpack it, and name the file",
+        )
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+    if not lines:
+        raise SessionError("there is no recording in it", where=name, hint=_FORMS)
+    if len(lines) > 1 and not _is_whole(lines[0][1]):
+        value = _parsed(data, name)
+        yield from _Values(name, format).read(value, Path(name).stem, f"{name}")
+        return
+    rows = [
+        TranscriptLine(f"{name}:{number}", _parsed(line, f"{name}:{number}"))
+        for number, line in lines
+    ]
+    yield from _Values(name, format).rows(rows)
+
+
+class _Values:
+    """Finds the recordings in parsed JSON."""
+
+    def __init__(self, name: str, format: str | None) -> None:
+        self.name = name
+        self.format = format
+        self.stem = Path(name).name.partition(".")[0] or name
+
+    def rows(self, rows: Sequence[TranscriptLine]) -> Iterator[Recording]:
+        """Lines of a file: each a recording, or all of them one."""
+        values = cast("list[Json]", [row.value for row in rows])
+        objects = [value for value in values if isinstance(value, dict)]
+        if len(objects) == len(values) and not any(map(_is_document, objects)):
+            wanted = self.format
+            if wanted == "claude-code" or (wanted is None and any(map(is_claude_code, objects))):
+                yield from read_claude_code(rows, self.stem, self.name)
+                return
+            if wanted == "codex" or (wanted is None and any(map(is_codex, objects[:3]))):
+                yield read_codex(rows, self.stem, self.name)
+                return
+            if _format_of(objects, wanted) is not None:
+                yield self._list(values, self.stem, self.name)
+                return
+        for number, row in enumerate(rows, 1):
+            single = len(rows) == 1
+            label = self.stem if single else f"{self.stem}-{number}"
+            yield from self.read(cast("Json", row.value), label, row.where, single=single)
+
+    def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
+        """A value of a file: a recording, a list of messages, or a list of recordings."""
+        if isinstance(value, dict):
+            yield from self._object(value, id, where)
+            return
+        if not isinstance(value, list):
+            raise SessionError("this is no recording", where=where, hint=_FORMS)
+        if not value:
+            raise SessionError("there is no recording in it", where=where, hint=_FORMS)
+        objects = [one for one in value if isinstance(one, dict)]
+        documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
+        if documents:
+            for number, one in enumerate(value, 1):
+                place = f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]"
+                yield from self.read(one, f"{self.stem}-{number}", place, single=False)
+            return
+        lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
+        if self.format == "claude-code" or (objects and is_claude_code(objects[0])):
+            yield from read_claude_code(lines, id, where)
+        elif self.format == "codex" or (objects and is_codex(objects[0])):
+            yield read_codex(lines, id, where)
+        else:
+            yield self._list(value, id if not single else self.stem, where)
+
+    def _list(self, messages: list[Json], id: str, where: str) -> Recording:
+        """A list of messages in the format it has, or in the one that was named."""
+        objects = [one for one in messages if isinstance(one, dict)]
+        chosen = _format_of(objects, self.format)
+        if chosen is None:
+            bad = next((at for at, one in enumerate(messages) if not isinstance(one, dict)), None)
+            if bad is not None:
+                raise SessionError(
+                    "a message is an object", where=f"{where}: messages[{bad}]", hint=_FORMS
+                )
+            raise _unknown(objects, where)
+        return chosen.read(messages, id, where)
+
+    def _object(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
+        """An object: a session, a request with or without what was recorded around it, a chat."""
+        if isinstance(raw.get("events"), list):
+            yield _session(raw, where)
+            return
+        label = str(raw.get("id") or raw.get("custom_id") or id)
+        inner = next(
+            (raw[key] for key in ("request", "body") if isinstance(raw.get(key), dict)), None
+        )
+        request = inner if isinstance(inner, dict) else raw
+        named = raw.get("dialect")
+        dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
+        if self.format in LISTS:
+            dialect = self.format or ""
+        messages = request.get("messages")
+        response = raw.get("response") if inner is not None else None
+        listed = (
+            [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
+        )
+        own = _format_of(listed, self.format)
+        foreign = own is not None and own.name not in LISTS
+        if dialect and not foreign and (dialect != CHAT or "model" in request):
+            yield read_provider(request, dialect, label, where, response=response)
+            return
+        if not isinstance(messages, list):
+            raise _unknown([raw], where)
+        if not messages:
+            raise SessionError("there is no message in it", where=where, hint=_FORMS)
+        if own is not None and own.name == CHAT:
+            answered = "tools" not in request
+            chat = {key: request[key] for key in ("messages", "tools") if key in request}
+            recording = read_provider(chat, CHAT, label, where, answered=answered)
+        else:
+            recording = self._list(messages, label, where)
+            tools = request.get("tools")
+            if isinstance(tools, list) and tools:
+                declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
+                recording = recording._replace(tools=tools_of(declared))
+        beside = [name for name in request if name not in ("id", "messages", "tools", "model")]
+        fields = (
+            Aside(f"`{name}` beside the messages", "it is no part of the conversation", 1, (where,))
+            for name in beside
+        )
+        yield recording._replace(aside=(*recording.aside, *fields))
+
+
+def _session(raw: JsonObject, where: str) -> Recording:
+    """A session as Weft and ADK write it."""
+    session = Session.from_json(msgspec.json.encode(raw), name=where)
+    return recording_of(session)._replace(source=where)
+
+
+def _is_document(row: JsonObject) -> bool:
+    """Whether an object is a recording of its own and not a message of one."""
+    if isinstance(row.get("payload"), dict) or "uuid" in row:
+        return False
+    keys = ("events", "messages", "contents", "request", "body")
+    return any(isinstance(row.get(key), list | dict) for key in keys) or (
+        isinstance(row.get("input"), list | str) and "model" in row
+    )
+
+
+# --- shapes of lists
+
+_LANGCHAIN = (
+    "human", "ai", "system", "tool", "function", "chat", "remove",
+    "AIMessageChunk", "HumanMessageChunk", "ToolMessageChunk", "SystemMessageChunk",
+)  # fmt: skip
+
+_ITEMS = ("message", "reasoning", "item_reference", "compaction", "mcp_list_tools")
+
+_ITEM_ENDINGS = ("_call", "_call_output", "_approval_request", "_approval_response")
+
+_BLOCKS = (
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "redacted_thinking",
+    "server_tool_use",
+    "document",
+)
+
+
+def _is_pydantic_ai(messages: list[JsonObject]) -> bool:
+    kinds = ("request", "response")
+    return all(one.get("kind") in kinds and isinstance(one.get("parts"), list) for one in messages)
+
+
+def _is_langchain(messages: list[JsonObject]) -> bool:
+    def is_one(one: JsonObject) -> bool:
+        if one.get("lc") == 1:
+            return isinstance(one.get("id"), list)
+        return one.get("type") in _LANGCHAIN and ("data" in one or "content" in one)
+
+    return all(map(is_one, messages))
+
+
+def _is_adk(messages: list[JsonObject]) -> bool:
+    keys = ("content", "actions", "invocationId", "invocation_id")
+    return all("author" in one and any(key in one for key in keys) for one in messages)
+
+
+def _is_gemini(messages: list[JsonObject]) -> bool:
+    return all(isinstance(one.get("parts"), list) for one in messages)
+
+
+def _is_responses(messages: list[JsonObject]) -> bool:
+    def pieces(one: JsonObject) -> Iterator[Json]:
+        content = one.get("content")
+        for piece in content if isinstance(content, list) else ():
+            yield piece.get("type") if isinstance(piece, dict) else None
+
+    def is_item(one: JsonObject) -> bool:
+        kind = one.get("type")
+        return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ITEM_ENDINGS))
+
+    if not all("role" in one or is_item(one) for one in messages):
+        return False
+    return any(
+        is_item(one)
+        or any(str(kind).startswith(("input_", "output_")) and kind != "input_audio"
+               for kind in pieces(one))
+        for one in messages
+    )  # fmt: skip
+
+
+def _is_anthropic(messages: list[JsonObject]) -> bool:
+    if not all(one.get("role") in ("user", "assistant") for one in messages):
+        return False
+    for one in messages:
+        content = one.get("content")
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict) and (block.get("type") in _BLOCKS or "source" in block):
+                return True
+    return False
+
+
+def _is_plain(messages: list[JsonObject]) -> bool:
+    return all("text" in one and "content" not in one and "role" in one for one in messages)
+
+
+def _is_chat(messages: list[JsonObject]) -> bool:
+    return all("role" in one for one in messages)
+
+
+class _Provider(NamedTuple):
+    """Reads a list in the form of one dialect."""
+
+    dialect: str
+
+    def __call__(self, messages: list[Json], id: str, where: str) -> Recording:
+        """The recording of the messages."""
+        return read_messages(messages, self.dialect, id, where)
+
+
+def _read_adk(events: list[Json], id: str, where: str) -> Recording:
+    return read_events(events, id, where)
+
+
+LIST_FORMATS = (
+    Format("pydantic-ai", _is_pydantic_ai, read_pydantic_ai, "ModelMessagesTypeAdapter's JSON"),
+    Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
+    Format("adk", _is_adk, _read_adk, "google-adk's events, or its session database"),
+    Format("gemini", _is_gemini, _Provider("gemini"), "contents with parts, or a request"),
+    Format("plain", _is_plain, read_plain, "texts with roles: a coding agent's run"),
+    Format(
+        "openai-responses",
+        _is_responses,
+        _Provider("openai-responses"),
+        "input items, or a request",
+    ),
+    Format(
+        "anthropic", _is_anthropic, _Provider("anthropic"), "messages with blocks, or a request"
+    ),
+    Format("openai-chat", _is_chat, _Provider("openai-chat"), "messages with roles, or a request"),
+)
+"""Forms of lists, in the order in which they are tried: what says most about itself is first."""
+
+_BY_NAME = {
+    **{one.name: one for one in LIST_FORMATS},
+    "openai-agents": next(one for one in LIST_FORMATS if one.name == "openai-responses"),
+}
+
+FORMATS: Mapping[str, str] = {
+    **{one.name: one.about for one in LIST_FORMATS},
+    "openai-agents": "session items, or to_input_list()",
+    "claude-code": "a transcript of Claude Code, JSONL",
+    "codex": "a rollout of Codex, JSONL",
+    "weft": "a session as Weft writes it",
+}
+"""The formats by name, and what each is."""
+
+
+def _format_of(messages: list[JsonObject], named: str | None) -> Format | None:
+    """The format of a list: the one that was named, else the first that fits."""
+    if named is not None and named in _BY_NAME:
+        return _BY_NAME[named]
+    if not messages:
+        return None
+    return next((one for one in LIST_FORMATS if one.fits(messages)), None)
+
+
+def require_format(format: str | None) -> None:
+    """Refuse a format that there is not."""
+    if format is None or format in FORMATS:
+        return
+    near = difflib.get_close_matches(str(format), FORMATS, n=1, cutoff=0.4)
+    known = ", ".join(sorted(FORMATS))
+    raise UsageError(
+        f"{format!r} is no format of recordings",
+        where="format",
+        hint=f"did you mean {near[0]!r}? known: {known}" if near else f"known: {known}",
+    )
+
+
+def _unknown(messages: Sequence[JsonObject], where: str) -> SessionError:
+    """The error for what fits no format; it names the first message that is odd."""
+    fits = [(sum(one.fits([message]) for message in messages), one.name) for one in LIST_FORMATS]
+    most, name = max(fits, key=lambda pair: pair[0])
+    if most and most < len(messages):
+        chosen = _BY_NAME[name]
+        odd = next(at for at, one in enumerate(messages) if not chosen.fits([one]))
+        keys = ", ".join(list(messages[odd])[:6])
+        return SessionError(
+            f"{most} of {len(messages)} messages are {name}'s, and this one is not"
+            f" (it has {keys or 'nothing'})",
+            where=f"{where}: messages[{odd}]",
+            hint=f"mend it, or name the format: format={name!r}",
+        )
+    keys = ", ".join(list(messages[0])[:6]) if messages else ""
+    return SessionError(
+        f"this is no recording{f': an object with {keys}' if keys else ''}",
+        where=where,
+        hint=f"{_FORMS}; formats: {', '.join(sorted(FORMATS))}",
+    )
+
+
+# --- values
+
+
+class _Dumps(Protocol):
+    """A message that a library has as an object of its own."""
+
+    def model_dump(self, *, mode: str, exclude_none: bool) -> object: ...
+
+
+def from_messages(
+    messages: object, *, format: str | None = None, id: str = "", agent: str = AGENT
+) -> Recording:
+    """One recording from messages, a request, a session, or JSON text of them.
+
+    `agent` is who speaks for the model in formats that name nobody.
+    """
+    require_format(format)
+    name = "messages"
+    if isinstance(messages, str | bytes):
+        data = messages.encode() if isinstance(messages, str) else messages
+        recordings = list(read_recordings(data, name=name, format=format))
+    else:
+        value = _plain_json(messages, name)
+        recordings = list(_Values(name, format).read(value, id, name))
+    if len(recordings) != 1:
+        raise SessionError(
+            f"there are {len(recordings)} recordings in it, and a session is one",
+            where=name,
+            hint="`weft sessions import FILE` takes them all",
+        )
+    (recording,) = recordings
+    for one in recording.aside:
+        _log.warning("%s: set aside: %s", name, one)
+    return recording.spoken_by(agent)
+
+
+def session_from(messages: object, *, format: str | None, id: str, agent: str) -> Session:
+    """What `Session.from_messages` returns."""
+    recording = from_messages(messages, format=format, id=id, agent=agent)
+    session = recording.for_store()
+    session.id = id or session.id
+    return session
+
+
+def _plain_json(value: object, where: str) -> Json:
+    """The value as JSON; objects of pydantic models are written as they write themselves."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
+        return {str(key): _plain_json(one, f"{where}.{key}") for key, one in fields.items()}
+    if isinstance(value, list | tuple):
+        listed = cast("Sequence[object]", value)
+        return [_plain_json(one, f"{where}[{at}]") for at, one in enumerate(listed)]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode("ascii")
+    if callable(getattr(value, "model_dump", None)):
+        return cast("Json", cast("_Dumps", value).model_dump(mode="json", exclude_none=True))
+    hint = "pass messages as dicts, or their JSON"
+    if type(value).__module__.startswith("pydantic_ai"):
+        hint = 'pass ModelMessagesTypeAdapter.dump_python(messages, mode="json")'
+    raise SessionError(f"a {type(value).__name__} is no message", where=where, hint=hint)
+
+
+# --- JSON
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether the first line is a value of its own, or tries to be one."""
+    try:
+        return isinstance(msgspec.json.decode(line), dict | list)
+    except (ValueError, RecursionError):
+        return line.strip() not in (b"{", b"[") and not line.lstrip().startswith(b"[")
+
+
+def _parsed(data: bytes, where: str) -> JsonObject:
+    try:
+        return cast("JsonObject", msgspec.json.decode(data))
+    except (ValueError, RecursionError) as error:
+        if b"\\ud" in data or b"\\uD" in data:  # half an emoji, which only the slow reader takes
+            import json
+
+            try:
+                return cast("JsonObject", json.loads(data))
+            except (ValueError, RecursionError):
+                pass
+        raise SessionError(f"this is not JSON: {error}", where=where, hint=_FORMS) from None

@@ -1,0 +1,364 @@
+"""A recording: a session that was kept as a file, whoever wrote it, and what was set aside.
+
+Readers of formats fill a `Transcript`, turn by turn. What they cannot turn into events is set aside
+with its place and the reason, so that nothing is dropped in silence.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from weft.content import Content, Part, PartProvenance
+from weft.declare import Tool
+from weft.declare.tool import NAME, RESERVED
+from weft.dialects import DIALECTS
+from weft.dialects.wire import ReadTool
+from weft.errors import SessionError
+from weft.ir.item import RECALL
+from weft.session import Actions, Compaction, Event, Session, Usage
+from weft.session.event import NO_ACTIONS
+from weft.session.provenance import Provenance
+from weft.values import Json, JsonObject
+
+AGENT = "agent"
+"""Who speaks for the model in a recording that names nobody."""
+
+COMMAND = "run"
+"""The tool whose results are what a coding agent's commands printed."""
+
+IMPORTED = "imported"
+"""Where the first event of an imported session says, in its metadata, where it came from."""
+
+MOST_PLACES = 3
+"""How many places are listed for one thing that was set aside."""
+
+
+_SPOKEN = {"claude-code": "anthropic", "codex": "openai-responses"}
+"""The dialects of programs that speak only one."""
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Something in a file that is not in the session: what it is, why, and where it stood."""
+
+    what: str
+    why: str
+    count: int
+    places: tuple[str, ...]
+    """The first few."""
+
+    def __str__(self) -> str:
+        return f"{self.count:,} x {self.what}: {self.why} (first: {self.places[0]})"
+
+    def as_json(self) -> JsonObject:
+        """For machines."""
+        return {
+            "what": self.what,
+            "why": self.why,
+            "count": self.count,
+            "places": [*self.places],
+        }
+
+
+class Recording(NamedTuple):
+    """A session to compile again, the system text that each of its agents had, and their tools."""
+
+    id: str
+    session: Session
+    instructions: Mapping[str, str]
+    tools: tuple[Tool, ...] = ()
+    format: str = "weft"
+    """The format it was read from, one of `weft.recordings.FORMATS`."""
+    model: str = ""
+    """The model that answered last, where the recording names it."""
+    config: JsonObject = {}
+    """The options of a recorded request."""
+    output: JsonObject | None = None
+    """The schema of its answer."""
+    asks: str = ""
+    """The agent whose answer is missing: the recording ends with a request."""
+    aside: tuple[Aside, ...] = ()
+    source: str = ""
+    """The file, and the line or number in it."""
+
+    @property
+    def asked_model(self) -> str:
+        """The recorded model, to be asked in the dialect it was asked in; empty if unknown."""
+        dialect = _SPOKEN.get(self.format, self.format)
+        if not self.model or "/" in self.model or dialect not in DIALECTS:
+            return self.model
+        return f"{dialect}/{self.model}"
+
+    def spoken_by(self, agent: str) -> "Recording":
+        """The recording with a name for whoever spoke for the model and has none.
+
+        An agent of that name reads the answers as its own, and those of others as somebody else's.
+        """
+        if agent == AGENT or self.format in ("weft", "adk"):
+            return self
+        session = self.session
+        events = [
+            msgspec.structs.replace(event, author=agent) if event.author == AGENT else event
+            for event in session.events
+        ]
+        return self._replace(
+            session=Session(session.id, state=session.initial, events=events),
+            instructions={
+                agent if name == AGENT else name: text for name, text in self.instructions.items()
+            },
+            asks=agent if self.asks else "",
+        )
+
+    def for_store(self) -> Session:
+        """The session with a note on its first event: format, model, system texts, what is aside.
+
+        Agents declare their own instructions, so a session has no place for recorded ones. The
+        note is plain metadata: nothing of it is sent.
+        """
+        events = list(self.session.events)
+        if not events:
+            return self.session
+        note: JsonObject = {"format": self.format, "source": self.source}
+        if self.model:
+            note["model"] = self.model
+        if any(self.instructions.values()):
+            note["system"] = dict(self.instructions)
+        if self.tools:
+            note["tools"] = [tool.name for tool in self.tools]
+        if self.aside:
+            note["aside"] = [one.as_json() for one in self.aside]
+        metadata = {**(events[0].custom_metadata or {}), IMPORTED: note}
+        events[0] = msgspec.structs.replace(events[0], custom_metadata=metadata)
+        session = self.session
+        return Session(
+            session.id,
+            app_name=session.app_name,
+            user_id=session.user_id,
+            state=session.initial,
+            events=events,
+            last_update_time=session.last_update_time,
+        )
+
+
+def recording_of(session: Session) -> Recording:
+    """A session of ours; what its agents were told is in no log, unless it was imported."""
+    events = session.events
+    models = [event.provenance.model or event.model_version for event in events]
+    model = next((name for name in reversed(models) if name), "")
+    note = (events[0].custom_metadata or {}).get(IMPORTED) if len(events) else None
+    system = note.get("system") if isinstance(note, dict) else None
+    instructions = {
+        name: text
+        for name, text in (system if isinstance(system, dict) else {}).items()
+        if isinstance(text, str)
+    }
+    return Recording(session.id, session, instructions, model=model)
+
+
+class Transcript:
+    """Events as they are read from one file, in order."""
+
+    def __init__(self, where: str, *, format: str, provider: str = "") -> None:
+        self.where = where
+        self.format = format
+        self.provider = provider
+        """The dialect that signatures and opaque parts belong to."""
+        self.events: list[Event] = []
+        self.system: list[str] = []
+        self.tools: tuple[Tool, ...] = ()
+        self.model = ""
+        self.config: JsonObject = {}
+        self.output: JsonObject | None = None
+        self._turn = 0
+        self._aside: dict[tuple[str, str], list[str]] = {}
+        self._names: dict[str, str] = {}
+
+    def user(self, parts: Iterable[Part], *, time: float | None = None) -> None:
+        """The user says something, which begins a turn."""
+        self._turn += 1
+        self._add("user", "user", parts, time=time)
+
+    def answer(
+        self,
+        parts: Iterable[Part],
+        *,
+        time: float | None = None,
+        model: str = "",
+        usage: Usage | None = None,
+        cache_write: int | None = None,
+        finish_reason: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """The model answers."""
+        parts = list(parts)
+        for part in parts:
+            if part.function_call is not None and part.function_call.id:
+                self._names[part.function_call.id] = part.function_call.name or ""
+        self.model = model or self.model
+        maker = Provenance(
+            provider=self.provider or None, model=model or None, cache_write=cache_write
+        )
+        self._add(
+            AGENT,
+            "model",
+            parts,
+            time=time,
+            usage=usage,
+            finish_reason=finish_reason,
+            error_code=error,
+            custom_metadata=maker.onto(None) if maker != Provenance() else None,
+            model_version=model or None,
+        )
+
+    def results(self, parts: Iterable[Part], *, time: float | None = None) -> None:
+        """Tools return; results of calls that the model made together are one event."""
+        parts = [self._with_name(part) for part in parts]
+        last = self.events[-1] if self.events else None
+        if last is not None and last.author == AGENT and last.results and last.content is not None:
+            content = Content(parts=(*(last.content.parts or ()), *parts), role="user")
+            self.events[-1] = msgspec.structs.replace(last, content=content)
+            return
+        self._add(AGENT, "user", parts, time=time)
+
+    def summary(self, parts: Iterable[Part], *, time: float | None = None) -> None:
+        """A summary takes the place of all that was said before it."""
+        if not self.events:
+            self.user(parts, time=time)
+            return
+        content = Content(parts=tuple(parts), role="user")
+        first, last = self.events[0].timestamp, self.events[-1].timestamp
+        compaction = Compaction(
+            start_timestamp=first, end_timestamp=last, compacted_content=content
+        )
+        self._turn += 1
+        self._add("user", "user", (), time=time, actions=Actions(compaction=compaction))
+
+    def put_aside(self, what: str, why: str, place: str) -> None:
+        """Note something that is not in the session."""
+        self._aside.setdefault((what, why), []).append(place)
+
+    def name_of(self, call_id: str | None) -> str:
+        """The name of the tool that was called under this id."""
+        return self._names.get(call_id or "", "")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the user side spoke last."""
+        last = self.events[-1].content if self.events else None
+        return last is not None and last.role == "user"
+
+    def recording(self, id: str, *, answered: bool = True) -> Recording:
+        """All of it; if not `answered`, it ends with a request whose answer is missing."""
+        if not self.events and not self.system:
+            raise SessionError(
+                "there is no message in it",
+                where=self.where,
+                hint="; ".join(map(str, self.aside)) or "is the file complete?",
+            )
+        return Recording(
+            id=id,
+            session=Session(id, events=self.events),
+            instructions={AGENT: "\n\n".join(self.system)},
+            tools=self.tools,
+            format=self.format,
+            model=self.model,
+            config=self.config,
+            output=self.output,
+            asks="" if answered else AGENT,
+            aside=self.aside,
+            source=self.where,
+        )
+
+    @property
+    def aside(self) -> tuple[Aside, ...]:
+        """What was set aside so far."""
+        return tuple(
+            Aside(what, why, len(places), tuple(places[:MOST_PLACES]))
+            for (what, why), places in self._aside.items()
+        )
+
+    def _with_name(self, part: Part) -> Part:
+        """A result with the name of its call, where it has none itself."""
+        result = part.function_response
+        if result is None or result.name:
+            return part
+        named = msgspec.structs.replace(result, name=self.name_of(result.id) or COMMAND)
+        return msgspec.structs.replace(part, function_response=named)
+
+    def _add(
+        self,
+        author: str,
+        role: str,
+        parts: Iterable[Part],
+        *,
+        time: float | None,
+        usage: Usage | None = None,
+        finish_reason: str | None = None,
+        error_code: str | None = None,
+        custom_metadata: JsonObject | None = None,
+        model_version: str | None = None,
+        actions: Actions = NO_ACTIONS,
+    ) -> None:
+        before = self.events[-1].timestamp if self.events else 0.0
+        self.events.append(
+            Event(
+                author=author,
+                content=None if actions.compaction else Content(parts=tuple(parts), role=role),
+                invocation_id=f"i{max(1, self._turn)}",
+                id=f"e{len(self.events) + 1}",
+                timestamp=max(before + 1e-6, time) if time is not None else before + 1.0,
+                usage=usage,
+                finish_reason=finish_reason,
+                error_code=error_code,
+                custom_metadata=custom_metadata,
+                model_version=model_version,
+                actions=actions,
+            )
+        )
+
+
+def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
+    """Declarations as tools that can be declared again; names of Weft's own are left out."""
+    by_name: dict[str, Tool] = {}
+    for one in declared:
+        name = one.name
+        if not one.own and NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
+            parameters = one.parameters or {"type": "object", "properties": {}}
+            about = one.description
+            by_name.setdefault(name, Tool(name=name, description=about, parameters=parameters))
+    return tuple(by_name.values())
+
+
+def with_fields(part: Part, provider: str, fields: JsonObject) -> Part:
+    """The part with what its provider said beside it."""
+    if not fields:
+        return part
+    notes = PartProvenance(provider=provider, fields={**(part.provenance.fields or {}), **fields})
+    return msgspec.structs.replace(part, part_metadata=notes.onto(part.part_metadata))
+
+
+def seconds(moment: Json) -> float | None:
+    """An ISO time, or a number, as seconds; None where it is neither."""
+    if isinstance(moment, bool) or not isinstance(moment, (str, int, float)):
+        return None
+    if not isinstance(moment, str):
+        return float(moment)
+    try:
+        return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def used(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
+    """Tokens as a recording has them; None where it has none. `prompt` counts cached ones too."""
+    if not isinstance(prompt, int) or not isinstance(output, int):
+        return None
+    return Usage(
+        prompt_token_count=prompt,
+        candidates_token_count=output,
+        total_token_count=prompt + output,
+        cached_content_token_count=cached if isinstance(cached, int) else None,
+    )

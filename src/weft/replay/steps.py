@@ -1,0 +1,302 @@
+"""The requests behind the answers of a session, rebuilt from its log.
+
+A step is one answer of a model, counted from 1. Its request is compiled again from the log before
+it, with what instruction providers said then, so nobody is asked and nothing is called.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from weft.compiler.changes import recorded_by
+from weft.compiler.compile import compile_request
+from weft.compiler.compiled import Compilation
+from weft.compiler.protected import Whole, labels_of
+from weft.declare import Agent, Flow, Node, RunConfig, tree
+from weft.declare.policy_parts import Label
+from weft.declare.visit import inherit
+from weft.dialects import wire_name
+from weft.errors import BudgetExceeded, UsageError
+from weft.session import ArtifactStore, Event, Session
+from weft.session.waiting import CONFIRMATION, INPUT
+
+
+class Answered(NamedTuple):
+    """One step: its number, the place of its event in the log, and the request behind it.
+
+    `request` is None where it cannot be rebuilt, and `problem` then says why.
+    """
+
+    number: int
+    place: int
+    event: Event
+    request: Compilation | None
+    problem: str = ""
+
+
+def walk_steps(
+    root: Node,
+    session: Session,
+    *,
+    config: RunConfig | None = None,
+    artifacts: Mapping[str, str] | None = None,
+) -> list[Answered]:
+    """Every step in order; each costs what it added, since the log grows as it did then."""
+    walk = StepWalk(root, session, config=config, artifacts=artifacts)
+    return walk.take(session.events)
+
+
+class StepWalk:
+    """Rebuilds the steps of a session as its events come."""
+
+    def __init__(
+        self,
+        root: Node,
+        session: Session,
+        *,
+        config: RunConfig | None = None,
+        artifacts: Mapping[str, str] | None = None,
+    ) -> None:
+        self._homes = homes_of(root)
+        self._config = _lenient(config or RunConfig())
+        self._labels = labels_of(root, self._config)
+        self._artifacts = artifacts
+        self._log = Session(
+            session.id, app_name=session.app_name, user_id=session.user_id, state=session.initial
+        )
+        self._waiting: list[Event] = []
+        self._place = self._number = 0
+        self._before: dict[tuple[str, str | None, str | None], Compilation] = {}
+
+    def take(self, events: Iterable[Event]) -> list[Answered]:
+        """The steps that these next events of the session end."""
+        steps: list[Answered] = []
+        for event in events:
+            if _spoke(event):
+                self._number += 1
+                self._log, self._waiting = self._log.append(*self._waiting), []
+                steps.append(self._step(event))
+            self._waiting.append(event)
+            self._place += 1
+        return steps
+
+    def _step(self, event: Event) -> Answered:
+        number, place = self._number, self._place
+        if event.author not in self._homes:
+            return Answered(number, place, event, None, f"`{event.author}` is not in this program")
+        home = self._homes[event.author]
+        request = _rebuild(home, self._log, event, self._config, self._labels, self._artifacts)
+        if isinstance(request, str):
+            return Answered(number, place, event, None, request)
+        speaker = (event.author, event.branch, event.isolation_scope)
+        before = self._before.get(speaker)
+        if before is not None:
+            request.follows(before)
+        self._before[speaker] = request
+        request.usage, request.answered = event.usage, event.timestamp
+        request.known = event.provenance.known
+        return Answered(number, place, event, request)
+
+
+def at_step(
+    root: Node,
+    session: Session,
+    step: int,
+    *,
+    agent: str | None,
+    dialect: str | None,
+    config: RunConfig,
+    artifacts: Mapping[str, str] | None = None,
+) -> Compilation:
+    """The request that led to the session's n-th model event, from the log before it."""
+    index = index_of(session, step, agent)
+    return before_event(root, session, index, dialect=dialect, config=config, artifacts=artifacts)
+
+
+def index_of(session: Session, step: int, agent: str | None) -> int:
+    """The place in the log of the n-th model event, or of one agent's n-th."""
+    spoken = model_events(session, agent)
+    if not 1 <= step <= len(spoken):
+        of = f" of `{agent}`" if agent else ""
+        raise UsageError(
+            f"there is no step {step}; the session has {len(spoken)} model events{of}",
+            where="--step",
+            hint=f"steps count from 1 to {len(spoken)}" if spoken else "nothing was answered yet",
+        )
+    return spoken[step - 1]
+
+
+def before_event(
+    root: Node,
+    session: Session,
+    index: int,
+    *,
+    dialect: str | None,
+    config: RunConfig,
+    artifacts: Mapping[str, str] | None = None,
+) -> Compilation:
+    """The request that led to the event at `index`; `artifacts` are their texts at that time."""
+    event = session.events[index]
+    homes = homes_of(root)
+    if event.author not in homes:
+        raise UsageError(
+            f"the event was made by `{event.author}`, which is not here",
+            where=f"session {session.id}",
+            hint=f"name the target that ran it; this one has: {', '.join(homes)}",
+        )
+    home = homes[event.author]
+    through = session.before(index + 1)
+    labels = labels_of(root, config)
+    part_of = Whole(labels, through) if labels else None
+    state = None
+    if event.isolation_scope:
+        state, through = session.before(index).state, _scope(through, event.isolation_scope)
+    after = compile_request(
+        home,
+        session=through,
+        state=state,
+        agent=event.author,
+        config=config,
+        branch=event.branch,
+        artifacts=artifacts,
+        part_of=part_of,
+    )
+    if dialect is not None and dialect != after.dialect:
+        after = compile_request(
+            home,
+            session=through,
+            state=state,
+            agent=event.author,
+            config=speaking(dialect, after, config),
+            branch=event.branch,
+            artifacts=artifacts,
+            recorded=after.provided,
+            part_of=part_of,
+        )
+    if after.previous is None:
+        raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
+    return after.previous
+
+
+def model_events(session: Session, agent: str | None = None) -> list[int]:
+    """The places in the log where a model spoke, or one agent's did."""
+    return [
+        index
+        for index, event in enumerate(session.events)
+        if _spoke(event) and agent in (None, event.author)
+    ]
+
+
+def speaking(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfig:
+    """The run's config with the same model in another dialect."""
+    return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(compiled.prompt.model)}")
+
+
+def homes_of(root: Node) -> dict[str, Agent]:
+    """Every agent by name with the root of its tree: in flows, below agents, behind tools.
+
+    What stands below an agent has its model where it names none, as when it runs.
+    """
+    homes: dict[str, Agent] = {}
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Agent):
+            waiting.extend(reversed(list(_below(node, homes))))
+        else:
+            waiting.extend(reversed(node.children))
+    return homes
+
+
+def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
+    """Add the agents of a tree to `homes`; yield its flows and what its tools run."""
+    models: dict[str, object] = {}
+    for member, parent in tree.walk(root):
+        above = models.get(parent.name) if parent is not None else None
+        if not isinstance(member, Agent):
+            yield inherit(member, above)
+            continue
+        models[member.name] = member.model if member.model is not None else above
+        if homes.setdefault(member.name, root) is root:
+            for tool in member.tools:
+                if isinstance(tool.agent, Agent | Flow):
+                    yield inherit(tool.agent, models[member.name])
+
+
+async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> dict[str, str]:
+    """The text of each artifact that had one before the event at `index`.
+
+    The log says which version that was. One the log does not know was saved in another session
+    of the user: of it, the newest.
+    """
+    owner = (session.app_name, session.user_id, session.id)
+    then: dict[str, int] = {}
+    later: set[str] = set()
+    for at, event in enumerate(session.events):
+        if at < index:
+            then.update(event.actions.artifact_delta)
+        else:
+            later.update(event.actions.artifact_delta)
+    texts: dict[str, str] = {}
+    for name in await artifacts.names(*owner):
+        if name in then or name not in later:
+            part = await artifacts.load(*owner, name, then.get(name))
+            if part is not None and part.text is not None:
+                texts[name] = part.text
+    return texts
+
+
+def _lenient(config: RunConfig) -> RunConfig:
+    """What was sent is rebuilt as it was: what it lacked then is no reason to refuse it now."""
+    missing = "empty" if config.on_missing == "empty" else "keep"
+    return msgspec.structs.replace(
+        config, strict=False, on_missing=missing, on_provider_error="log"
+    )
+
+
+def _rebuild(
+    home: Agent,
+    before: Session,
+    event: Event,
+    config: RunConfig,
+    labels: tuple[Label, ...],
+    artifacts: Mapping[str, str] | None,
+) -> Compilation | str:
+    """The request that led to an event, or why there is none."""
+    state, log = None, before
+    if event.isolation_scope:
+        state, log = before.state, _scope(before, event.isolation_scope)
+    try:
+        return compile_request(
+            home,
+            session=log,
+            state=state,
+            agent=event.author,
+            config=config,
+            branch=event.branch,
+            artifacts=artifacts,
+            recorded=recorded_by(event),
+            within=event.provenance.within,
+            part_of=Whole(labels, before) if labels else None,
+        )
+    except BudgetExceeded as error:
+        return error.message
+
+
+def _spoke(event: Event) -> bool:
+    """Whether a model said this, and not a callback, or the runtime with a question to the user."""
+    if event.content is None or event.content.role == "user" or event.author == "user":
+        return False
+    asked = any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
+    return not (event.partial or asked or event.actions.end_of_agent)
+
+
+def _scope(session: Session, scope: str) -> Session:
+    """The log as an agent sees it that runs as a tool: only the events of its call."""
+    mine = [
+        msgspec.structs.replace(event, isolation_scope=None)
+        for event in session.events
+        if event.isolation_scope == scope
+    ]
+    return Session(session.id, app_name=session.app_name, user_id=session.user_id, events=mine)

@@ -1,0 +1,303 @@
+"""The inspector over HTTP: its page, and the JSON that the page draws.
+
+Every answer is computed from the log; only `say`, `answer` and `fork` change something, and only
+where the sessions have a runner. Who may ask is decided around these routes.
+"""
+
+import asyncio
+import mimetypes
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import wraps
+from typing import Protocol, runtime_checkable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from weft.errors import SessionError, UsageError, WeftError
+from weft.inspector import Inspection, Variant, questions
+from weft.inspector.export import PAGE, export
+from weft.inspector.request import RequestView
+from weft.inspector.sources import SessionSource
+from weft.values import Json, JsonObject
+
+PULSE = 0.5
+"""Seconds between two looks at whether a session has grown."""
+
+SILENCE = 15.0
+"""Seconds after which a stream says that it is alive."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the page may load: its own files, and nothing else."""
+
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+@runtime_checkable
+class Talk(Protocol):
+    """Sessions that can be talked to: what a source with a runner offers beside."""
+
+    async def say(self, key: str, text: str) -> None:
+        """Give the agent a message; the run goes on without a reader."""
+        ...
+
+    async def answer(self, key: str, call_id: str, *, approve: bool, reason: str) -> None:
+        """Answer a question that is open."""
+        ...
+
+    async def fork(self, key: str, event: int, text: str) -> JsonObject:
+        """Make a session of what came before an event, and go on with another message."""
+        ...
+
+
+def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
+    """The routes of the inspector; `source` finds the sessions that a caller may see."""
+    answers: dict[str, _Answer] = {
+        "film": _film,
+        "ghosts": _ghosts,
+        "request": _request,
+        "cache": _cache,
+        "what-if": _what_if,
+        "compare": _compare,
+        "force": _force,
+        "bisect": _bisect,
+        "dead-weight": _dead_weight,
+        "trust": _trust,
+        "picture": _picture,
+        "test": _test,
+    }
+    actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
+
+    @_with_problems
+    async def sessions(request: Request) -> Response:
+        return _json(await source(request).sessions())
+
+    def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
+        @_with_problems
+        async def endpoint(request: Request) -> Response:
+            asked = source(request)
+            inspection = await asked.inspection(_text(request, "session"))
+            # Rebuilding a long session takes a while, and other requests go on meanwhile.
+            value = await asyncio.to_thread(answer, inspection, request)
+            if answer is _film and isinstance(value, dict):
+                value["can_chat"] = value["can_fork"] = isinstance(asked, Talk)
+            return _json(value)
+
+        return endpoint
+
+    def acting(action: "_Action") -> Callable[[Request], Awaitable[Response]]:
+        @_with_problems
+        async def endpoint(request: Request) -> Response:
+            asked = source(request)
+            if not isinstance(asked, Talk):
+                raise UsageError(
+                    "these sessions can only be looked at",
+                    where="inspector",
+                    hint="serve the agent: weft serve pkg.module:agent",
+                )
+            return _json(await action(asked, request))
+
+        return endpoint
+
+    @_with_problems
+    async def exported(request: Request) -> Response:
+        key = _text(request, "session")
+        inspection = await source(request).inspection(key)
+        page = await asyncio.to_thread(export, inspection, key=key)
+        name = "".join(c if c.isalnum() else "-" for c in inspection.session.id)[:60]
+        disposition = f'attachment; filename="{name}.html"'
+        return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
+
+    @_with_problems
+    async def live(request: Request) -> Response:
+        asked, key = source(request), _text(request, "session")
+        after = _count(request, "after")
+        if await asked.length(key) is None:
+            raise SessionError(
+                "there is no such session", where="inspector", hint="the list shows those there are"
+            )
+        stream = _growth(asked, key, after)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
+
+    api = "/inspect/api"
+    return [
+        Route("/", _page_file, methods=["GET"]),
+        Route("/inspector.js", _page_file, methods=["GET"]),
+        Route("/inspector.css", _page_file, methods=["GET"]),
+        Route("/vendor/htm-preact.js", _page_file, methods=["GET"]),
+        Route(f"{api}/sessions", sessions, methods=["GET"]),
+        Route(f"{api}/export", exported, methods=["GET"]),
+        Route(f"{api}/live", live, methods=["GET"]),
+        *(Route(f"{api}/{name}", answering(one), methods=["GET"]) for name, one in answers.items()),
+        *(Route(f"{api}/{name}", acting(one), methods=["POST"]) for name, one in actions.items()),
+    ]
+
+
+_Answer = Callable[[Inspection, Request], Json]
+_Action = Callable[[Talk, Request], Awaitable[Json]]
+
+
+async def _page_file(request: Request) -> Response:
+    """A file of the page. The routes name them one by one, so no path leads elsewhere."""
+    name = request.url.path.removeprefix(request.scope.get("root_path", "")).lstrip("/")
+    file = PAGE
+    for part in (name or "index.html").split("/"):
+        file = file / part
+    kind = mimetypes.guess_type(name or "index.html")[0] or "text/html"
+    headers = {**_HEADERS, "Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+    return Response(file.read_bytes(), media_type=kind, headers=headers)
+
+
+def _film(inspection: Inspection, request: Request) -> Json:
+    return inspection.film()
+
+
+def _ghosts(inspection: Inspection, request: Request) -> Json:
+    return inspection.ghosts()
+
+
+def _request(inspection: Inspection, request: Request) -> Json:
+    return RequestView(inspection, _count(request, "step")).to_json()
+
+
+def _cache(inspection: Inspection, request: Request) -> Json:
+    return RequestView(inspection, _count(request, "step")).cache()
+
+
+def _what_if(inspection: Inspection, request: Request) -> Json:
+    return questions.what_if(inspection, _count(request, "step"), _variant(request))
+
+
+def _compare(inspection: Inspection, request: Request) -> Json:
+    return questions.compare(inspection, _variant(request))
+
+
+def _force(inspection: Inspection, request: Request) -> Json:
+    events = _text(request, "events").split(",")
+    return questions.force_in(inspection, _count(request, "step"), events)
+
+
+def _bisect(inspection: Inspection, request: Request) -> Json:
+    return questions.bisect(inspection, _text(request, "text"))
+
+
+def _dead_weight(inspection: Inspection, request: Request) -> Json:
+    return questions.dead_weight(inspection)
+
+
+def _trust(inspection: Inspection, request: Request) -> Json:
+    return questions.trust(inspection)
+
+
+def _picture(inspection: Inspection, request: Request) -> Json:
+    return questions.picture(inspection)
+
+
+def _test(inspection: Inspection, request: Request) -> Json:
+    step, variant = _count(request, "step"), _variant(request)
+    target = request.query_params.get("target", "")
+    return {"text": questions.as_test(inspection, step, variant, target=target)}
+
+
+async def _say(talk: Talk, request: Request) -> Json:
+    body = await _body(request)
+    text = body.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError("there is no message", where="say", hint='send {"text": "..."}')
+    await talk.say(_text(request, "session"), text)
+    return {"said": True}
+
+
+async def _answer(talk: Talk, request: Request) -> Json:
+    body = await _body(request)
+    call, approve, reason = body.get("id"), body.get("approve"), body.get("reason", "")
+    if not isinstance(call, str) or not isinstance(approve, bool) or not isinstance(reason, str):
+        raise UsageError(
+            "this answers no question",
+            where="answer",
+            hint='send {"id": "...", "approve": true}, or false with a "reason"',
+        )
+    await talk.answer(_text(request, "session"), call, approve=approve, reason=reason)
+    return {"answered": True}
+
+
+async def _fork(talk: Talk, request: Request) -> Json:
+    text = request.query_params.get("text", "")
+    return await talk.fork(_text(request, "session"), _count(request, "event"), text)
+
+
+async def _growth(source: SessionSource, key: str, after: int) -> AsyncIterator[str]:
+    """Says `grown` when the session has more events, and `gone` when it is deleted."""
+    quiet = 0.0
+    while True:
+        length = await source.length(key)
+        if length is None:
+            yield "event: gone\ndata: {}\n\n"
+            return
+        if length != after:
+            after, quiet = length, 0.0
+            yield f"id: {length}\nevent: grown\ndata: {length}\n\n"
+        elif quiet >= SILENCE:
+            quiet = 0.0
+            yield ": still here\n\n"
+        await asyncio.sleep(PULSE)
+        quiet += PULSE
+
+
+def _variant(request: Request) -> Variant:
+    get = request.query_params.get
+    return Variant(
+        get("policy", ""), _count(request, "window"), _count(request, "budget"), get("model", "")
+    )
+
+
+def _text(request: Request, name: str) -> str:
+    text = request.query_params.get(name, "")
+    if not text:
+        raise UsageError(f"`{name}` is missing", where="inspector", hint=f"add ?{name}=...")
+    return text
+
+
+def _count(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "") or "0"
+    if not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
+    return int(text)
+
+
+async def _body(request: Request) -> JsonObject:
+    try:
+        return msgspec.json.decode(await request.body(), type=dict[str, Json])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise UsageError(f"the body is no JSON object: {error}", where="inspector") from None
+
+
+def _json(value: Json) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json", headers=_HEADERS)
+
+
+def _with_problems(
+    endpoint: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """An error of the user's as a problem document: 404 for what is not there, else 422."""
+
+    @wraps(endpoint)
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except WeftError as error:
+            status = 404 if isinstance(error, SessionError) else 422
+            problem = {"title": "not found" if status == 404 else "cannot be done"}
+            problem |= {"status": status, "detail": error.message, "hint": error.hint or ""}
+            return Response(
+                msgspec.json.encode(problem),
+                status_code=status,
+                media_type="application/problem+json",
+                headers=_HEADERS,
+            )
+
+    return answered

@@ -1,0 +1,258 @@
+"""What the inspector shows is what was sent: every request, every character, every pass."""
+
+import asyncio
+import hashlib
+import json
+import random
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from tests.inspector.sessions import find_flights, inspected, travelled
+from weft import Agent, C
+from weft.content import Content, FunctionCall, FunctionResponse, Part, to_content
+from weft.errors import DeclarationError, UsageError
+from weft.inspector import Inspection, Variant, questions
+from weft.inspector.export import PAGE, export
+from weft.inspector.request import RequestView
+from weft.recordings import recording_of
+from weft.session import Event, Session
+from weft.testing import make_session
+from weft.values import compact
+
+
+def test_rebuilt_requests_are_those_that_were_sent() -> None:
+    inspection, sent = inspected()
+    assert len(inspection.steps) == len(sent) == 12
+    for step, wire in zip(inspection.steps, sent, strict=True):
+        assert step.request is not None
+        assert step.request.wire == wire
+
+
+def test_segments_cover_the_request_and_name_the_origin_of_each_character() -> None:
+    inspection, _ = inspected()
+    rng = random.Random(7)
+    for number in (1, 5, 12):
+        request = inspection.request(number)
+        view = RequestView(inspection, number).to_json()
+        text, segments, origins = view["text"], view["segments"], view["origins"]
+        assert text == compact(request.wire)
+        ends = [end for end, _, _ in segments]
+        assert ends == sorted(ends)
+        assert ends[-1] == len(text)
+        whole = list(request.source_map().segments())
+        for at in rng.sample(range(len(text)), 100):
+            shown = next(row for row in segments if at < row[0])
+            known = next(segment for segment in whole if segment.start <= at < segment.end)
+            assert origins[shown[1]]["words"] == str(known.origin)
+            assert view["pointers"][shown[2]] == known.pointer
+
+
+def test_frames_add_up_and_say_what_plain_history_would_take() -> None:
+    inspection, _ = inspected()
+    film, ghosts = inspection.film(), inspection.ghosts()
+    for frame, ghost in zip(film["frames"], ghosts, strict=True):
+        assert sum(frame["sources"].values()) == frame["tokens"]
+        assert ghost["tokens"] >= frame["tokens"]
+    assert ghosts[-1]["tokens"] > 1.5 * film["frames"][-1]["tokens"]
+    assert film["session"]["steps"] == 12
+    assert film["frames"][0]["calls"][0]["name"] == "find_flights"
+
+
+def test_declarations_are_found_with_file_and_line() -> None:
+    inspection, _ = inspected()
+    origins = RequestView(inspection, 1).to_json()["origins"]
+    by_words = {origin["words"].partition(":")[0]: origin for origin in origins}
+    place = by_words["traveller.tools.find_flights"]["place"]
+    file, _, line = place.rpartition(":")
+    with open(file) as source:
+        assert "def find_flights" in "".join(source.readlines()[int(line) - 1 : int(line) + 1])
+    assert re.search(r"sessions\.py:\d+$", by_words["traveller.instruction"]["place"])
+    assert by_words["state seat"]["kind"] == "state"
+
+
+def test_left_out_says_what_by_which_pass_and_at_what_price() -> None:
+    inspection, _ = inspected()
+    rows = RequestView(inspection, 12).left_out()
+    assert any(row.step == "select_window" and "City0" in row.text for row in rows)
+    assert [row.tokens for row in rows] == sorted((row.tokens for row in rows), reverse=True)
+    chains = RequestView(inspection, 12).chains()
+    first = inspection.session.events[0].id
+    assert chains[first][0]["after"] is None
+    assert "City0" in chains[first][0]["before"]
+
+
+def test_forcing_an_event_in_puts_it_back() -> None:
+    inspection, _ = inspected()
+    first = inspection.session.events[0]
+    answer = questions.force_in(inspection, 12, [first.id])
+    assert "Fly me to City0" not in RequestView(inspection, 12).text
+    assert "Fly me to City0" in answer["view"]["text"]
+    assert answer["tokens"] > answer["tokens_now"]
+
+
+def test_what_if_is_what_the_compiler_makes_of_it() -> None:
+    agent, session, _ = _travelled()
+    inspection = Inspection(agent, session)
+    for variant, policy in (
+        (Variant(window=1), C.window(1)),
+        (Variant(policy="C.default()"), C.default()),
+        (Variant(policy="C.auto()", budget=4000), C.auto().budget(4000)),
+    ):
+        answer = questions.what_if(inspection, 11, variant)
+        own = Inspection(agent.sees(policy), session).request(11)
+        assert answer["view"]["text"] == compact(own.wire)
+        assert answer["tokens"] == own.tokens
+        assert str(policy) in answer["code"]
+
+
+def test_what_if_refuses_what_is_no_policy() -> None:
+    inspection, _ = inspected(1)
+    with pytest.raises(UsageError, match="no step 99"):
+        inspection.request(99)
+    with pytest.raises(DeclarationError):
+        questions.what_if(inspection, 1, Variant(policy="__import__('os')"))
+
+
+def test_comparing_policies_over_the_whole_session() -> None:
+    inspection, _ = inspected()
+    both = questions.compare(inspection, Variant(policy="C.default()"))
+    assert both["then"]["session"]["tokens"] > both["now"]["session"]["tokens"]
+    assert len(both["then"]["frames"]) == 12
+
+
+def test_bisect_finds_the_step_and_the_pass() -> None:
+    inspection, _ = inspected()
+    answer = questions.bisect(inspection, "SK501, DY522 to City1") | {}
+    seen = [row["number"] for row in answer["steps"] if row["in_view"]]
+    assert seen == [4, 5, 6]
+    assert answer["vanished"]["number"] == 7
+    assert answer["vanished"]["because"][0]["pass"] == "select_window"
+    assert questions.bisect(inspection, "nobody said this")["born"] is None
+
+
+def test_dead_weight_names_the_tool_that_nobody_called() -> None:
+    inspection, _ = inspected()
+    rows = questions.dead_weight(inspection)["tools"]
+    assert [(row["tool"], row["called"]) for row in rows] == [
+        ("book_hotel", False),
+        ("find_flights", True),
+    ]
+    assert rows[0]["requests"] == 12
+    assert rows[0]["cost"] > 0
+
+
+def test_state_that_no_request_shows() -> None:
+    agent = Agent("a", model="gpt-5", instruction="Mind {topic}.")
+    session = make_session(
+        ("user", "hi"), ("a", "yes", {"topic": "cats", "secret": "x"}), ("a", "ok")
+    )
+    unread = questions.dead_weight(Inspection(agent, session))["state"]
+    assert [row["key"] for row in unread] == ["secret"]
+
+
+def test_trust_follows_words_of_results_into_calls() -> None:
+    agent = Agent("a", model="gpt-5", tools=[find_flights]).sees(C.default().redact("email"))
+    call = Part(function_call=FunctionCall(id="c", name="find_flights", args={"city": "Oslo"}))
+    back = Part(
+        function_response=FunctionResponse(
+            id="c",
+            name="find_flights",
+            response={"mail": "eve@example.com", "to": "evil-host.example"},
+        )
+    )
+    again = Part(
+        function_call=FunctionCall(id="d", name="find_flights", args={"city": "evil-host.example"})
+    )
+    session = Session("s").append(
+        Event(author="user", content=to_content("go")),
+        *(
+            Event(author=author, content=_content(role, part))
+            for author, role, part in (
+                ("a", "model", call),
+                ("a", "user", back),
+                ("a", "model", again),
+            )
+        ),
+    )
+    answer = questions.trust(Inspection(agent, session))
+    assert answer["flows"][0]["call"] == "find_flights"
+    assert answer["flows"][0]["words"] == ["evil-host.example"]
+    assert "eve@example.com" not in json.dumps(answer)
+
+
+def test_a_growing_session_rebuilds_only_what_is_new() -> None:
+    agent, session, _ = _travelled()
+    half = session.before(12)
+    first = Inspection(agent, half)
+    known = list(first.steps)
+    later = first.grown(session)
+    assert later.steps[: len(known)] == known
+    whole = Inspection(agent, session)
+    assert [step.request.hash for step in later.steps] == [
+        step.request.hash for step in whole.steps
+    ]
+    other = make_session(("user", "another"), ("traveller", "log"))
+    assert len(later.grown(other).steps) == 1
+
+
+def test_a_recording_without_its_program_is_shown_with_what_it_holds() -> None:
+    _, session, _ = _travelled()
+    inspection = Inspection.of_recording(recording_of(session), model="gpt-5")
+    assert len(inspection.film()["frames"]) == 12
+    with pytest.raises(UsageError, match="no model speaks"):
+        Inspection.of_recording(recording_of(make_session(("user", "hello?"))))
+
+
+def test_cache_view_marks_the_first_difference() -> None:
+    inspection, _ = inspected()
+    same = RequestView(inspection, 2).cache()
+    assert same["broken"] == ""
+    moved = RequestView(inspection, 7).cache()
+    assert moved["broken"]
+    text, before = RequestView(inspection, 7).text, RequestView(inspection, 6).text
+    assert text[: moved["at"]] == before[: moved["at"]]
+    assert text[moved["at"]] != before[moved["at"]]
+    assert moved["ages"][-1][0] <= len(text)
+    assert max(age for _, age in moved["ages"]) == 6
+
+
+def test_saved_test_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, session, _ = _travelled()
+    text = questions.as_test(Inspection(agent, session), 5, Variant(window=1), target="trips:agent")
+    (tmp_path / "s.json").write_bytes(session.to_json())
+    monkeypatch.chdir(tmp_path)
+    module = types.ModuleType("trips")
+    module.agent = agent
+    monkeypatch.setitem(sys.modules, "trips", module)
+    scope: dict[str, object] = {}
+    exec(text, scope)
+    scope["test_step_5_of_s"]()
+
+
+def test_export_is_one_file_that_no_text_can_break_out_of() -> None:
+    agent = Agent("a", model="gpt-5")
+    session = make_session(("user", "</script><script>alert(1)</script>"), ("a", "<b>no</b>"))
+    page = export(Inspection(agent, session), key="s")
+    data = page.partition("window.WEFT_DATA = ")[2].partition("; location.hash")[0]
+    assert "<" not in data
+    assert "alert(1)" in data
+    assert not re.search(r"""(src|href)=["'](?!data:)[^"'$]""", page.partition("<body>")[0])
+
+
+def test_vendored_files_are_as_published() -> None:
+    listed = (PAGE / "vendor" / "MANIFEST.txt").read_text()
+    file, _, rest = listed.splitlines()[2].partition("  ")
+    digest = hashlib.sha256((PAGE / "vendor" / file).read_bytes()).hexdigest()
+    assert digest in rest
+
+
+def _travelled():
+    return asyncio.run(travelled())
+
+
+def _content(role, part):
+    return Content(role=role, parts=(part,))
