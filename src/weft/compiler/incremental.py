@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -27,14 +27,18 @@ from weft.compiler.view import (
     plain_items,
     wrote_keys,
 )
+from weft.declare import Policy
+from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
+from weft.passes.select import gone_turns
 from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
+from weft.session.unread import Skim, skim_of
 from weft.values import Json, Strand, canonical
 
 
@@ -58,13 +62,13 @@ class LogFacts(msgspec.Struct, frozen=True):
     asked: Event | None = None
     authors: frozenset[str] = frozenset()
 
-    def after(self, events: Strand[Event]) -> "LogFacts":
-        """What is known once the events that were not read yet are read."""
+    def after(self, events: Sequence[Event], /) -> "LogFacts":
+        """What is known once these events follow."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
         authors = self.authors
-        for event in events.since(self.read):
+        for event in events:
             actions = event.actions
             if event.author not in authors:
                 authors |= {event.author}
@@ -87,30 +91,25 @@ class LogFacts(msgspec.Struct, frozen=True):
                     wrote.append(event)
                     captured |= _captured(event, asked)
             position += 1
-        if not wrote:
-            return LogFacts(
-                position,
-                self.produced,
-                self.volatile,
-                reaches_back,
-                forks,
-                branched,
-                captured,
-                asked,
-                authors,
-            )
-        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
-        produced = produced.union(*(gathered_by(event) for event in wrote))
-        return LogFacts(
+        facts = LogFacts(
             position,
-            produced.union(*(_moved(event, produced) for event in wrote)),
-            self.volatile.union(*(written_by(event) for event in wrote)),
+            self.produced,
+            self.volatile,
             reaches_back,
             forks,
             branched,
             captured,
             asked,
             authors,
+        )
+        if not wrote:
+            return facts
+        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
+        produced = produced.union(*(gathered_by(event) for event in wrote))
+        return replace(
+            facts,
+            produced=produced.union(*(_moved(event, produced) for event in wrote)),
+            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
         )
 
 
@@ -131,15 +130,15 @@ def _moved(event: Event, produced: frozenset[str]) -> list[str]:
 
 
 def facts_of(log: Strand[Event]) -> LogFacts:
-    """The facts of this log, kept with it; for an older snapshot it is read again.
+    """The facts of this log, kept with it.
 
     Facts are values: two who find them at once find the same, so that no lock is needed.
     """
-    known = log.memo.get("facts")
-    facts = known if isinstance(known, LogFacts) and known.read <= log.settled else LogFacts()
-    if facts.read < log.settled:
-        facts = log.memo["facts"] = facts.after(log)
-    return facts
+    skim = skim_of(log) if log.memo.get(LogFacts) is None else None
+    if skim is not None:  # a long log that is plain talk need not be read for this
+        facts = LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors)
+        log.memo[LogFacts] = skim.length, facts
+    return log.derive(LogFacts)
 
 
 class Slot(NamedTuple):
@@ -155,12 +154,44 @@ class Slot(NamedTuple):
     measure: str = ""
 
 
+def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
+    """Where in the log the first turn begins that a window may still have, 0 for the beginning.
+
+    What stands before is plain talk which the window drops, and the window moves as if it had
+    been counted: by whole strides. So nobody need read it.
+    """
+    skim = skim_of(log)
+    if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
+        return 0
+    stages = policy.stages
+    if len(stages) != 1 or not isinstance(window := stages[0].selector, Window):
+        return 0
+    if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
+        return 0
+    gone = gone_turns(window, len(skim.turns))
+    return skim.turns[gone] if gone else 0
+
+
+_LATE = "a result came late"
+"""Where a log notes that a result answers a call which was not read."""
+
+
+def note_late(log: Strand[Event]) -> None:
+    """Note that the log is to be read as a whole."""
+    log.memo[_LATE] = True
+
+
+class LateResult(Exception):
+    """A result answers a call that the thread did not read: it must read all of the log."""
+
+
 class Basis(NamedTuple):
     """What a thread's items depend on beside the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
     `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
-    `withheld` the keys, files and values that the agent may not see.
+    `withheld` the keys, files and values that the agent may not see, `skim` what is known of the
+    talk before `start` where nobody read it.
     """
 
     start: int
@@ -168,6 +199,7 @@ class Basis(NamedTuple):
     reaches_back: int
     current: str
     withheld: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    skim: Skim | None = None
 
 
 WHOLE = Basis(0, (), -1, "")
@@ -215,6 +247,10 @@ class Thread:
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
+        if self.basis.skim is not None:
+            self.called = self.basis.skim.calls_before(self.basis.start)
+            self.used_ids = {*self.called}
+            self.features = Feature.CALLS if self.called else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
@@ -227,6 +263,8 @@ class Thread:
         built, joined = self._build(events)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
+            if self.basis.skim is not None:
+                raise LateResult
             self._begin()
             built, joined = self._build(events)
             features = built.features
@@ -368,7 +406,7 @@ class Thread:
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
-        if self.consumed <= self.basis.start:
+        if self.consumed <= self.basis.start and self.basis.skim is None:
             return False
         fresh: set[str] = set()
         late = False
@@ -437,8 +475,18 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
 
 def _shared_items(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
     """What threads share that look at one log; None for the first, which is mostly the only one."""
-    first = events.memo.setdefault("thread", slot)
-    return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
+    shared = events.memo.ensure(_SharedItems)
+    if shared.first is None:
+        shared.first = slot
+    return shared.made if shared.first != slot else None
+
+
+class _SharedItems:
+    """Who looked at a log first, and what became of its events for those who came later."""
+
+    def __init__(self) -> None:
+        self.first: Slot | None = None
+        self.made: dict[int, Made] = {}
 
 
 def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:
@@ -796,12 +844,10 @@ def _canonical_of(text: str) -> bytes:
 
 def branches_of(events: Strand[Event]) -> Branches:
     """The branches of a log, kept with it; for whoever holds its lock."""
-    known = events.memo.get("branches")
-    branches = (
-        known if isinstance(known, Branches) and known.read_to <= events.settled else Branches()
-    )
+    branches = events.memo.ensure(Branches)
+    if branches.read_to > events.settled:  # an older snapshot
+        branches = events.memo.keep(Branches())
     branches.read(events)
-    events.memo["branches"] = branches
     return branches
 
 

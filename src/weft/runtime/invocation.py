@@ -1,7 +1,7 @@
 """One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from weft.declare import (
     Node,
     Recollection,
     RunConfig,
+    Tool,
 )
 from weft.declare.policy_parts import MemoryScorer
 from weft.declare.visit import inherit
@@ -159,11 +160,15 @@ class Past:
         """Those that were made at a place."""
         return self._at.get((place.path, place.scope), ())
 
+    def all(self) -> Iterator[tuple[int, Event]]:
+        """All of them, with where each stands in the log."""
+        return zip(self._positions, self._events, strict=True)
+
     def below(self, place: Place) -> list[tuple[int, Event]]:
         """Those that were made at a place or below it, with where each stands in the log."""
         return [
             (position, event)
-            for position, event in zip(self._positions, self._events, strict=True)
+            for position, event in self.all()
             if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
         ]
 
@@ -175,6 +180,19 @@ class Past:
     def places(self) -> list[tuple[Place, Progress]]:
         """Every place that left something, and what that says of it."""
         return [(place_of(events[0]), Progress.of(events)) for events in self._at.values()]
+
+
+class Offers:
+    """What the toolsets of an invocation's agents answered, each asked once."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, tuple[Tool, ...]] = {}
+        """By agent."""
+        self.stored: set[tuple[str, str]] = set()
+        """Whose tools are in the log: the agent, and the tool call it runs inside, if any."""
+        self.bindings: dict[int, AgentBindings] = {}
+        """Of agents with such tools, which another invocation may not see again."""
+        self.lock = asyncio.Lock()
 
 
 class Invocation:
@@ -235,6 +253,8 @@ class Invocation:
         """The ids given to calls so far in this run."""
         self.escalated: set[tuple[str, str]] = set()
         """Where somebody escalated: the path, and the tool call it happened inside, if any."""
+        self.offers = Offers()
+        """What toolsets answered."""
         self._sheltered: set[str] = set()
         self._forking = Forking()
         self._views: dict[str, Session] = {}
@@ -512,6 +532,8 @@ class Invocation:
     def bindings(self, agent: Agent) -> AgentBindings:
         """The agent's callbacks and tools."""
         known = self.services.bindings
+        if agent.name in self.offers.tools:
+            known = self.offers.bindings
         bindings = known.get(id(agent))
         if bindings is None or bindings.agent is not agent:
             bindings = known[id(agent)] = AgentBindings(agent, self.services.plugins)
