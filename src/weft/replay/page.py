@@ -460,7 +460,8 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
         name = f"{named(base)}: " if model else ""
         loss = f"; {best.lost:.1%} of what was used later is lost" if best.lost > 0 else ""
         if best is not base:
-            yield f"{name}{best.policy} would have cost {words} plain history, recalls included{loss}"
+            outcome = f"would have cost {words} plain history, recalls included{loss}"
+            yield f"{name}{best.policy} {outcome}"
 
 
 def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
