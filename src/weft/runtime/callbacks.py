@@ -147,9 +147,9 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
 
 def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Chain:
     """The callbacks of a flow or a custom agent for one moment."""
-    own = node.before_agent if moment == "before_agent" else node.after_agent
-    inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
-    return Chain(moment, cast("tuple[Callback, ...]", inner), plugin_methods(plugins, moment))
+    own = cast("object", node.before_agent if moment == "before_agent" else node.after_agent)
+    chain = cast("tuple[Callback, ...]", own if isinstance(own, tuple) else (own,))
+    return Chain(moment, chain if own is not None else (), plugin_methods(plugins, moment))
 
 
 def require_code(root: Node) -> None:
