@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
+    from weft.runtime.approvals import Approve, Deny, Pending
     from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
     from weft.session.store import Store
+    from weft.stores.memories import Memory
     from weft.values import Json
 
 __version__ = "0.1.0"
@@ -62,12 +64,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Actions": "weft.session",
     "Agent": "weft.declare",
+    "Approve": "weft.runtime.approvals",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
     "CodeExecution": "weft.declare.provider_tools",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "CustomAgent": "weft.declare",
+    "Deny": "weft.runtime.approvals",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
     "Example": "weft.declare.examples",
@@ -79,11 +83,13 @@ _HOMES = {
     "Json": "weft.values",
     "Loop": "weft.declare",
     "Map": "weft.declare",
+    "Memory": "weft.stores.memories",
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
     "Parallel": "weft.declare",
     "Part": "weft.content",
+    "Pending": "weft.runtime.approvals",
     "Plugin": "weft.runtime",
     "Policy": "weft.declare.policy",
     "ProviderTool": "weft.declare.provider_tools",
@@ -134,12 +140,14 @@ _HOMES = {
 __all__ = [
     "Actions",
     "Agent",
+    "Approve",
     "C",
     "CallbackContext",
     "CodeExecution",
     "Compiled",
     "Content",
     "CustomAgent",
+    "Deny",
     "Diagnostic",
     "Event",
     "Example",
@@ -151,11 +159,13 @@ __all__ = [
     "Json",
     "Loop",
     "Map",
+    "Memory",
     "Model",
     "ModelResponse",
     "Origin",
     "Parallel",
     "Part",
+    "Pending",
     "Plugin",
     "Policy",
     "ProviderTool",

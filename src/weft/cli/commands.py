@@ -127,6 +127,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "Show a conversation in short lines, and the state at its end.",
             ),
             Command(
+                "pending",
+                "sessions:pending_command",
+                (_EXISTING_STORE, _ONLY_APP, "only_user", "as_json"),
+                "List the questions that runs wait on, the oldest first.",
+            ),
+            Command(
                 "export",
                 "sessions:export_command",
                 (
@@ -147,6 +153,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                     Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),
                     "user",
                     Take("app", "The app they belong to.", default="imported"),
+                    Take("agent", "The agent whose words the answers are."),
                     "limit",
                     Take("as_json", "What was imported, as JSON."),
                 ),
@@ -159,7 +166,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),
         ),
-        "List, show, export, import and rewind stored sessions.",
+        "List, show, export, import and rewind stored sessions, and what they wait for.",
     ),
     Command(
         "compile",
@@ -259,7 +266,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "eval:eval_command",
         (
             "target",
-            Take("file", "A dataset as YAML or JSON, or google-adk's *.evalset.json."),
+            "cases",
             "repeat",
             "parallel",
             "baseline",

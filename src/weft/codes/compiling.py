@@ -80,6 +80,19 @@ Use instead:  writes = ("owner", "level").
 """,
     ),
     Code(
+        "WEFT303",
+        _I,
+        "toolset that was not asked",
+        """The request is for an agent with a toolset that is asked in each run, and the log has
+no answer of it.
+
+Why it matters: the tools that it would answer are not in the request, nor counted.
+
+Flagged:      weft.compile(Agent("bot", tools=[tools_for]), message="Hi.") before any run
+Use instead:  the session of a run: weft.compile(bot, session=result.session).
+""",
+    ),
+    Code(
         "WEFT409",
         _W,
         "undeclared agent below a custom agent",

@@ -39,6 +39,18 @@ class CallbackError(WeftError):
     """A callback answered with what cannot be an answer."""
 
 
+class ToolsetError(WeftError):
+    """A toolset that raised, or answered what cannot be tools."""
+
+    code = "toolset_error"
+
+
+class ToolsetChanged(ToolsetError):
+    """A toolset that no longer has what it offered."""
+
+    code = "toolset_changed"
+
+
 class Plugin:
     """Callbacks for every agent of a tree: define the methods you need, named as on Agent.
 

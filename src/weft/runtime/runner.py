@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, CustomAgent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
+from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -69,7 +70,7 @@ class Runner(Generic[AnswerT]):
         app_name: str | None = None,
         store: str | Store = "memory://",
         artifacts: str | Path | ArtifactStore | None = None,
-        memory: Memory | None = None,
+        memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
         global_instruction: str | None = None,
@@ -86,6 +87,7 @@ class Runner(Generic[AnswerT]):
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
+        self.memory = _memory(memory)
         self._config = _config(config, _DEFAULT)
         if global_instruction is not None:
             self._config = msgspec.structs.replace(
@@ -97,7 +99,7 @@ class Runner(Generic[AnswerT]):
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory,
+            memory=self.memory,
             plugins=checked,
             on_event=plugin_methods(checked, "on_event"),
             bindings={},
@@ -150,10 +152,10 @@ class Runner(Generic[AnswerT]):
     ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
-        `answers` gives open calls their results by call id; True or False where the user was
-        asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
-        What completed is not repeated; a run that is complete gives its result again. `deps` is
-        given again, as it is never stored.
+        `answers` gives open calls their results by call id; where the user was asked to confirm,
+        `True` or `False`, or `Approve(args={...})` or `Deny("reason")`. `retry` names calls to
+        run again though nobody knows whether they ran. What completed is not repeated; a run
+        that is complete gives its result again. `deps` is given again, as it is never stored.
         """
         request = Request(
             self._key(user_id, session_id),
@@ -301,6 +303,14 @@ class Runner(Generic[AnswerT]):
         finally:
             await lease.release()
 
+    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+        """The questions that are open in all sessions of the app, or of one user of it.
+
+        Each says which session waits, for which call, with which arguments, and until when; the
+        oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
+        """
+        return await pending_in_store(self.store, self.app_name, user_id)
+
     @explained('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:
         """The session as it is stored."""
@@ -366,6 +376,17 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
             hint="pass weft.RunConfig(max_llm_calls=50)",
         )
     return config
+
+
+def _memory(memory: object) -> MemorySearch | None:
+    if memory is not None and not callable(getattr(memory, "search", None)):
+        shown = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        raise UsageError(
+            f"memory is {shown}, which cannot be searched",
+            where="Runner",
+            hint='pass weft.Memory("sqlite:///weft.db")',
+        )
+    return cast("MemorySearch | None", memory)
 
 
 def named_app(root: Node, module: str, variable: str) -> str:

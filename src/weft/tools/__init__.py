@@ -8,13 +8,18 @@ from weft.declare.provider_tools import (
     WebSearch,
 )
 from weft.tools.builtin import exit_loop, scratchpad
+from weft.tools.memory import load_memory, remember
+from weft.tools.python import PythonTool
 
 __all__ = [
     "CodeExecution",
     "FileSearch",
     "ProviderTool",
+    "PythonTool",
     "WebFetch",
     "WebSearch",
     "exit_loop",
+    "load_memory",
+    "remember",
     "scratchpad",
 ]
