@@ -37,6 +37,7 @@ LOOKS_AT_ALL = {
     "_spelled": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
     "fit_items": "once a request under .fit(...)",
+    "insert_memories": "once a request: it drops them all",
     "insert_state": "once a request: it drops them all",
     "item_sizes": "once a request under .fit(...)",
     "mark_stale": "once a request under .fresh(...)",

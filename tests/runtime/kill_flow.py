@@ -22,12 +22,14 @@ from weft import (
     ModelResponse,
     Parallel,
     Part,
+    ReadonlyContext,
     Route,
     RunContext,
     Sequence,
     Step,
     Tool,
     ToolContext,
+    Toolset,
     tool,
 )
 from weft.content import call_part
@@ -289,6 +291,12 @@ def flow(note: Journal) -> Node:
     def agent(name: str, *names: str, **more: object) -> Agent:
         return Agent(name, model=model, tools=[has[n] for n in names], **more)  # type: ignore[arg-type]
 
+    async def for_count(context: ReadonlyContext) -> list[Tool]:
+        note("offered", agent=context.agent_name)
+        await asyncio.sleep(PAUSE)
+        early = cast("int", context.state.get("count", 0)) < 1000  # a tool of it changes the count
+        return [has["count"], has["look"], has["send"]] if early else []
+
     def prepare(state: Mapping[str, Json]) -> JsonObject:
         note("stepped", name="prepare")
         return {"count": 0, "gone": None, "kind": cast("JsonObject", state["plan"])["kind"]}
@@ -337,11 +345,13 @@ def flow(note: Journal) -> Node:
         Conductor(
             note=note,
             digger=agent("digger", "look", "slow", "book"),
-            other=agent("other", "look", "send"),
+            other=agent("other").uses(for_count),
             flaky=agent("flaky", "look"),
         ),
         Step(finish),
-        agent("closer", "count").instruct("Close. Plan: {plan.kind}. Left: {left}"),
+        agent("closer")
+        .uses(Toolset("late", for_count))
+        .instruct("Close. Plan: {plan.kind}. Left: {left}"),
     )
 
 

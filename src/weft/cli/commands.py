@@ -153,6 +153,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                     Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),
                     "user",
                     Take("app", "The app they belong to.", default="imported"),
+                    Take("agent", "The agent whose words the answers are."),
                     "limit",
                     Take("as_json", "What was imported, as JSON."),
                 ),
@@ -265,7 +266,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "eval:eval_command",
         (
             "target",
-            Take("file", "A dataset as YAML or JSON, or google-adk's *.evalset.json."),
+            "cases",
             "repeat",
             "parallel",
             "baseline",

@@ -56,6 +56,7 @@ class CommandOptions:
     folder: Annotated[
         Path, Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
     ] = Path()
+    file: Annotated[Path | None, Argument(help="A file of cases.", metavar="FILE")] = None
     files: Annotated[
         list[Path] | None,
         Argument(help="Recordings: files, folders or globs; .gz too.", metavar="FILES"),
@@ -170,6 +171,12 @@ class CommandOptions:
     infer: Annotated[bool, Option("--infer/--no-infer", help="Whether keys are inferred.")] = True
 
     # how it is evaluated
+    cases: Annotated[
+        Path | None,
+        Argument(
+            help="A dataset as YAML or JSON, or google-adk's *.evalset.json.", metavar="CASES"
+        ),
+    ] = None
     repeat: Annotated[int, Option("--repeat", help="Run every case so often.", min=1)] = 1
     parallel: Annotated[
         int, Option("--parallel", help="How many cases run at once.", metavar="N", min=1)

@@ -85,8 +85,6 @@ class Cost(NamedTuple):
 
 def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
     """What a model's tokens cost in a request of so many of them; `kept` is for how long."""
-    # imported above
-
     price, cache = price_of(model, tokens=tokens), facts_for(model).cache
     if price is not None:
         return _in_money(price, longer=_is_long(cache, lifetime))
@@ -115,8 +113,6 @@ def load_of(total: int, cached: int, cache: Cache, *, asked: bool = True) -> Loa
 
 def cost_of(compiled: "Compilation") -> Cost:
     """What a request is predicted to cost, from what its provider is predicted to reuse."""
-    # imported above
-
     model, prediction = compiled.prompt.model, compiled.cached
     rates = rates_for(model, tokens=prediction.total, lifetime=compiled.prompt.cache)
     cache = compiled.plan.target.facts.cache

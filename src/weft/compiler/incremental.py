@@ -27,14 +27,18 @@ from weft.compiler.view import (
     plain_items,
     wrote_keys,
 )
+from weft.declare import Policy
+from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
+from weft.passes.select import gone_turns
 from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
+from weft.session.unread import Skim, skim_of
 from weft.values import Json, Strand, canonical
 
 
@@ -137,6 +141,8 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     """
     known = log.memo.get("facts")
     facts = known if isinstance(known, LogFacts) and known.read <= log.settled else LogFacts()
+    if not facts.read and (skim := skim_of(log)) is not None:  # what plain talk adds up to
+        facts = LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors)
     if facts.read < log.settled:
         facts = log.memo["facts"] = facts.after(log)
     return facts
@@ -155,12 +161,44 @@ class Slot(NamedTuple):
     measure: str = ""
 
 
+def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
+    """Where in the log the first turn begins that a window may still have, 0 for the beginning.
+
+    What stands before is plain talk which the window drops, and the window moves as if it had
+    been counted: by whole strides. So nobody need read it.
+    """
+    skim = skim_of(log)
+    if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
+        return 0
+    stages = policy.stages
+    if len(stages) != 1 or not isinstance(window := stages[0].selector, Window):
+        return 0
+    if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
+        return 0
+    gone = gone_turns(window, len(skim.turns))
+    return skim.turns[gone] if gone else 0
+
+
+_LATE = "a result came late"
+"""Where a log notes that a result answers a call which was not read."""
+
+
+def note_late(log: Strand[Event]) -> None:
+    """Note that the log is to be read as a whole."""
+    log.memo[_LATE] = True
+
+
+class LateResult(Exception):
+    """A result answers a call that the thread did not read: it must read all of the log."""
+
+
 class Basis(NamedTuple):
     """What a thread's items depend on beside the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
     `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
-    `withheld` the keys, files and values that the agent may not see.
+    `withheld` the keys, files and values that the agent may not see, `skim` what is known of the
+    talk before `start` where nobody read it.
     """
 
     start: int
@@ -168,6 +206,7 @@ class Basis(NamedTuple):
     reaches_back: int
     current: str
     withheld: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    skim: Skim | None = None
 
 
 WHOLE = Basis(0, (), -1, "")
@@ -215,6 +254,10 @@ class Thread:
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
+        if self.basis.skim is not None:
+            self.called = self.basis.skim.calls_before(self.basis.start)
+            self.used_ids = {*self.called}
+            self.features = Feature.CALLS if self.called else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
@@ -227,6 +270,8 @@ class Thread:
         built, joined = self._build(events)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
+            if self.basis.skim is not None:
+                raise LateResult
             self._begin()
             built, joined = self._build(events)
             features = built.features
@@ -368,7 +413,7 @@ class Thread:
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
-        if self.consumed <= self.basis.start:
+        if self.consumed <= self.basis.start and self.basis.skim is None:
             return False
         fresh: set[str] = set()
         late = False

@@ -20,6 +20,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
 from weft.ir.rewrite import derived
 from weft.session import Event
+from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, Strand, require_object
 
 
@@ -386,6 +387,8 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
     fold = derived(log, _Effects)
     known = fold.known if fold.known.read <= log.settled else _Known(0, {})
+    if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
+        known = _Known(skim.length, {})
     if known.read == log.settled:
         return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]

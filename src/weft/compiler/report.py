@@ -195,8 +195,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_text(self, *, everything: bool = False) -> str:
         """Plain aligned text of at most 100 columns; `everything` shows all of a long history."""
-        # imported above
-
         return report_text(self, everything=everything)
 
     def to_html(self) -> str:

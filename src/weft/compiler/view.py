@@ -29,7 +29,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.passes.reduce import MOST_LETTERS
+from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING

@@ -162,8 +162,6 @@ class Composable:
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: the picture with its data edges."""
-        # imported above
-
         return drawn(cast("Node", self))
 
 

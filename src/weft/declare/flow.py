@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeGuard, cast
 
 from weft.declare.agent import Agent, CallbackChain
-from weft.declare.checks import check_name, check_predicate, check_text, wrong
+from weft.declare.checks import check_predicate, wrong
 from weft.declare.compose import Composable, flow_node
 from weft.declare.custom import CustomAgent
 from weft.declare.functions import StateFunction, check_choice, name_of
 from weft.declare.hints import FLOW_WORDS
-from weft.declare.inputs import Inputs, check_inputs
+from weft.declare.inputs import Inputs
 from weft.declare.nodes import (
     Expect,
     Gate,
@@ -25,6 +25,7 @@ from weft.declare.nodes import (
     Tap,
     Timeout,
     check_agents,
+    describe,
     set_callbacks,
     spell,
     to_node,
@@ -63,7 +64,7 @@ class Sequence(Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        _describe(self, name, description, inputs)
+        describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
         nodes = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
         _set(self, "steps", _flat(self, nodes))
@@ -103,7 +104,7 @@ class Parallel(Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        _describe(self, name, description, inputs)
+        describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
         check_choice(name, "on_error", on_error, OnError)
         _set(self, "on_error", on_error)
@@ -140,7 +141,7 @@ class Fallback(Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        _describe(self, name, description, inputs)
+        describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
         nodes = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
         _set(self, "choices", _flat(self, nodes))
@@ -238,7 +239,7 @@ class Loop(Composable):
 
     def __post_init__(self) -> None:
         """Refuse a loop that never runs or cannot end."""
-        _describe(self, self.name, self.description, self.inputs)
+        describe(self, self.name, self.description, self.inputs)
         set_callbacks(self, self.before_agent, self.after_agent)
         _set(self, "body", to_node(self.body, where=f"{self.name}.body"))
         _check_rounds(self.max, where=f"{self.name}.max")
@@ -322,16 +323,6 @@ def _alike(outer: Flow, inner: Flow) -> bool:
     if isinstance(inner, Parallel) and isinstance(outer, Parallel):
         return inner.name == "parallel" and inner.on_error == outer.on_error
     return inner.name == type(inner).__name__.lower()
-
-
-def _describe(
-    flow: Sequence | Parallel | Fallback | Loop, name: str, description: str, inputs: Inputs
-) -> None:
-    check_name(name, kind=type(flow).__name__)
-    check_text(name, "description", description)
-    _set(flow, "name", name)
-    _set(flow, "description", description)
-    _set(flow, "inputs", check_inputs(name, inputs))
 
 
 def _check_rounds(value: object, *, where: str) -> None:

@@ -311,11 +311,7 @@ class Race(Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        check_name(name, kind="Race")
-        check_text(name, "description", description)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "description", description)
-        object.__setattr__(self, "inputs", check_inputs(name, inputs))
+        describe(self, name, description, inputs)
         set_callbacks(self, before_agent, after_agent)
         nodes = to_nodes(branches, where=f"{name}.branches", hint="write race(quick, thorough)")
         object.__setattr__(self, "branches", nodes)
@@ -514,6 +510,15 @@ def expect(
     return Expect(predicate, message, name=name, description=description)
 
 
+def describe(flow: Composable, name: str, description: str, inputs: Inputs) -> None:
+    """Give a flow its name, what it is for, and what must be there when it starts."""
+    check_name(name, kind=type(flow).__name__)
+    check_text(name, "description", description)
+    object.__setattr__(flow, "name", name)
+    object.__setattr__(flow, "description", description)
+    object.__setattr__(flow, "inputs", check_inputs(name, inputs))
+
+
 def set_callbacks(flow: Composable, before_agent: object, after_agent: object) -> None:
     """Check the callbacks of a flow, and keep them with it."""
     name = str(vars(flow)["name"])
@@ -612,6 +617,20 @@ def agents_of(node: "Node") -> tuple[Agent, ...]:
     for agent in _agents(node):
         agents.setdefault(agent.name, agent)
     return tuple(agents.values())
+
+
+def every_agent(node: "Node") -> Iterator[Agent]:
+    """Every agent once: of the flow, of their trees, and those that are called as tools."""
+    waiting: list[Node] = [node]
+    seen: set[int] = set()
+    while waiting:
+        for agent in agents_of(waiting.pop()):
+            if id(agent) in seen:
+                continue
+            seen.add(id(agent))
+            yield agent
+            called = (tool.agent for tool in agent.tools)
+            waiting += [flow for flow in called if isinstance(flow, Composable)]
 
 
 def check_agents(node: "Node", *, where: str) -> None:

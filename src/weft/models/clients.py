@@ -39,8 +39,6 @@ def carrier_for(client: object, vendor: str, headers: Mapping[str, str], *, wher
     if "httpx2" in roots and hasattr(client, "aclose"):
         return Http(cast("httpx2.AsyncClient", client))
     if vendor in roots and vendor == "google" and hasattr(client, "_api_client"):
-        # imported above
-
         return GoogleCarrier(client, headers)
     if vendor in roots and hasattr(client, "post"):
         kind = type(client).__name__

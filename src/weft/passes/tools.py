@@ -38,8 +38,6 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     if _is_answered(prompt, env):
         reason = "a call of this turn was answered, so it is the model's turn to speak"
     else:
-        # imported above
-
         best, *others = rank(text, prompt.tools)
         reason = "no tool is surely meant, so the model answers without one"
         if best.score > 0:

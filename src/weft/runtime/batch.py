@@ -14,7 +14,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.diagnostics import Origin
 from weft.ir.item import RECALL
-from weft.passes.reduce import is_short
+from weft.passes.env import is_short
 from weft.runtime.answer import CUT
 from weft.runtime.bindings import AgentBindings, BoundTool
 from weft.runtime.invocation import Invocation

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, CustomAgent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
 from weft.errors import SessionBusy, UsageError
@@ -70,7 +70,7 @@ class Runner(Generic[AnswerT]):
         app_name: str | None = None,
         store: str | Store = "memory://",
         artifacts: str | Path | ArtifactStore | None = None,
-        memory: Memory | None = None,
+        memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
         global_instruction: str | None = None,
@@ -87,6 +87,7 @@ class Runner(Generic[AnswerT]):
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
+        self.memory = _memory(memory)
         self._config = _config(config, _DEFAULT)
         if global_instruction is not None:
             self._config = msgspec.structs.replace(
@@ -98,7 +99,7 @@ class Runner(Generic[AnswerT]):
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory,
+            memory=self.memory,
             plugins=checked,
             on_event=plugin_methods(checked, "on_event"),
             bindings={},
@@ -375,6 +376,17 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
             hint="pass weft.RunConfig(max_llm_calls=50)",
         )
     return config
+
+
+def _memory(memory: object) -> MemorySearch | None:
+    if memory is not None and not callable(getattr(memory, "search", None)):
+        shown = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        raise UsageError(
+            f"memory is {shown}, which cannot be searched",
+            where="Runner",
+            hint='pass weft.Memory("sqlite:///weft.db")',
+        )
+    return cast("MemorySearch | None", memory)
 
 
 def named_app(root: Node, module: str, variable: str) -> str:
