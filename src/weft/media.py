@@ -8,6 +8,7 @@ import base64
 import binascii
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from weakref import WeakValueDictionary
 
 from weft.errors import SessionError
 
@@ -169,3 +170,40 @@ def read_data_url(url: str, *, where: str) -> DataUrl:
 def type_of_address(url: str) -> str:
     """The type that the end of an address tells of."""
     return type_by_ending(unquote(urlsplit(url).path).rpartition("/")[2])
+
+
+def extension_of(mime_type: str) -> str:
+    """The ending of files of a type."""
+    return next((ending for ending, kind in _ENDINGS.items() if kind == mime_type), "bin")
+
+
+# Files that the log has only the address of.
+
+SCHEME = "artifact:"
+"""How the address of a file begins that is kept as an artifact under a name made of its digest."""
+
+
+class LoadedMedia:
+    """The data of such a file, as long as somebody holds it."""
+
+    __slots__ = ("__weakref__", "data")
+
+    def __init__(self, data: str) -> None:
+        self.data = data
+
+
+_loaded: WeakValueDictionary[str, LoadedMedia] = WeakValueDictionary()
+
+
+def loaded_media(address: str, data: str) -> LoadedMedia:
+    """Have base64 data at hand under its address; it goes when nobody holds what this returns."""
+    media = _loaded.get(address)
+    if media is None:
+        media = _loaded[address] = LoadedMedia(data)
+    return media
+
+
+def data_at(address: str) -> str | None:
+    """The base64 data behind an address, where it is at hand."""
+    media = _loaded.get(address)
+    return media.data if media is not None else None

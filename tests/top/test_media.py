@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import Agent, Part
+from weft import Agent, Part, Runner
 from weft.content import Blob, FileData, to_content
 from weft.errors import SessionError
 from weft.testing import ScriptedModel, call
@@ -130,3 +130,73 @@ def test_media_that_a_provider_does_not_read_is_reported_and_counted() -> None:
     seen = weft.compile(Agent("eye", model="gpt-5"), message=["Look", Part.from_bytes(PNG)])
     blind = weft.compile(Agent("eye", model="gpt-5"), message="Look")
     assert seen.tokens > blind.tokens
+
+
+def _photo(size: int = 300_000) -> bytes:
+    return PNG + bytes(range(256)) * (size // 256)
+
+
+def _stored(events: object) -> str:
+    return str([part for event in events for part in event.content.parts])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dialect", ["gemini", "anthropic", "openai-chat", "openai-responses"])
+async def test_a_large_file_is_an_artifact_and_still_reaches_the_model(
+    dialect: str, tmp_path: Path
+) -> None:
+    photo = _photo()
+    encoded = base64.b64encode(photo).decode()
+    address = f"sqlite:///{tmp_path}/weft.db"
+    model = ScriptedModel(["A photo."], dialect=dialect)
+    async with Runner(Agent("eye", model=model), store=address) as runner:
+        message = ["What is this?", Part.from_bytes(photo, name="me.png")]
+        first = await runner.run(message, session_id="s")
+        assert encoded in str(model.wires[0])
+        assert encoded not in _stored(first.session.events)
+        (name,) = await _names(runner)
+        assert first.session.events[0].actions.artifact_delta == {name: 0}
+    again = ScriptedModel(["Still a photo."], dialect=dialect)  # another process, so to speak
+    async with Runner(Agent("eye", model=again), store=address) as runner:
+        await runner.run("And now?", session_id="s")
+        assert encoded in str(again.wires[0])
+        await runner.artifacts.delete("eye", "user", "s", name)
+    gone = ScriptedModel(["No photo."], dialect=dialect)
+    async with Runner(Agent("eye", model=gone), store=address) as runner:
+        result = await runner.run("And now?", session_id="s")
+        assert encoded not in str(gone.wires[0])
+        assert "not carried" in str(gone.wires[0])
+        assert "WEFT703" in {one.code for one in result.diagnostics}
+
+
+async def _names(runner: Runner) -> list[str]:
+    return await runner.artifacts.names("eye", "user", "s")
+
+
+async def test_a_large_file_of_a_tool_is_an_artifact_too() -> None:
+    photo = _photo()
+
+    def shoot() -> Part:
+        """Take a photo."""
+        return Part.from_bytes(photo)
+
+    model = ScriptedModel([call("shoot"), "Nice."], dialect="gemini")
+    runner = Runner(Agent("eye", model=model, tools=[shoot]))
+    result = await runner.run("Shoot.", session_id="s")
+    assert base64.b64encode(photo).decode() in str(model.wires[1])
+    assert base64.b64encode(photo).decode() not in _stored(result.session.events)
+    assert len(await _names(runner)) == 1
+
+
+async def test_the_same_request_comes_cold_and_grown(tmp_path: Path) -> None:
+    photo, address = _photo(), f"sqlite:///{tmp_path}/weft.db"
+    script = ["One.", "Two."]
+    grown = ScriptedModel(script, dialect="anthropic")
+    async with Runner(Agent("eye", model=grown), store=address) as runner:
+        await runner.run(["Look", Part.from_bytes(photo)], session_id="s")
+        await runner.run("Again", session_id="s")
+    cold = ScriptedModel(["Two."], dialect="anthropic")
+    async with Runner(Agent("eye", model=cold), store=f"sqlite:///{tmp_path}/weft.db") as runner:
+        session = await runner.session(session_id="s")
+        await runner.rewind(session_id="s", invocation_id=session.events[-1].invocation_id)
+        await runner.run("Again", session_id="s")
+    assert cold.wires[0] == grown.wires[1]
