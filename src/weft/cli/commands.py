@@ -111,6 +111,27 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
         "Talk in the terminal; the conversation is kept.",
     ),
+    Command(
+        "serve",
+        "serve:serve_command",
+        (
+            "targets",
+            Take("store", default=DEFAULT_STORE),
+            "host",
+            "port",
+            "tokens",
+            "auth",
+            "allow_host",
+            "grace",
+            "model",
+            "max_llm_calls",
+        ),
+        """Serve agents over HTTP: an API, streams, google-adk's and OpenAI's clients.
+
+        It listens on this machine only and prints an address with a token. To listen elsewhere,
+        say who may ask: --tokens or --auth.
+        """,
+    ),
     CommandGroup(
         "sessions",
         (

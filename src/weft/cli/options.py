@@ -51,6 +51,9 @@ class CommandOptions:
         str, Argument(help="pkg.module:object or path/to/file.py:object", show_default=False)
     ]
     id: Annotated[str, Argument(help="The session's id.", show_default=False)]
+    targets: Annotated[
+        list[str], Argument(help="pkg.module:object; one or several", show_default=False)
+    ]
     name: Annotated[str | None, Argument(help="The weights' name.")] = None
     code: Annotated[str | None, Argument(help="A code such as WEFT101.", show_default=False)] = None
     folder: Annotated[
@@ -157,6 +160,26 @@ class CommandOptions:
         Texts, Option("--retry", help="Run a call again that may have run.", metavar="ID")
     ] = None
 
+    # how it is served
+    host: Annotated[str, Option("--host", help="The address to listen on.", metavar="ADDRESS")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Option("--port", help="The port; 0 for a free one.", min=0)] = 8000
+    tokens: Annotated[
+        str | None,
+        Option("--tokens", help="Users and their tokens: FILE or env:NAME.", metavar="SOURCE"),
+    ] = None
+    auth: Annotated[
+        str | None,
+        Option("--auth", help="A function from a request to its user.", metavar="MODULE:FUNCTION"),
+    ] = None
+    allow_host: Annotated[
+        Texts, Option("--allow-host", help="Another name to answer to.", metavar="NAME")
+    ] = None
+    grace: Annotated[
+        float, Option("--grace", help="Seconds that runs may go on when it stops.", metavar="S")
+    ] = 10.0
+
     # how it is checked
     inputs: Annotated[
         Texts,
@@ -232,7 +255,7 @@ class CommandOptions:
         return self.resume or bool(self.answers) or bool(self.retries)
 
 
-_UNTAKEN = CommandOptions(target="", id="")
+_UNTAKEN = CommandOptions(target="", id="", targets=[])
 
 _USUAL = object()
 

@@ -89,6 +89,12 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         request = invocation.request._replace(invocation_id=invocation_id)
         return Running(invocation.root, invocation.services, request)
 
+    def of(self, root: Node) -> "Running":
+        """The same run of another root."""
+        invocation = self._invocation
+        self._is_used = True
+        return Running(root, invocation.services, invocation.request)
+
     @property
     def invocation(self) -> Invocation:
         """What the run shares with its nodes: for whoever carries it on."""

@@ -15,6 +15,7 @@ from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
+from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.approvals import Pending, pending_in_store
@@ -34,6 +35,9 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 _DEFAULT = RunConfig()
+
+_MOST_EXTENSIONS = 64
+"""How many sets of tools of single runs are remembered."""
 
 _WORDS = {
     "agent": "pass the agent first, without a name: Runner(agent)",
@@ -110,6 +114,7 @@ class Runner(Generic[AnswerT]):
             limits={},
         )
         self._started: set[StartedRun] = set()
+        self._extensions: dict[str, Agent] = {}
 
     @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
@@ -178,6 +183,8 @@ class Runner(Generic[AnswerT]):
         answers: Mapping[str, object] | None = None,
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
+        tools: Sequence[object] = (),
+        follow: bool = False,
         config: RunConfig | None = None,
         deps: object = None,
     ) -> StartedRun:
@@ -185,7 +192,8 @@ class Runner(Generic[AnswerT]):
 
         It returns when the message is in the log. A session that is busy (under
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
-        message it goes on as `resume` does, with `answers` and `retry`.
+        message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
+        only, beside those of the root agent. With `follow`, `run.events()` misses no partial event.
         """
         if message is not None:
             if answers or retry:
@@ -220,7 +228,9 @@ class Runner(Generic[AnswerT]):
                 config=config,
                 deps=deps,
             )
-        started = StartedRun(running, running.invocation)
+        if tools:
+            running = running.of(self._extended(tools))
+        started = StartedRun(running, running.invocation, follow=follow)
         self._started.add(started)
         try:
             await started.opened()
@@ -267,6 +277,11 @@ class Runner(Generic[AnswerT]):
         await stop_run(self._services, key)
         await self.store.delete(key)
         self._services.feeds.forget(key)
+
+    @property
+    def config(self) -> RunConfig:
+        """What every run is configured with that has no config of its own."""
+        return self._config
 
     @property
     def active(self) -> list[SessionKey]:
@@ -347,6 +362,29 @@ class Runner(Generic[AnswerT]):
                 "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
+
+    def _extended(self, tools: Sequence[object]) -> Node:
+        """The root agent with more tools; the same object for the same tools, as far as it can be.
+
+        What is worked out for a root is kept by its identity.
+        """
+        if not isinstance(self.root, Agent):
+            raise UsageError(
+                "the root is a flow: it has no tools of its own",
+                where="Runner.start",
+                hint="give the tools to an agent of the flow",
+            )
+        listed = to_tools(tools, where="tools")
+        signature = digest(
+            msgspec.json.encode([(one.name, one.description, one.parameters) for one in listed])
+        )
+        extended = self._extensions.get(signature)
+        if extended is None:
+            if len(self._extensions) >= _MOST_EXTENSIONS:
+                oldest = self._extensions.pop(next(iter(self._extensions)))
+                self._services.programs.pop(id(oldest), None)
+            extended = self._extensions[signature] = self.root.uses(*listed)
+        return extended
 
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
