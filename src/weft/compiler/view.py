@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from weft.codes import report
-from weft.content import Content, FunctionResponse, Part, PartProvenance, notes_in
+from weft.content import Blob, Content, FunctionResponse, Part, PartProvenance, notes_in
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -29,6 +29,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.media import SCHEME, data_at
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
@@ -679,6 +680,10 @@ def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
     value = blob if blob is not None else file
     if value is None:
         return None
+    if blob is None and file is not None and (file.file_uri or "").startswith(SCHEME):
+        data = data_at(file.file_uri or "")  # its digest is in the address: it can be no other
+        if data is not None:
+            blob = Blob(mime_type=file.mime_type, data=data)
     return MediaBlock(
         role=role,
         origin=origin,
