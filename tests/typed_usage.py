@@ -321,11 +321,11 @@ def look_up(name: str, ctx: ToolContext[Db]) -> str:
     return ctx.deps.find(name)
 
 
-def greet(ctx: CallbackContext[Db]) -> None:
+def greet_from(ctx: CallbackContext[Db]) -> None:
     assert_type(ctx.deps.find("Ada"), str)
 
 
-def instruct(ctx: ReadonlyContext[Db]) -> str:
+def instruct_from(ctx: ReadonlyContext[Db]) -> str:
     return assert_type(ctx.deps, Db).find("Ada")
 
 
@@ -343,8 +343,10 @@ class Escalate(CustomAgent):
 
 
 def run_with_deps() -> None:
-    agent = Agent("bot", instruction=instruct, tools=[look_up], before_agent=greet, deps_type=Db)
+    agent = Agent(
+        "bot", instruction=instruct_from, tools=[look_up], before_agent=greet_from, deps_type=Db
+    )
     escalate = Escalate("escalate", classifier=agent)
     assert_type(escalate, Escalate)
-    weft.run_sync(Sequence(escalate, agent, before_agent=greet), "hi", deps=Db())
+    weft.run_sync(Sequence(escalate, agent, before_agent=greet_from), "hi", deps=Db())
     assert_type(weft.run_sync(agent, "hi", deps=Db()).value, str)

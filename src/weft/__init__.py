@@ -29,10 +29,18 @@ if TYPE_CHECKING:
         ToolContext,
         Toolset,
     )
+    from weft.declare.config import Thinking
     from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
+    from weft.declare.provider_tools import (
+        CodeExecution,
+        FileSearch,
+        ProviderTool,
+        WebFetch,
+        WebSearch,
+    )
     from weft.declare.route import Route
     from weft.declare.tool import tool
     from weft.declare.transform import S
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
+    from weft.runtime.approvals import Approve, Deny, Pending
     from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
@@ -47,6 +56,7 @@ if TYPE_CHECKING:
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
     from weft.session.store import Store
+    from weft.stores.memories import Memory
     from weft.values import Json
 
 __version__ = "0.1.0"
@@ -54,28 +64,35 @@ __version__ = "0.1.0"
 _HOMES = {
     "Actions": "weft.session",
     "Agent": "weft.declare",
+    "Approve": "weft.runtime.approvals",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
+    "CodeExecution": "weft.declare.provider_tools",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "CustomAgent": "weft.declare",
+    "Deny": "weft.runtime.approvals",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
     "Example": "weft.declare.examples",
     "ExampleCall": "weft.declare.examples",
     "Fallback": "weft.declare",
+    "FileSearch": "weft.declare.provider_tools",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
     "Json": "weft.values",
     "Loop": "weft.declare",
     "Map": "weft.declare",
+    "Memory": "weft.stores.memories",
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
     "Parallel": "weft.declare",
     "Part": "weft.content",
+    "Pending": "weft.runtime.approvals",
     "Plugin": "weft.runtime",
     "Policy": "weft.declare.policy",
+    "ProviderTool": "weft.declare.provider_tools",
     "Race": "weft.declare.nodes",
     "Raw": "weft.declare",
     "ReadonlyContext": "weft.compiler",
@@ -94,11 +111,14 @@ _HOMES = {
     "Severity": "weft.diagnostics",
     "Step": "weft.declare",
     "Store": "weft.session.store",
+    "Thinking": "weft.declare.config",
     "Timeout": "weft.declare.nodes",
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
     "Toolset": "weft.declare",
+    "WebFetch": "weft.declare.provider_tools",
+    "WebSearch": "weft.declare.provider_tools",
     "WeftError": "weft.errors",
     "check": "weft.checker",
     "compile": "weft.compiler",
@@ -120,28 +140,35 @@ _HOMES = {
 __all__ = [
     "Actions",
     "Agent",
+    "Approve",
     "C",
     "CallbackContext",
+    "CodeExecution",
     "Compiled",
     "Content",
     "CustomAgent",
+    "Deny",
     "Diagnostic",
     "Event",
     "Example",
     "ExampleCall",
     "Fallback",
+    "FileSearch",
     "Flow",
     "Gate",
     "Json",
     "Loop",
     "Map",
+    "Memory",
     "Model",
     "ModelResponse",
     "Origin",
     "Parallel",
     "Part",
+    "Pending",
     "Plugin",
     "Policy",
+    "ProviderTool",
     "Race",
     "Raw",
     "ReadonlyContext",
@@ -160,11 +187,14 @@ __all__ = [
     "Severity",
     "Step",
     "Store",
+    "Thinking",
     "Timeout",
     "TokenBudget",
     "Tool",
     "ToolContext",
     "Toolset",
+    "WebFetch",
+    "WebSearch",
     "WeftError",
     "check",
     "compile",
@@ -214,6 +244,10 @@ def _unknown(name: str) -> AttributeError:
         **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
         "ParallelAgent": "Parallel",
         "LoopAgent": "Loop",
+        **dict.fromkeys(("GoogleSearch", "WebSearchTool"), "WebSearch"),
+        **dict.fromkeys(("UrlContext", "WebFetchTool"), "WebFetch"),
+        **dict.fromkeys(("CodeInterpreter", "CodeExecutionTool"), "CodeExecution"),
+        "FileSearchTool": "FileSearch",
         "BaseAgent": "CustomAgent",
     }
     return UnknownName(

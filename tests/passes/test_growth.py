@@ -4,6 +4,7 @@ import ast
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.linear import calls
 from tests.support.strategies import logs
-from weft import Agent, C, Content, Event, Part, Session
+from weft import Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.content import call_part, result_part
@@ -24,7 +25,6 @@ LOOKS_AT_ALL = {
     "_select": "once a turn: the query is the turn's",
     "_superseded": "once a request: the last result decides about all before it",
     "_unite": "once a request, where several views are united",
-    "drop_oldest": "once a request that exceeds its TokenBudget",
     "exceeded": "when nothing fits, for the error",
     "_largest": "when nothing fits, for the error",
     "_left_by_budget": "once a request under a budget",
@@ -32,11 +32,12 @@ LOOKS_AT_ALL = {
     "_seen": "once a request whose policy writes",
     "_items": "once a request under labels",
     "_stale": "once a request under .fresh(...)",
-    "fence_untrusted": "once a request under .fence()",
+    "fence_untrusted": "once a request, where a settled item inserts state",
     "_copied": "once a request with a pass of the user's: it is run on a copy first",
     "_spelled": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
     "fit_items": "once a request under .fit(...)",
+    "insert_memories": "once a request: it drops them all",
     "insert_state": "once a request: it drops them all",
     "item_sizes": "once a request under .fit(...)",
     "mark_stale": "once a request under .fresh(...)",
@@ -92,6 +93,8 @@ POLICIES = {
     "redact": C.default().redact("email"),
     "budget": C.default().budget(8000),
     "budget_drop": C.default().budget(8000, overflow="drop"),
+    "token_budget": C.default(),
+    "fence": C.default().fence(),
     "relevant": C.relevant(top_k=8),
 }
 
@@ -153,6 +156,8 @@ def test_one_more_step_costs_what_it_added(turns: bool) -> None:
     grows: dict[str, float] = {}
     for name, policy in POLICIES.items():
         agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Be brief.").sees(policy)
+        if name == "token_budget":
+            agent = replace(agent, context_compressor=TokenBudget(8000, keep_recent=2))
         before, after = work_of_a_step(agent, small), work_of_a_step(agent, large)
         grows[name] = math.log10(after / before)
     assert {name: grown for name, grown in grows.items() if grown >= 0.2} == {}
@@ -167,6 +172,7 @@ WALKED = {
     "superseded": C.default().dedupe("superseded"),
     "budget": C.default().budget(600),
     "budget_drop": C.default().budget(500, overflow="drop"),
+    "token_budget_auto": C.auto().dedupe(),
     "redact_auto": C.auto().redact("email"),
     "union": C.window(2) + C.select(kind="results"),
 }
@@ -178,6 +184,8 @@ WALKED = {
 def test_what_is_kept_gives_what_everything_at_once_gives(name: str, events: list[Event]) -> None:
     agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")
     agent = agent.sees(WALKED[name])
+    if name.startswith("token_budget"):
+        agent = replace(agent, context_compressor=TokenBudget(200, keep_recent=2))
     grown = Session("s")
     for index, event in enumerate(events):
         grown = grown.append(event)

@@ -22,12 +22,14 @@ from weft import (
     ModelResponse,
     Parallel,
     Part,
+    ReadonlyContext,
     Route,
     RunContext,
     Sequence,
     Step,
     Tool,
     ToolContext,
+    Toolset,
     tool,
 )
 from weft.content import call_part
@@ -200,10 +202,14 @@ def tools(note: Journal) -> dict[str, Tool]:
     return {each.name: each for each in found}
 
 
-def booking(note: Journal, name: str = "book") -> Tool:
-    """A tool that writes a row with the store's own connection."""
+def booking(note: Journal, name: str = "book", *, asks: bool = False) -> Tool:
+    """A tool that writes a row with the store's own connection; it may ask before."""
 
-    @tool(name=name, effect="transactional")
+    def is_new(args: JsonObject, ctx: ToolContext) -> bool:
+        note("weighed", call=ctx.call_id)
+        return asks and args["what"] != "nothing"
+
+    @tool(name=name, effect="transactional", confirm=is_new)
     async def book(what: str, ctx: ToolContext) -> str:
         """Book something."""
         note("began", call=ctx.call_id)
@@ -285,6 +291,12 @@ def flow(note: Journal) -> Node:
     def agent(name: str, *names: str, **more: object) -> Agent:
         return Agent(name, model=model, tools=[has[n] for n in names], **more)  # type: ignore[arg-type]
 
+    async def for_count(context: ReadonlyContext) -> list[Tool]:
+        note("offered", agent=context.agent_name)
+        await asyncio.sleep(PAUSE)
+        early = cast("int", context.state.get("count", 0)) < 1000  # a tool of it changes the count
+        return [has["count"], has["look"], has["send"]] if early else []
+
     def prepare(state: Mapping[str, Json]) -> JsonObject:
         note("stepped", name="prepare")
         return {"count": 0, "gone": None, "kind": cast("JsonObject", state["plan"])["kind"]}
@@ -333,19 +345,21 @@ def flow(note: Journal) -> Node:
         Conductor(
             note=note,
             digger=agent("digger", "look", "slow", "book"),
-            other=agent("other", "look", "send"),
+            other=agent("other").uses(for_count),
             flaky=agent("flaky", "look"),
         ),
         Step(finish),
-        agent("closer", "count").instruct("Close. Plan: {plan.kind}. Left: {left}"),
+        agent("closer")
+        .uses(Toolset("late", for_count))
+        .instruct("Close. Plan: {plan.kind}. Left: {left}"),
     )
 
 
 def effect(kind: str, note: Journal, agent: str) -> Node:
     """An agent that calls one tool with that effect, alone or in a batch."""
     model = PlannedModel(PLANS, note)
-    if kind == "transactional":
-        made = booking(note, "effect")
+    if kind in ("transactional", "approved"):
+        made = booking(note, "effect", asks=kind == "approved")
     elif kind == "probe":
         made = sending(note, "effect")
     else:

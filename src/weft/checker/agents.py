@@ -32,6 +32,7 @@ from weft.declare.policy_parts import (
     Distill,
     Extract,
     Label,
+    Memories,
     NoteDown,
     Notes,
     Relevant,
@@ -128,7 +129,7 @@ def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> I
                     yield Read(key, place, optional=optional, how="policy", guarded=True)
             case Notes():
                 yield Read(selector.key, place, optional=True, how="policy")
-            case Relevant() if selector.from_state is not None:
+            case Relevant() | Memories() if selector.from_state is not None:
                 yield Read(selector.from_state, place, optional=optional, how="policy")
             case When():
                 yield from _policy_reads(selector.policy, place, optional=True)
@@ -182,6 +183,8 @@ def blurs(agent: Agent) -> str:
     for name, uses in callbacks_of(agent):
         if not uses.known:
             return f"{agent.name}.{name} is handed the state"
+    for source in agent.tool_sources:
+        return f"the toolset {source.name} answers tools that nobody knows before a run"
     return ""
 
 
@@ -190,6 +193,9 @@ def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
     if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
         return True
+    compresses = agent.context_compressor is not None and agent.token_budget is None
+    if agent.passes or compresses or any(tool.prepare for tool in agent.tools):
+        return True  # a pass may look at the whole state
     return not all(uses.reads_all for uses in _code_of(agent))
 
 
@@ -208,7 +214,8 @@ def is_tied(agent: Agent) -> bool:
 @once_per_agent
 def _code_of(agent: Agent) -> list[StateUses]:
     """What its tools and callbacks do with the state."""
-    return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
+    unknown = [StateUses() for _ in agent.tool_sources]
+    return [*map(used_by, agent.tools), *unknown, *(uses for _, uses in callbacks_of(agent))]
 
 
 def tool_choice(agent: Agent) -> str:
@@ -222,7 +229,9 @@ def tool_choice(agent: Agent) -> str:
 def must_hand_over(agent: Agent) -> bool:
     """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
     choice = tool_choice(agent)
-    return choice == "transfer_to_agent" or (choice in ("any", "required") and not agent.tools)
+    return choice == "transfer_to_agent" or (
+        choice in ("any", "required") and not agent.tools and not agent.tool_sources
+    )
 
 
 def before(agent: Agent, world: World) -> World:

@@ -27,7 +27,7 @@ def eval_command(options: CommandOptions) -> int:
     """Run the cases: 0 if all is well, 1 if a case fails, or got worse than the baseline."""
     from weft.evals import compare, evaluate, outcomes_of, read_cases, read_outcomes
 
-    file = options.file
+    file = options.cases
     if file is None:
         raise UsageError(
             "which cases?", where="eval", hint=f"weft eval {options.target} cases.yaml"

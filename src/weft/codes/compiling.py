@@ -80,6 +80,19 @@ Use instead:  writes = ("owner", "level").
 """,
     ),
     Code(
+        "WEFT303",
+        _I,
+        "toolset that was not asked",
+        """The request is for an agent with a toolset that is asked in each run, and the log has
+no answer of it.
+
+Why it matters: the tools that it would answer are not in the request, nor counted.
+
+Flagged:      weft.compile(Agent("bot", tools=[tools_for]), message="Hi.") before any run
+Use instead:  the session of a run: weft.compile(bot, session=result.session).
+""",
+    ),
+    Code(
         "WEFT409",
         _W,
         "undeclared agent below a custom agent",
@@ -425,6 +438,18 @@ Use instead:  what the hint says; the place is the message's own.
 Why it matters: the model reads it in the user's turn, after `[system]:`.
 
 Use instead:  nothing to do, or say it before the conversation.
+""",
+    ),
+    Code(
+        "WEFT709",
+        _E,
+        "provider tool not available",
+        """An agent has a tool that its model's provider does not run.
+
+Why it matters: the tool is left out, so the model answers without it. Under strict it is an error.
+
+Flagged:      Agent("bot", model="one-without-files", tools=[FileSearch(["store"])])
+Use instead:  a model whose provider has the tool, or a function of your own that does the same.
 """,
     ),
 )

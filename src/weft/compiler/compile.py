@@ -8,7 +8,7 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, ParamSpec, cast
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
 
 import msgspec
 
@@ -32,6 +32,7 @@ from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of,
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
+from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
@@ -176,8 +177,8 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     """Find the plan, and what the log and the state hold for it."""
     session, config = call.session, call.config
     labels = call.part_of.labels if call.part_of is not None else ()
-    plan = plan_for(call.root, call.agent, config, labels)
     log = session.events
+    plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
@@ -420,8 +421,8 @@ def _unchanged(
     volatile: frozenset[str],
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
-    known = log.memo.get(plan.key)
-    if not isinstance(known, _Resolved) or known.wording is not plan.wording:
+    known = log.memo.of(_Resolved, plan.key)
+    if known is None or known.wording is not plan.wording:
         return plan.shared.instructions
     if known.volatile is not volatile and known.volatile != volatile:
         return None
@@ -443,8 +444,9 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     wording = plan.wording
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
-        slot = ("provided", plan.agent.name, len(events))
-        events.memo.setdefault(slot, instructions.provided)
+        key = (plan.agent.name, len(events))
+        if events.memo.of(_Provided, *key) is None:
+            events.memo.keep(_Provided(instructions.provided), *key)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
@@ -453,7 +455,8 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
             texts = tuple(zip(wording.keys, read, strict=True))
             if not texts and not wording.asks:
                 plan.shared.instructions = instructions
-        events.memo[plan.key] = _Resolved(wording, read, texts, scope.volatile, instructions)
+        resolved = _Resolved(wording, read, texts, scope.volatile, instructions)
+        events.memo.keep(resolved, plan.key)
     return instructions
 
 
@@ -515,8 +518,14 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
 
 def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
-    provided = session.events.memo.get(("provided", asked, length))
-    return cast("dict[str, str]", provided) if isinstance(provided, dict) else {}
+    provided = session.events.memo.of(_Provided, asked, length)
+    return dict(provided.texts) if provided is not None else {}
+
+
+class _Provided(NamedTuple):
+    """What instruction providers said for one request."""
+
+    texts: Mapping[str, str]
 
 
 def _within(event: Event) -> int | None:

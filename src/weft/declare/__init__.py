@@ -2,7 +2,7 @@
 
 from weft.declare.agent import Agent, Callback, Instruction, Raw
 from weft.declare.config import RunBudget, RunConfig
-from weft.declare.context import CallbackContext, Memory, ToolContext
+from weft.declare.context import CallbackContext, MemorySearch, Recollection, ToolContext
 from weft.declare.custom import CustomAgent, RunContext
 from weft.declare.flow import (
     Fallback,
@@ -53,12 +53,13 @@ __all__ = [
     "Instruction",
     "Loop",
     "Map",
-    "Memory",
+    "MemorySearch",
     "Node",
     "Parallel",
     "Policy",
     "Race",
     "Raw",
+    "Recollection",
     "Route",
     "RunBudget",
     "RunConfig",

@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
+import msgspec
+
 from weft.content import Content, ContentLike, Part
+from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError
 from weft.session.event import EMPTY_ACTIONS, Actions
 from weft.session.log import Session
@@ -33,8 +36,23 @@ def require_deps(deps: DepsT | None, agent: str) -> DepsT:
     return deps
 
 
-class Memory(Protocol):
-    """Where earlier conversations of a user are searched."""
+class Recollection(msgspec.Struct, frozen=True, kw_only=True):
+    """One text that a memory gave, and where it comes from."""
+
+    id: str
+    """The note's id, or the ids of session and event."""
+    text: str
+    author: str = ""
+    session: str = ""
+    """The session it was said in."""
+    at: float = 0.0
+    """When it was said, in seconds since 1970."""
+    score: float = 0.0
+    """How well it fits the query, beside the best one's 1."""
+
+
+class MemorySearch(Protocol):
+    """Where what is known of a user is searched; `weft.Memory`, or something of your own."""
 
     async def search(self, app_name: str, user_id: str, query: str) -> Sequence[Content]:
         """What was said that may answer the query, the best first."""
@@ -63,6 +81,16 @@ class Surroundings(Protocol):
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions."""
+        ...
+
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None, scorer: MemoryScorer | None = None
+    ) -> Sequence[Recollection]:
+        """What the memory has on a query, with where it comes from."""
+        ...
+
+    async def remember(self, text: str, author: str) -> str:
+        """Keep a note in the user's memory."""
         ...
 
 
@@ -196,6 +224,16 @@ class CallbackContext(Generic[DepsT]):
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions that may answer the query."""
         return await self._running().search_memory(query)
+
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None
+    ) -> Sequence[Recollection]:
+        """As `search_memory`, with the author, the session and the time of each."""
+        return await self._running().find_memories(query, top_k=top_k)
+
+    async def remember(self, text: str) -> str:
+        """Keep a note in the user's memory, and give its id; the same text twice is one note."""
+        return await self._running().remember(text, self.agent_name)
 
     def _running(self) -> Surroundings:
         if self._around is None:

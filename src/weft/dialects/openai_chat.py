@@ -261,6 +261,11 @@ class OpenAIChatDialect(Dialect):
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 
+    hosted_hint: ClassVar[str] = (
+        "ask a model that is spoken to in openai-responses, anthropic or gemini, or declare a"
+        " function of your own for it"
+    )
+
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         function: Wire = {"name": tool.name, "description": tool.description}

@@ -344,7 +344,7 @@ class Judge(Evaluator[object, object, object]):
         material = "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in parts.items())
         agent = Agent("judge", model=self.model, instruction=_JUDGE, output_schema=_Verdict)
         result = await run(agent, f"<rubric>\n{self.rubric}\n</rubric>\n{material}")
-        verdict = cast("_Verdict", result.check().value)
+        verdict = result.check().value
         return EvaluationReason(verdict.passes, verdict.reason)
 
 

@@ -126,7 +126,8 @@ class _Builder(Visitor[Member]):
 
     def visit_agent(self, node: Agent) -> Member:
         writes = [(key, writer.origin) for key, writer, _ in writes_of(node)]
-        box = _BoxContent("agent", node.name, _opaque(bool(blurs(node))), writes)
+        asked = tuple(f"asks {source.name} for tools" for source in node.tool_sources)
+        box = _BoxContent("agent", node.name, asked + _opaque(bool(blurs(node))), writes)
         below = _team(node)
         if not below:
             return self._vertex(node, box)

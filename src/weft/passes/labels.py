@@ -366,19 +366,16 @@ def labelled_in(
     for name, text in artifacts.items():
         if name in named:
             _take(values, text, named[name], common=True)
-    slot = ("labelled values", labels)
-    known = log.memo.get(slot)
+    known = log.memo.of(Labelled, labels)
     if (
-        isinstance(known, Labelled)
+        known is not None
         and known.copies.values == values
         and known.keys == keys
         and known.artifacts == named
     ):
         return known
     names = frozenset(label.name for label in labels)
-    labelled = Labelled(keys, tools, named, names, Copies(values), {})
-    log.memo[slot] = labelled
-    return labelled
+    return log.memo.keep(Labelled(keys, tools, named, names, Copies(values), {}), labels)
 
 
 def _read(
@@ -388,20 +385,16 @@ def _read(
     log: Strand[Event],
 ) -> _Read:
     """What the log says, from where it was read the last time."""
-    slot = ("labelled", labels)
-    reading_so_far = log.memo.get(slot)
-    known = (
-        reading_so_far
-        if isinstance(reading_so_far, _Read) and reading_so_far.upto <= log.settled
-        else _Read(0, {}, {}, {})
-    )
+    known = log.memo.of(_Read, labels)
+    if known is None or known.upto > log.settled:
+        known = _Read(0, {}, {}, {})
     if known.upto == len(log):
         return known
     reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
     for event in log.since(known.upto):
         _note(event, tools, keys, reading)
     if log.settled == len(log):
-        log.memo[slot] = reading
+        log.memo.keep(reading, labels)
     return reading
 
 

@@ -22,6 +22,7 @@ from weft.declare.policy_parts import (
     FromAgents,
     Label,
     Matching,
+    Memories,
     Notes,
     Nothing,
     Priority,
@@ -156,6 +157,7 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     StateKeys: Verb("state_items", at_birth="insert_state"),
     Notes: Verb("state_items", at_birth="insert_state"),
     ArtifactText: Verb("state_items", at_birth="insert_state"),
+    Memories: Verb("memories", at_birth="insert_memories"),
     # what becomes of them
     Compact: Verb("reduce", at_birth="compact_items", past="compact_past"),
     Truncate: Verb("reduce", at_birth="truncate_items", past="truncate_past"),

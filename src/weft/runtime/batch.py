@@ -128,7 +128,8 @@ async def run_calls(
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
-        if call.id in progress.pending and call.id not in invocation.retry:
+        waits = call.id in progress.pending and not progress.is_expired(call.id or "")
+        if waits and call.id not in invocation.retry:
             continue
         one = ToolCall(invocation, place, bindings, progress, call, raw.get(call.id or "", ""))
         if call.id == cut:

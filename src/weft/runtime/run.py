@@ -15,6 +15,7 @@ from weft.declare.inputs import lacking
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
 from weft.partial import NOTHING, PartialValue
 from weft.runtime.answer import is_cut, parse
+from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
 from weft.runtime.invocation import Invocation, Request, Services
@@ -84,6 +85,12 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         self._is_used = True
         request = invocation.request._replace(invocation_id=invocation_id)
         return Running(invocation.root, invocation.services, request)
+
+    def of(self, root: Node) -> "Running":
+        """The same run of another root."""
+        invocation = self._invocation
+        self._is_used = True
+        return Running(root, invocation.services, invocation.request)
 
     @property
     def invocation(self) -> Invocation:
@@ -379,6 +386,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
     from weft.runtime.flows import check_decisions
 
     answered = answers_by_event(session, require_answers(session, content))
+    check_edited(program.root, answered)
     _go_on(invocation, session, answered[0][0].invocation_id, program)
     actions, events = Actions(state_delta=request.state), list[Event]()
     known = answers_in(session)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, CustomAgent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
+from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
+from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -33,6 +35,9 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 _DEFAULT = RunConfig()
+
+_MOST_EXTENSIONS = 64
+"""How many sets of tools of single runs are remembered."""
 
 _WORDS = {
     "agent": "pass the agent first, without a name: Runner(agent)",
@@ -69,7 +74,7 @@ class Runner(Generic[AnswerT]):
         app_name: str | None = None,
         store: str | Store = "memory://",
         artifacts: str | Path | ArtifactStore | None = None,
-        memory: Memory | None = None,
+        memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
         global_instruction: str | None = None,
@@ -86,6 +91,7 @@ class Runner(Generic[AnswerT]):
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
+        self.memory = _memory(memory)
         self._config = _config(config, _DEFAULT)
         if global_instruction is not None:
             self._config = msgspec.structs.replace(
@@ -97,7 +103,7 @@ class Runner(Generic[AnswerT]):
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory,
+            memory=self.memory,
             plugins=checked,
             on_event=plugin_methods(checked, "on_event"),
             bindings={},
@@ -108,6 +114,7 @@ class Runner(Generic[AnswerT]):
             limits={},
         )
         self._started: set[StartedRun] = set()
+        self._extensions: dict[str, Agent] = {}
 
     @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
@@ -150,10 +157,10 @@ class Runner(Generic[AnswerT]):
     ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
-        `answers` gives open calls their results by call id; True or False where the user was
-        asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
-        What completed is not repeated; a run that is complete gives its result again. `deps` is
-        given again, as it is never stored.
+        `answers` gives open calls their results by call id; where the user was asked to confirm,
+        `True` or `False`, or `Approve(args={...})` or `Deny("reason")`. `retry` names calls to
+        run again though nobody knows whether they ran. What completed is not repeated; a run
+        that is complete gives its result again. `deps` is given again, as it is never stored.
         """
         request = Request(
             self._key(user_id, session_id),
@@ -176,6 +183,8 @@ class Runner(Generic[AnswerT]):
         answers: Mapping[str, object] | None = None,
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
+        tools: Sequence[object] = (),
+        follow: bool = False,
         config: RunConfig | None = None,
         deps: object = None,
     ) -> StartedRun:
@@ -183,7 +192,8 @@ class Runner(Generic[AnswerT]):
 
         It returns when the message is in the log. A session that is busy (under
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
-        message it goes on as `resume` does, with `answers` and `retry`.
+        message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
+        only, beside those of the root agent. With `follow`, `run.events()` misses no partial event.
         """
         if message is not None:
             if answers or retry:
@@ -218,7 +228,9 @@ class Runner(Generic[AnswerT]):
                 config=config,
                 deps=deps,
             )
-        started = StartedRun(running, running.invocation)
+        if tools:
+            running = running.of(self._extended(tools))
+        started = StartedRun(running, running.invocation, follow=follow)
         self._started.add(started)
         try:
             await started.opened()
@@ -267,6 +279,11 @@ class Runner(Generic[AnswerT]):
         self._services.feeds.forget(key)
 
     @property
+    def config(self) -> RunConfig:
+        """What every run is configured with that has no config of its own."""
+        return self._config
+
+    @property
     def active(self) -> list[SessionKey]:
         """The sessions that this runner runs now."""
         return self._services.feeds.keys()
@@ -300,6 +317,14 @@ class Runner(Generic[AnswerT]):
             return rewound
         finally:
             await lease.release()
+
+    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+        """The questions that are open in all sessions of the app, or of one user of it.
+
+        Each says which session waits, for which call, with which arguments, and until when; the
+        oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
+        """
+        return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:
@@ -338,6 +363,29 @@ class Runner(Generic[AnswerT]):
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
 
+    def _extended(self, tools: Sequence[object]) -> Node:
+        """The root agent with more tools; the same object for the same tools, as far as it can be.
+
+        What is worked out for a root is kept by its identity.
+        """
+        if not isinstance(self.root, Agent):
+            raise UsageError(
+                "the root is a flow: it has no tools of its own",
+                where="Runner.start",
+                hint="give the tools to an agent of the flow",
+            )
+        listed = to_tools(tools, where="tools")
+        signature = digest(
+            msgspec.json.encode([(one.name, one.description, one.parameters) for one in listed])
+        )
+        extended = self._extensions.get(signature)
+        if extended is None:
+            if len(self._extensions) >= _MOST_EXTENSIONS:
+                oldest = self._extensions.pop(next(iter(self._extensions)))
+                self._services.programs.pop(id(oldest), None)
+            extended = self._extensions[signature] = self.root.uses(*listed)
+        return extended
+
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
         chosen = _config(config, self._config)
@@ -366,6 +414,17 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
             hint="pass weft.RunConfig(max_llm_calls=50)",
         )
     return config
+
+
+def _memory(memory: object) -> MemorySearch | None:
+    if memory is not None and not callable(getattr(memory, "search", None)):
+        shown = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        raise UsageError(
+            f"memory is {shown}, which cannot be searched",
+            where="Runner",
+            hint='pass weft.Memory("sqlite:///weft.db")',
+        )
+    return cast("MemorySearch | None", memory)
 
 
 def named_app(root: Node, module: str, variable: str) -> str:

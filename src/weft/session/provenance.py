@@ -40,6 +40,13 @@ class YieldedEvent(msgspec.Struct, frozen=True):
     """What tells it from other events."""
 
 
+class OfferedTools(msgspec.Struct, frozen=True):
+    """What the toolsets of an agent answered in one invocation: declarations, no code."""
+
+    agent: str
+    tools: list[JsonObject]
+
+
 class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one answer of a model cost, in a run with a budget."""
 
@@ -91,6 +98,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """What the answer cost."""
     run_budget: JsonObject | None = None
     """The warning that the run nears its budget: `code` and `message`."""
+    offered: OfferedTools | None = None
+    """What the toolsets of an agent answered."""
     withheld: list[str] | None = None
     """Tools that the agent has and the request did not offer."""
 

@@ -100,6 +100,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
     tools = {tool.name for agent in every_agent(record.root) for tool in agent.tools}
     files, all_files = saved_names(every_agent(record.root))
+    all_tools = not any(agent.tool_sources for agent in every_agent(record.root))
     declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)
     for agent, label in declared:
@@ -110,7 +111,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
         )
         kinds = (
             ("state key", label.keys, keys, not opaque),
-            ("tool", label.tools, tools, True),
+            ("tool", label.tools, tools, all_tools),
             ("artifact", label.artifacts, files, all_files and bool(files)),
         )
         for kind, names, there, complete in kinds:
